@@ -1,0 +1,58 @@
+# Each target makes the environment it needs. PYTHON=python3.12 make test   uses another Python.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo    run a small job and watch its tree"
+	@echo "make test    run every check and every test"
+	@echo "make lint    run the checks only: style, types, direction of imports"
+	@echo "make bench   measure what calls, turns and imports cost"
+	@echo "make clean   remove the environment and everything built"
+
+demo: $(VENV)/base.done
+	@echo "==> ramify run examples/survey.py:survey --arg folder=src"
+	@$(BIN)/ramify run examples/survey.py:survey --arg folder=src
+
+test: lint
+	@echo "==> tests"
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/dev.done
+	@echo "==> style"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@echo "==> types"
+	@$(BIN)/basedpyright
+	@echo "==> direction of imports"
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(VENV)/dev.done
+	@$(BIN)/python bench/run.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache bench/results
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null || \
+		{ echo "ramify needs Python 3.11, 3.12 or 3.13; say which: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "==> environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || \
+		{ echo "python3 cannot make an environment; on Debian: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/base.done: $(VENV)/bin/python pyproject.toml
+	@echo "==> installing ramify"
+	@$(BIN)/python -m pip install --quiet --editable . || \
+		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
+	@touch $@
+
+$(VENV)/dev.done: $(VENV)/base.done
+	@echo "==> installing what the checks and tests need"
+	@$(BIN)/python -m pip install --quiet --group dev || \
+		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
+	@touch $@

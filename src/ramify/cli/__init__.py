@@ -1,0 +1,24 @@
+"""The ``ramify`` command: one module a subcommand."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ramify.cli import run
+from ramify.version import __version__
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with *argv*; return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="ramify", description="Agents are functions, and every run is a tree."
+    )
+    parser.add_argument("--version", action="version", version=f"ramify {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    run.add_to(commands.add_parser)
+    options = parser.parse_args(argv)
+    return options.command(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

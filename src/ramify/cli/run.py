@@ -1,0 +1,129 @@
+"""``ramify run``: call a function and watch the tree grow."""
+
+import argparse
+import importlib
+import importlib.util
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ramify.core.errors import InvalidValueError, RamifyError
+from ramify.core.function import Function, Node
+from ramify.runtime.runtime import Runtime
+from ramify.views.text import printable, render
+
+EXIT_FAILED = 1  # the call raised
+EXIT_USAGE = 2  # nothing was called
+EXIT_INTERRUPTED = 130
+
+_UP_AND_CLEAR = "\x1b[{}F\x1b[J"
+
+
+def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the subcommand to the command."""
+    parser = add_parser(
+        "run",
+        help="call a function and watch the tree grow",
+        description="Call a function and watch the tree grow. Prints what it returned.",
+        epilog=(
+            "example: ramify run examples/survey.py:survey --arg folder=src\n\n"
+            "exit codes: 0 it returned, 1 it raised, 2 it was not called, 130 it was interrupted"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "target", metavar="MODULE:FUNCTION", help="a module or a .py file, and a name in it"
+    )
+    parser.add_argument(
+        "--arg",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an argument; the value is read as JSON if it is JSON, otherwise as text",
+    )
+    parser.set_defaults(command=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Call what *options* name and show it."""
+    try:
+        function = _load(options.target)
+        args = dict(map(_argument, options.arg))
+    except (RamifyError, ImportError, SyntaxError) as error:
+        print(f"ramify run: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    with Runtime([function]) as runtime:
+        node = runtime.invoke(function, args)
+        try:
+            _follow(runtime, node)
+        except KeyboardInterrupt:
+            node.cancel("interrupted from the keyboard")
+            _follow(runtime, node)
+            return EXIT_INTERRUPTED
+    if node.exception is not None:
+        print(f"ramify run: {printable(repr(node.exception))}", file=sys.stderr)
+        return EXIT_FAILED
+    print(printable(str(node.outputs)))
+    return 0
+
+
+def _follow(runtime: Runtime, node: Node) -> None:
+    """Show *node* as it changes if somebody looks, otherwise when it has ended."""
+    size = shutil.get_terminal_size()
+    live = sys.stderr.isatty()
+    shown = 0
+    for view in runtime.watch(node):
+        if not live and not view.state.final:
+            continue
+        lines = render(view, width=size.columns).splitlines()
+        if not view.state.final:
+            lines = lines[: size.lines - 2]  # what has scrolled away cannot be drawn again
+        if shown:
+            sys.stderr.write(_UP_AND_CLEAR.format(shown))
+        sys.stderr.write("\n".join(lines) + "\n")
+        sys.stderr.flush()
+        shown = len(lines)
+
+
+def _load(target: str) -> Function:
+    place, _, name = target.rpartition(":")
+    if not place or not name:
+        raise InvalidValueError(f"{target!r} is not MODULE:FUNCTION, such as package.module:main")
+    module = _module(place)
+    found = getattr(module, name, None)
+    if not isinstance(found, Function):
+        known = _functions(vars(module).values())
+        raise InvalidValueError(f"{place} has no function {name!r}; it has {known or 'none'}")
+    return found
+
+
+def _module(place: str) -> ModuleType:
+    path = Path(place)
+    if path.suffix != ".py":
+        sys.path.insert(0, "")  # as python -m does
+        return importlib.import_module(place)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise InvalidValueError(f"there is no file {place}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _functions(values: Iterable[Any]) -> str:
+    return ", ".join(value.name for value in values if isinstance(value, Function))
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidValueError(f"--arg {text!r} is not NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

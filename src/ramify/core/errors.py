@@ -1,0 +1,138 @@
+"""Everything that can go wrong, as one tree; the first branch says whose fault it was.
+
+RamifyError
+├── UsageError                    the program is wrong: change the code
+│   ├── DefinitionError           a function cannot be made from this (TypeError)
+│   ├── DuplicateNameError        the name is taken (ValueError)
+│   ├── UnregisteredError         no such name (KeyError)
+│   │   ├── UnregisteredToolError
+│   │   ├── UnregisteredAgentError
+│   │   └── UnregisteredHookError
+│   ├── InvalidValueError         this cannot be used here (ValueError)
+│   ├── WrongRunMethodError       returning() on a stream, or yielding() on a single value
+│   ├── SafeExecutionError        not while it is running
+│   ├── CompletionCheckReturnError
+│   ├── SerializationError        this has no JSON form (TypeError)
+│   ├── UnknownNodeError          no call has that id (KeyError)
+│   ├── NoParentSessionError      a top-level call has no parent bag
+│   ├── BlockingCallError         this would block the loop it waits for
+│   ├── ClosedError               the runtime, or the caller, has ended
+│   └── IllegalTransitionError
+└── CallError                     one call went wrong: its caller decides
+    ├── InvalidArgumentsError     the arguments do not fit (ValueError)
+    ├── CallTimeoutError          it took too long (TimeoutError)
+    │   └── TurnTimeoutError
+    └── CancellationException     somebody cancelled it
+
+An exception that a function raises itself is passed on as it is.
+"""
+
+
+class RamifyError(Exception):
+    """Base of every error that ramify raises."""
+
+
+class UsageError(RamifyError):
+    """The program is wrong; the message says what to change."""
+
+
+class DefinitionError(UsageError, TypeError):
+    """A function, hook or schema cannot be made from what was given."""
+
+
+class DuplicateNameError(UsageError, ValueError):
+    """The name is taken by something else."""
+
+
+class UnregisteredError(UsageError, KeyError):
+    """Nothing is registered under that name."""
+
+    def __str__(self) -> str:
+        # KeyError would show the repr of the message, quotes and all.
+        return str(self.args[0]) if self.args else ""
+
+
+class UnregisteredToolError(UnregisteredError):
+    """No tool is registered under that name."""
+
+
+class UnregisteredAgentError(UnregisteredError):
+    """No agent is registered under that name."""
+
+
+class UnregisteredHookError(UnregisteredError):
+    """No hook is registered under that name."""
+
+
+class InvalidValueError(UsageError, ValueError):
+    """What was given cannot be used here."""
+
+
+class WrongRunMethodError(UsageError):
+    """``returning()`` was used on a streaming tool, or ``yielding()`` on a single-value one."""
+
+
+class SafeExecutionError(UsageError):
+    """Refused because the turn or agent is running."""
+
+
+class CompletionCheckReturnError(UsageError):
+    """A completion check gave something other than True or False."""
+
+
+class SerializationError(UsageError, TypeError):
+    """Something has no JSON form."""
+
+
+class UnknownNodeError(UnregisteredError):
+    """The runtime knows no call with that id."""
+
+
+class NoParentSessionError(UsageError):
+    """A top-level call asked for the bag of its parent."""
+
+
+class BlockingCallError(UsageError):
+    """The call would block the very loop that has to bring the answer."""
+
+
+class ClosedError(UsageError):
+    """The runtime, or the call that wants to make another, has ended."""
+
+
+class IllegalTransitionError(UsageError):
+    """A node cannot go from the one state to the other."""
+
+
+class CallError(RamifyError):
+    """One call went wrong; its caller may recover."""
+
+
+class InvalidArgumentsError(CallError, ValueError):
+    """The arguments do not fit; the message names each one, so that a model can try again."""
+
+
+class CallTimeoutError(CallError, TimeoutError):
+    """The call took longer than it was given."""
+
+
+class TurnTimeoutError(CallTimeoutError):
+    """The turn took longer than its ``timeout``."""
+
+
+class CancellationException(CallError):  # noqa: N818 - the name is part of the documented API
+    """Somebody cancelled the call.
+
+    Attributes:
+        reason: what was said when it was cancelled.
+
+    Example:
+        >>> str(CancellationException("fetch", "1.2", "no longer needed"))
+        'fetch (node 1.2) was cancelled: no longer needed'
+    """
+
+    def __init__(self, function: str, path: str, reason: str) -> None:
+        super().__init__(f"{function} (node {path}) was cancelled: {reason}")
+        self.function = function
+        self.path = path
+        self.reason = reason

@@ -1,0 +1,238 @@
+"""What can be called, what a call is, and what a running call may ask for.
+
+Code, agents and ensembles are all Functions; each call of one is a Node; while it runs it sees its
+RunContext and nothing else of the framework. The three name each other, so they live together.
+Who runs them is not this module's business.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from datetime import datetime
+from enum import Enum
+from typing import Any, ClassVar, Self
+
+from ramify.core.parameter import JsonSchema
+from ramify.core.parameters import Parameters
+from ramify.core.states import NodeState
+
+
+class Injected(ABC):
+    """A type whose parameters are filled in by the framework and left out of the schema."""
+
+    @classmethod
+    @abstractmethod
+    def current(cls) -> Self | None:
+        """Return the object that belongs to the running call, if there is one."""
+
+
+class SessionScope(Enum):
+    """Whose bag: the root's, the parent's, or the call's own."""
+
+    TopLevel = "top_level"
+    Parent = "parent"
+    Self = "self"
+
+
+class Function(ABC):
+    """Anything that can be called. Nothing about a particular call is stored on it.
+
+    Example:
+        >>> from ramify import CodeFunction
+        >>> def add(ctx, a: int, b: int) -> int:
+        ...     return a + b
+        >>> CodeFunction(callable=add).input_schema["required"]
+        ['a', 'b']
+    """
+
+    def __init__(
+        self,
+        name: str,
+        desc: str,
+        *,
+        uses: Iterable["Function"] = (),
+        tags: Iterable[str] | None = None,
+        repeatable: bool = False,
+    ) -> None:
+        self.name = name
+        self.description = desc
+        self.tags = frozenset(tags or ())
+        self.repeatable = repeatable
+        self._uses = tuple(uses)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    @property
+    def uses(self) -> Sequence["Function"]:
+        """The functions that this one may call."""
+        return self._uses
+
+    @property
+    @abstractmethod
+    def parameters(self) -> Parameters:
+        """What a caller gives."""
+
+    @property
+    def input_schema(self) -> JsonSchema:
+        """The parameters as a JSON schema."""
+        return self.parameters.json_schema
+
+    @property
+    def output_type(self) -> Any:
+        """The annotation of what a call gives back; ``Any`` where nothing is said."""
+        return Any
+
+    @property
+    def streams(self) -> bool:
+        """Whether a call gives values one by one."""
+        return False
+
+    @abstractmethod
+    async def run(self, ctx: "RunContext", args: Mapping[str, Any]) -> Any:
+        """Do the work of one call whose arguments have been checked."""
+
+
+class Node(ABC):
+    """One call, under way or past.
+
+    ``await node`` gives its value from any event loop, ``node.result()`` from any thread.
+
+    Example:
+        >>> from ramify import CodeFunction, Runtime
+        >>> def add(ctx, a: int, b: int) -> int:
+        ...     return a + b
+        >>> with Runtime() as runtime:
+        ...     node = runtime.invoke(CodeFunction(callable=add), {"a": 1, "b": 2})
+        ...     node.result(), node.path, node.state.value
+        (3, '1', 'success')
+    """
+
+    __slots__ = ()
+
+    id: int
+    function: Function
+    inputs: Mapping[str, Any]
+    outputs: Any
+    exception: BaseException | None
+    state: NodeState
+    sequence: int
+    waiting_on: "Node | None"
+
+    @property
+    @abstractmethod
+    def parent(self) -> "Node | None":
+        """The call that made it; None for a top-level call."""
+
+    @property
+    @abstractmethod
+    def path(self) -> str:
+        """Its place in the tree ("1.3.2"): the same each time the same program runs."""
+
+    @property
+    @abstractmethod
+    def started_at(self) -> datetime | None:
+        """When it began to run."""
+
+    @property
+    @abstractmethod
+    def ended_at(self) -> datetime | None:
+        """When it ended."""
+
+    @abstractmethod
+    def get_children(self) -> "list[Node | list[Node]]":
+        """Return the calls it made, in order; calls asked for in parallel share an inner list."""
+
+    @abstractmethod
+    def result(self, timeout: float | None = None) -> Any:
+        """Block until it has ended; return its value or raise its exception.
+
+        Raises:
+            TimeoutError: it has not ended in *timeout* seconds; it goes on.
+            BlockingCallError: called on the loop that runs it.
+        """
+
+    @abstractmethod
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Stop it and every call it made. Returns at once; does nothing if it has ended."""
+
+    @abstractmethod
+    def __await__(self) -> Generator[Any, None, Any]: ...
+
+
+class RunContext(Injected):
+    """All that a running function sees of the framework.
+
+    A parameter annotated ``RunContext`` receives the one of the call.
+
+    Example:
+        >>> import asyncio
+        >>> from ramify import RunContext, Runtime, registries, tool
+        >>> async def main():
+        ...     with registries():
+        ...         @tool
+        ...         async def double(n: int) -> int:
+        ...             return 2 * n
+        ...         @tool
+        ...         async def quadruple(ctx: RunContext, n: int) -> int:
+        ...             return await ctx.invoke(double, {"n": await ctx.invoke(double, {"n": n})})
+        ...         async with Runtime() as runtime:
+        ...             return await runtime.invoke(quadruple, {"n": 3})
+        >>> asyncio.run(main())
+        12
+    """
+
+    __slots__ = ()
+
+    active: ClassVar[ContextVar["RunContext"]] = ContextVar("ramify.active")
+
+    @classmethod
+    def current(cls) -> "RunContext | None":  # pyright: ignore[reportIncompatibleMethodOverride]
+        return RunContext.active.get(None)
+
+    @property
+    @abstractmethod
+    def node(self) -> Node:
+        """The call that this context belongs to.
+
+        Raises:
+            UsageError: it belongs to a runtime, outside any call.
+        """
+
+    @property
+    @abstractmethod
+    def runtime(self) -> Any:
+        """The Runtime that runs the call (``Any``, because that class stands above this one)."""
+
+    @abstractmethod
+    def invoke(
+        self,
+        function: Function,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        tied_with: Node | None = None,
+    ) -> Node:
+        """Start a call of *function* as a child of this one and return its node at once.
+
+        A wrong argument is an InvalidArgumentsError (a ValueError) of that node. *timeout* is in
+        seconds. A call tied with another was asked for in parallel and shares its number.
+        """
+
+    @abstractmethod
+    def get_or_put(
+        self, scope: SessionScope, namespace: str, key: str, factory: Callable[[], Any]
+    ) -> Any:
+        """Return what the bag of *scope* holds under *namespace* and *key*, made if need be.
+
+        Raises:
+            NoParentSessionError: the parent's bag was asked for at top level.
+        """
+
+    @abstractmethod
+    async def send(self, value: Any) -> None:
+        """Give out a value before the end; waits until whoever consumes the values took it."""
+
+    @abstractmethod
+    async def in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run sync code in a worker thread that has the context variables of this call."""

@@ -1,0 +1,1 @@
+"""Run functions as a tree of nodes: the only place that starts tasks and threads."""

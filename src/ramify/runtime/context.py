@@ -1,0 +1,79 @@
+"""What a running call sees of the framework."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ramify.core.errors import NoParentSessionError, UsageError
+from ramify.core.function import Function, Node, RunContext, SessionScope
+from ramify.runtime.node import CodeNode, Request
+from ramify.runtime.threads import in_thread
+
+
+class Starter(Protocol):
+    """Whoever starts calls."""
+
+    def start(self, request: Request, parent: CodeNode | None) -> CodeNode:
+        """Start the call that *request* asks for, and return its node."""
+        ...
+
+
+class Context(RunContext):
+    """The RunContext of one node, or of a runtime outside any call."""
+
+    __slots__ = ("_node", "_runtime")
+
+    def __init__(self, runtime: Starter, node: CodeNode | None) -> None:
+        self._runtime = runtime
+        self._node = node
+
+    def __repr__(self) -> str:
+        return f"<RunContext of {self._node or self._runtime}>"
+
+    @property
+    def runtime(self) -> Any:
+        return self._runtime
+
+    @property
+    def node(self) -> CodeNode:
+        if self._node is None:
+            raise UsageError("this RunContext belongs to a runtime, not to a call: it has no node")
+        return self._node
+
+    @property
+    def parent(self) -> CodeNode | None:
+        """The node whose children its calls will be; None at top level."""
+        return self._node
+
+    def invoke(
+        self,
+        function: Function,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        tied_with: Node | None = None,
+    ) -> CodeNode:
+        request = Request(function, {} if args is None else args, timeout, tied_with)
+        return self._runtime.start(request, self._node)
+
+    def get_or_put(
+        self, scope: SessionScope, namespace: str, key: str, factory: Callable[[], Any]
+    ) -> Any:
+        return self._owner_of(scope).bag.get_or_put(namespace, key, factory)
+
+    def _owner_of(self, scope: SessionScope) -> CodeNode:
+        if scope is SessionScope.Self:
+            return self.node
+        if scope is SessionScope.TopLevel:
+            return self.node.root
+        if self.node.parent is None:
+            raise NoParentSessionError(
+                f"{self.node.function.name} was called at top level and has no parent: use"
+                " SessionScope.Self or SessionScope.TopLevel"
+            )
+        return self.node.parent
+
+    async def send(self, value: Any) -> None:
+        await self.node.send(value)
+
+    async def in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await in_thread(function, *args, **kwargs)

@@ -1,0 +1,94 @@
+"""The trees of one runtime: which there are, which still run, and what happens when they go."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from ramify.core.errors import UnknownNodeError, UsageError
+from ramify.core.function import Node
+from ramify.runtime.bags import SessionBag
+from ramify.runtime.home import settle
+from ramify.runtime.node import CodeNode
+
+
+class Forest:
+    """Finds nodes by id, keeps or drops finished trees, and knows when nothing runs any more."""
+
+    def __init__(self, *, keeps_finished: bool) -> None:
+        self._keeps_finished = keeps_finished
+        self._nodes: dict[int, CodeNode] = {}
+        self.roots: dict[int, CodeNode] = {}
+        self._open: set[CodeNode] = set()  # top-level calls that have not ended
+        self._closing: set[asyncio.Task[None]] = set()
+        self._idle: asyncio.Future[None] | None = None
+
+    def add(self, node: CodeNode) -> None:
+        """Take in a new node."""
+        self._nodes[node.id] = node
+        if node.parent is None:
+            self.roots[node.id] = node
+            self._open.add(node)
+            node.when_ended(partial(self._root_ended, node))
+
+    def find(self, node: Node | int) -> CodeNode:
+        """Return the node, or the one with that id."""
+        if isinstance(node, CodeNode):
+            return node
+        found = self._nodes.get(node) if isinstance(node, int) else None
+        if found is None:
+            raise UnknownNodeError(f"this runtime has no node {node!r}; it may have been deleted")
+        return found
+
+    def delete(self, root: CodeNode) -> None:
+        """Forget a finished tree and close what its bags hold."""
+        if root.parent is not None:
+            raise UsageError(
+                f"{root!r} is not a top-level call; delete node {root.root.id} instead"
+            )
+        if root in self._open:
+            raise UsageError(f"{root!r} has not ended; cancel it first")
+        self._let_go(root)
+
+    async def end(self, *, cancel: bool) -> None:
+        """Wait until nothing runs, having cancelled it if so wished; then close all bags.
+
+        Being cancelled meanwhile cancels what still runs; the end is waited for all the same.
+        """
+        interrupted = False
+        while self._open:
+            if cancel:
+                for root in tuple(self._open):
+                    root.cancel("its runtime was closed")
+            self._idle = asyncio.get_running_loop().create_future()
+            try:
+                await self._idle
+            except asyncio.CancelledError:
+                cancel = interrupted = True
+        for root in self.roots.values():
+            self._close(root.tree.bags)
+        while self._closing:
+            try:
+                await asyncio.wait(self._closing)
+            except asyncio.CancelledError:
+                interrupted = True
+        if interrupted:
+            raise asyncio.CancelledError
+
+    def _root_ended(self, root: CodeNode) -> None:
+        self._open.discard(root)
+        if not self._keeps_finished:
+            self._let_go(root)
+        if self._idle is not None and not self._open:
+            settle(self._idle)
+
+    def _let_go(self, root: CodeNode) -> None:
+        self.roots.pop(root.id, None)
+        for node in root.subtree():
+            self._nodes.pop(node.id, None)
+        self._close(root.tree.bags)
+
+    def _close(self, bags: Sequence[SessionBag]) -> None:
+        for bag in reversed(bags):
+            task = asyncio.get_running_loop().create_task(bag.aclose(), name="close a session bag")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)

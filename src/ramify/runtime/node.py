@@ -1,0 +1,385 @@
+"""One call from request to end: its state, its children, and who waits for it.
+
+Whatever changes a node happens on its runtime's loop; ``result``, ``cancel`` and ``await`` may be
+used from anywhere and go there by themselves.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextvars import Context as Variables
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from ramify.core.errors import (
+    CallTimeoutError,
+    CancellationException,
+    ClosedError,
+    UsageError,
+)
+from ramify.core.events import CallEnded, CallRequested, CallStarted, Failure, ValueSent
+from ramify.core.function import Function, Node, RunContext
+from ramify.core.states import NodeState, check_transition
+from ramify.runtime.bags import SessionBag
+from ramify.runtime.home import Home, settle, settle_from_anywhere
+from ramify.runtime.tree import Tree
+
+
+@dataclass(slots=True)
+class Request:
+    """What somebody wants to have called, and how."""
+
+    function: Function
+    args: Mapping[str, Any]
+    timeout: float | None = None
+    tied_with: Node | None = None
+    checked: bool = False  # the arguments are to be passed on as they are
+    sink: Callable[[Any], Awaitable[None]] | None = None  # takes the values that the call sends
+
+
+class CodeNode(Node):
+    """A call, run as one task.
+
+    When its function is done, the node waits for the children that still run (having cancelled
+    them if it failed), so that no call outlives its caller. What the function returned or raised
+    is the outcome, whatever happens while waiting.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_bag",
+        "_children",
+        "_ended",
+        "_home",
+        "_idle",
+        "_index",
+        "_next_sequence",
+        "_parent",
+        "_reason",
+        "_request",
+        "_running",
+        "_started",
+        "_task",
+        "_timer",
+        "_traceback",
+        "_waiters",
+        "context",
+        "exception",
+        "function",
+        "id",
+        "inputs",
+        "outputs",
+        "sequence",
+        "state",
+        "timed_out",
+        "tree",
+        "waiting_on",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        request: Request,
+        *,
+        parent: "CodeNode | None",
+        tree: Tree,
+        home: Home,
+    ) -> None:
+        self.id = id
+        self.context: RunContext | None = None
+        self.function = request.function
+        self.inputs = request.args
+        self.outputs = None
+        self.exception = None
+        self.state = NodeState.Waiting
+        self._parent = parent
+        self.waiting_on = None
+        self.timed_out = False
+        self.tree = tree
+        self._request = request
+        self._home = home
+        self._children: list[CodeNode] = []
+        self._running = 0  # how many children have not ended
+        self._next_sequence = 1
+        self._idle: asyncio.Future[None] | None = None
+        self._waiters: list[Callable[[], None]] = []
+        self._bag: SessionBag | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._traceback: TracebackType | None = None
+        self._reason: str | None = None
+        self._started: float | None = None
+        self._ended: float | None = None
+        if parent is None:
+            self._index = self.sequence = tree.number
+        else:
+            parent._adopt(self, request.tied_with)
+        above = None if parent is None else parent.id
+        name = request.function.name
+        tree.publish(CallRequested(id, above, self._index, self.sequence, name, request.args))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path} {self.function.name} {self.state}>"
+
+    # What it is
+
+    @property
+    def parent(self) -> "CodeNode | None":
+        return self._parent
+
+    @property
+    def path(self) -> str:
+        numbers: list[str] = []
+        node: CodeNode | None = self
+        while node is not None:
+            numbers.append(str(node._index))
+            node = node._parent
+        return ".".join(reversed(numbers))
+
+    @property
+    def started_at(self) -> datetime | None:
+        return None if self._started is None else datetime.fromtimestamp(self._started, UTC)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return None if self._ended is None else datetime.fromtimestamp(self._ended, UTC)
+
+    def get_children(self) -> list[Node | list[Node]]:
+        batches: dict[int, list[Node]] = {}
+        for child in list(self._children):
+            batches.setdefault(child.sequence, []).append(child)
+        return [batch if len(batch) > 1 else batch[0] for batch in batches.values()]
+
+    def subtree(self) -> "list[CodeNode]":
+        """Return this node and all below it, each before those that it called."""
+        found: list[CodeNode] = []
+        stack: list[CodeNode] = [self]
+        while stack:
+            node = stack.pop()
+            found.append(node)
+            stack.extend(reversed(node._children))
+        return found
+
+    @property
+    def root(self) -> "CodeNode":
+        """The top-level call of its tree."""
+        node = self
+        while node._parent is not None:
+            node = node._parent
+        return node
+
+    @property
+    def bag(self) -> SessionBag:
+        """The objects that live as long as its tree, made when first asked for."""
+        if self._bag is None:
+            self._bag = self.tree.new_bag()
+        return self._bag
+
+    # Waiting for it
+
+    def result(self, timeout: float | None = None) -> Any:
+        if self._ended is None:
+            ended = threading.Event()
+            self._home.forbid_waiting(f"result() of {self.function.name!r}")
+            self._home.tell(self.when_ended, ended.set)
+            caller = self._caller()
+            if caller is not None:
+                caller.waiting_on = self
+            try:
+                if not self._home.wait(ended, timeout):
+                    self._home.tell(self._wake_no_more, ended.set)
+                    raise TimeoutError(
+                        f"{self.function.name} (node {self.path}) has not ended in {timeout} s;"
+                        " it goes on: wait again, or cancel it"
+                    )
+            finally:
+                if caller is not None and caller.waiting_on is self:
+                    caller.waiting_on = None
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self._ended is None:
+            loop = asyncio.get_running_loop()
+            ended = loop.create_future()
+            at_home = loop is self._home.loop
+            if at_home:
+                wake = partial(settle, ended)
+                self._waiters.append(wake)
+            else:
+                wake = settle_from_anywhere(ended)
+                self._home.tell(self.when_ended, wake)
+            caller = self._caller()
+            if caller is not None:
+                caller.waiting_on = self
+            try:
+                yield from ended
+            except asyncio.CancelledError:
+                self._home.tell(self._wake_no_more, wake)
+                if caller is not None:  # who asked for the call gave it up; others only look on
+                    self.cancel("its caller stopped waiting for it")
+                raise
+            finally:
+                if caller is not None and caller.waiting_on is self:
+                    caller.waiting_on = None
+        return self._outcome()
+
+    def _caller(self) -> "CodeNode | None":
+        """Return the parent, if it is the one that is asking."""
+        asking = RunContext.active.get(None)
+        parent = self._parent
+        return parent if parent and asking and asking is parent.context else None
+
+    def when_ended(self, wake: Callable[[], None]) -> None:
+        """Have *wake* called on the loop when it ends, or now if it has."""
+        if self._ended is None:
+            self._waiters.append(wake)
+        else:
+            wake()
+
+    async def wait_ended(self) -> None:
+        """Wait on the runtime's own loop until it has ended, however it ends."""
+        ended = self._home.loop.create_future()
+        self.when_ended(partial(settle, ended))
+        await ended
+
+    def _wake_no_more(self, wake: Callable[[], None]) -> None:
+        with contextlib.suppress(ValueError):
+            self._waiters.remove(wake)
+
+    def _outcome(self) -> Any:
+        if self.exception is None:
+            return self.outputs
+        raise self.exception.with_traceback(self._traceback)
+
+    # Running it
+
+    def start(self, context: RunContext, variables: Variables | None) -> None:
+        """Begin to run, as a task; *variables* are its context variables, or a copy of ours."""
+        self.context = context
+        loop, name = self._home.loop, self.function.name
+        self._task = loop.create_task(self._drive(context), name=name, context=variables)
+
+    async def _drive(self, context: RunContext) -> None:
+        RunContext.active.set(context)
+        self._enter(NodeState.Running)
+        self._started = now = time.time()
+        self.tree.publish(CallStarted(self.id, now))
+        request = self._request
+        if request.timeout is not None:
+            loop = self._home.loop
+            self._timer = loop.call_at(loop.time() + request.timeout, self._expire)
+        outcome: tuple[NodeState, Any, BaseException | None]
+        try:
+            args = request.args
+            if not request.checked:
+                args = self.function.parameters.validate(args)
+            outcome = NodeState.Success, await self.function.run(context, args), None
+        except asyncio.CancelledError:
+            outcome = self._given_up()
+        except Exception as error:  # noqa: BLE001 - whatever a function raises is the outcome
+            outcome = NodeState.Error, None, error
+        except BaseException as error:
+            self._end(NodeState.Error, None, error)
+            raise
+        if self._running:
+            await self._join(cancel=outcome[0] is not NodeState.Success)
+        self._end(*outcome)
+
+    async def send(self, value: Any) -> None:
+        """Publish a value of this call, and hand it to whoever consumes them."""
+        self.tree.publish(ValueSent(self.id, value))
+        if self._request.sink is not None:
+            await self._request.sink(value)
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        if self._ended is None:
+            self._home.tell(self._cancel, reason)
+
+    def _cancel(self, reason: str) -> None:
+        """Cancel every task of the subtree at once, so that depth costs no time."""
+        stack: list[tuple[CodeNode, str]] = [(self, reason)]
+        while stack:
+            node, why = stack.pop()
+            if node._ended is not None:
+                continue
+            node._reason = node._reason or why
+            below = f"{node.function.name} was cancelled: {reason}"
+            stack.extend((child, below) for child in node._children)
+            if node._task is not None:
+                node._task.cancel()
+            if node.state is NodeState.Waiting:  # its task will not get to its first line
+                node._end(*node._given_up())
+
+    def _expire(self) -> None:
+        self.timed_out = self._reason is None
+        self._cancel(f"it took longer than {self._request.timeout} s")
+
+    def _given_up(self) -> tuple[NodeState, None, BaseException]:
+        name, reason = self.function.name, self._reason or "its task was cancelled"
+        if self.timed_out:
+            return NodeState.Error, None, CallTimeoutError(f"{name} (node {self.path}): {reason}")
+        return NodeState.Canceled, None, CancellationException(name, self.path, reason)
+
+    async def _join(self, *, cancel: bool) -> None:
+        """Wait for the children that still run."""
+        while self._running:
+            if cancel:
+                for child in self._children:
+                    child._cancel(self._reason or f"{self.function.name} ended without it")
+            self._idle = self._home.loop.create_future()
+            try:
+                await self._idle
+            except asyncio.CancelledError:
+                # The outcome stands; what is left to do is to end the children too.
+                cancel = True
+
+    def _end(self, state: NodeState, value: Any, error: BaseException | None) -> None:
+        self._enter(state)
+        self.outputs = value
+        self.exception = error
+        self._traceback = None if error is None else error.__traceback__
+        self._ended = now = time.time()
+        failure = None if error is None else Failure(type(error).__name__, str(error))
+        self.tree.publish(CallEnded(self.id, state, now, value, failure))
+        self._task = None
+        self.context = None  # or the two would keep each other alive
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._parent is not None:
+            self._parent._child_ended()
+        waiters, self._waiters = self._waiters, []
+        for wake in waiters:
+            wake()
+
+    def _enter(self, state: NodeState) -> None:
+        check_transition(self.state, state)
+        self.state = state
+
+    # Its children
+
+    def _adopt(self, child: "CodeNode", tied_with: Node | None) -> None:
+        if self._ended is not None:
+            raise ClosedError(
+                f"{self.function.name} (node {self.path}) has ended and can make no more calls;"
+                " await what it starts before it returns"
+            )
+        if tied_with is None:
+            child.sequence = self._next_sequence
+            self._next_sequence += 1
+        elif tied_with.parent is self:
+            child.sequence = tied_with.sequence
+        else:
+            raise UsageError(f"{tied_with!r} was called by another node; only siblings can be tied")
+        self._children.append(child)
+        self._running += 1
+        child._index = len(self._children)
+
+    def _child_ended(self) -> None:
+        self._running -= 1
+        if not self._running and self._idle is not None:
+            settle(self._idle)

@@ -1,0 +1,236 @@
+"""Run functions: the one object that a program makes, and may use from any thread."""
+
+import asyncio
+import itertools
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from contextvars import Context as Variables
+from contextvars import Token
+from types import TracebackType
+from typing import Any, Self
+
+from ramify.core.errors import ClosedError, DuplicateNameError, UsageError
+from ramify.core.function import Function, Node, RunContext
+from ramify.core.views import NodeView
+from ramify.runtime.context import Context
+from ramify.runtime.forest import Forest
+from ramify.runtime.home import BackgroundHome, Home
+from ramify.runtime.node import CodeNode, Request
+from ramify.runtime.tree import Tree
+from ramify.runtime.watch import Watch
+
+
+class Runtime:
+    """Runs functions as trees of nodes, and keeps the trees until they are deleted.
+
+    With ``async with`` it lives in the caller's loop, and turns run inside the block are its nodes
+    too; otherwise it has a loop of its own in a background thread. Leaving a ``with`` block waits
+    for the calls that still run, or cancels them if an exception leaves it. Everything may be used
+    from any thread.
+
+    Example:
+        >>> from ramify import CodeFunction, Runtime
+        >>> def add(ctx, a: int, b: int) -> int:
+        ...     return a + b
+        >>> with Runtime([CodeFunction(callable=add)]) as runtime:
+        ...     runtime.invoke(runtime.invocable_functions["add"], {"a": 1, "b": 2}).result()
+        3
+    """
+
+    def __init__(self, specs: Iterable[Function] = ()) -> None:
+        self.invocable_functions: Mapping[str, Function] = _discover(specs)
+        self._forest = Forest(keeps_finished=True)
+        self._context = Context(self, None)
+        self._home: Home | None = None
+        self._lock = (
+            threading.Lock()
+        )  # guards the change from no home to one, and from open to closed
+        self._closed = False
+        self._ids = itertools.count(1)
+        self._numbers = itertools.count(1)
+        self._token: Token[RunContext] | None = None
+
+    # Calls
+
+    def get_ctx(self) -> Context:
+        """Return a context outside any call: what it invokes is a top-level call."""
+        return self._context
+
+    def invoke(
+        self,
+        function: Function,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Node:
+        """Start a top-level call of *function* and return its node at once."""
+        return self._context.invoke(function, args, timeout=timeout)
+
+    def start(
+        self, request: Request, parent: CodeNode | None, variables: Variables | None = None
+    ) -> CodeNode:
+        """Start the call that *request* asks for, with *variables* as its context variables."""
+        home = self._home or self._settle_down()
+        if home.is_here():
+            return self._start(home, request, parent, variables)
+        return home.call(self._start, home, request, parent, variables)
+
+    def _start(
+        self, home: Home, request: Request, parent: CodeNode | None, variables: Variables | None
+    ) -> CodeNode:
+        if not isinstance(request.function, Function):
+            raise UsageError(
+                f"{request.function!r} is not a Function: decorate it with @tool, or wrap it in"
+                " CodeFunction(callable=...)"
+            )
+        if self._closed:
+            raise ClosedError("this runtime has been closed; make a new one to run more calls")
+        tree = Tree(next(self._numbers)) if parent is None else parent.tree
+        node = CodeNode(next(self._ids), request, parent=parent, tree=tree, home=home)
+        self._forest.add(node)
+        node.start(Context(self, node), variables)
+        return node
+
+    # What runs and what ran
+
+    def list_toplevel(self) -> list[Node]:
+        """Return the top-level calls, oldest first."""
+        return list(self._forest.roots.values())
+
+    def get_subtree(self, id: int) -> list[Node]:
+        """Return the node with this id and all below it, each before those that it called."""
+        return list[Node](self._forest.find(id).subtree())
+
+    def get_view(self, id: int) -> NodeView:
+        """Return the node with this id, and all below it, as they stand."""
+        return self._forest.find(id).tree.view(id)
+
+    def watch(self, node: Node | int, as_of_seq: int = 0, timeout: float | None = None) -> Watch:
+        """Wait for a view of *node* newer than the one numbered *as_of_seq*.
+
+        ``await`` the watch, call its ``result()`` from another thread, or iterate over it either
+        way; a TimeoutError says that nothing happened for *timeout* seconds.
+        """
+        found = self._forest.find(node)
+        home = self._home or self._settle_down()
+        return Watch(home, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
+
+    def cancel(self, id: int, reason: str = "cancelled") -> None:
+        """Stop the node with this id and every call it made."""
+        self._forest.find(id).cancel(reason)
+
+    def delete(self, id: int) -> None:
+        """Forget a finished tree and close what its session bags hold.
+
+        Raises:
+            UsageError: *id* is not a top-level call, or it still runs.
+        """
+        root = self._forest.find(id)
+        home = self._home or self._settle_down()
+        home.call(self._forest.delete, root)
+
+    # Beginning and end
+
+    def lives_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it runs calls on *loop*."""
+        return self._home is not None and self._home.loop is loop and not self._closed
+
+    def close(self) -> None:
+        """Cancel what still runs, close what the session bags hold, and end the background loop."""
+        self._close(cancel=True)
+
+    def _close(self, *, cancel: bool) -> None:
+        with self._lock:
+            home, self._closed = (None if self._closed else self._home), self._closed or cancel
+        if home is None:
+            return
+        home.forbid_waiting("closing the runtime")
+        asyncio.run_coroutine_threadsafe(self._forest.end(cancel=cancel), home.loop).result()
+        self._closed = True
+        if isinstance(home, BackgroundHome):
+            home.stop()
+
+    def __enter__(self) -> Self:
+        self._settle_down()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close(cancel=kind is not None)
+
+    async def __aenter__(self) -> Self:
+        if self._home is not None or self._closed:
+            raise UsageError("this runtime has been used already; make a new one for this block")
+        self._home = Home(asyncio.get_running_loop())
+        self._token = RunContext.active.set(self._context)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._token is not None:
+            with suppress(ValueError):  # left in another context than it was entered in
+                RunContext.active.reset(self._token)
+        self._closed = kind is not None
+        try:
+            await self._forest.end(cancel=self._closed)
+        finally:
+            self._closed = True
+
+    def _settle_down(self) -> Home:
+        with self._lock:
+            if self._closed:
+                raise ClosedError("this runtime has been closed; make a new one to run more calls")
+            if self._home is None:
+                self._home = BackgroundHome()
+            return self._home
+
+
+class AmbientRuntime(Runtime):
+    """Serves the calls made on one loop outside any other runtime; forgets a tree when it ends."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._forest = Forest(keeps_finished=False)
+        self._home = Home(loop)
+
+
+_ambient: dict[asyncio.AbstractEventLoop, AmbientRuntime] = {}
+
+
+def current_context() -> Context:
+    """Return the context of the running call, or of the runtime that calls here belong to."""
+    loop = asyncio.get_running_loop()
+    active = RunContext.active.get(None)
+    if isinstance(active, Context) and active.runtime.lives_on(loop):
+        node = active.parent
+        return active if node is None or not node.state.final else active.runtime.get_ctx()
+    if loop not in _ambient:
+        for gone in [known for known in _ambient if known.is_closed()]:
+            del _ambient[gone]
+        _ambient[loop] = AmbientRuntime(loop)
+    return _ambient[loop].get_ctx()
+
+
+def _discover(specs: Iterable[Function]) -> dict[str, Function]:
+    """Return *specs* and all that they use, by name."""
+    found: dict[str, Function] = {}
+    queue = deque(specs)
+    while queue:
+        function = queue.popleft()
+        if found.setdefault(function.name, function) is not function:
+            raise DuplicateNameError(
+                f"two functions are called {function.name!r}: rename one of {function!r} and"
+                f" {found[function.name]!r}"
+            )
+        queue.extend(used for used in function.uses if found.get(used.name) is not used)
+    return found

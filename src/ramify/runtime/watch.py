@@ -1,0 +1,99 @@
+"""Wait for a node to change."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Generator, Iterator
+from typing import Any
+
+from ramify.core.views import NodeView
+from ramify.runtime.home import Home, settle_from_anywhere
+from ramify.runtime.tree import Tree
+
+
+class Watch:
+    """The next view of a node, and those after it.
+
+    ``await watch`` in any loop or ``watch.result()`` in any thread gives the next view;
+    ``async for view in watch`` or ``for view in watch`` gives one after the other until the node
+    has ended. Views that nobody had time to take are skipped. Once the node has ended, its last
+    view is given at once.
+    """
+
+    def __init__(
+        self, home: Home, tree: Tree, id: int, *, as_of_seq: int, timeout: float | None
+    ) -> None:
+        self._home = home
+        self._tree = tree
+        self._id = id
+        self._seen = as_of_seq
+        self._timeout = timeout
+
+    def result(self) -> NodeView:
+        """Block until there is a newer view.
+
+        Raises:
+            TimeoutError: there was none in time.
+            BlockingCallError: called on the runtime's own loop; use ``await``.
+        """
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        woken = threading.Event()
+        while (view := self._newer()) is None:
+            self._tree.on_next_event(woken.set)
+            try:
+                if (view := self._newer()) is not None:
+                    break
+                left = None if deadline is None else deadline - time.monotonic()
+                self._home.forbid_waiting("watch().result()")
+                if not self._home.wait(woken, left):
+                    raise TimeoutError(self._nothing_new())
+            finally:
+                self._tree.forget(woken.set)
+            woken.clear()
+        return self._take(view)
+
+    def __await__(self) -> Generator[Any, None, NodeView]:
+        return self._next().__await__()
+
+    def __iter__(self) -> Iterator[NodeView]:
+        while True:
+            view = self.result()
+            yield view
+            if view.state.final:
+                return
+
+    async def __aiter__(self) -> AsyncIterator[NodeView]:
+        while True:
+            view = await self
+            yield view
+            if view.state.final:
+                return
+
+    async def _next(self) -> NodeView:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout):
+                while (view := self._newer()) is None:
+                    changed = loop.create_future()
+                    wake = settle_from_anywhere(changed)
+                    self._tree.on_next_event(wake)
+                    try:
+                        if (view := self._newer()) is not None:
+                            break
+                        await changed
+                    finally:
+                        self._tree.forget(wake)
+        except TimeoutError:
+            raise TimeoutError(self._nothing_new()) from None
+        return self._take(view)
+
+    def _newer(self) -> NodeView | None:
+        view = self._tree.view(self._id)
+        return view if view.update_seqnum > self._seen or view.state.final else None
+
+    def _take(self, view: NodeView) -> NodeView:
+        self._seen = view.update_seqnum
+        return view
+
+    def _nothing_new(self) -> str:
+        return f"nothing happened to node {self._id} in {self._timeout} s"

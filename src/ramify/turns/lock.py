@@ -1,0 +1,58 @@
+"""A lock for tools and hooks, which may be used on several event loops at once."""
+
+import asyncio
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Literal
+
+
+class CrossLoopLock(asyncio.Lock):
+    """An asyncio.Lock that also holds between loops in different threads.
+
+    It is handed from the holder to the longest waiting task, on whichever loop that one runs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._locked = False
+        self._mutex = threading.Lock()
+        self._queue: deque[asyncio.Future[None]] = deque()
+
+    def locked(self) -> bool:
+        return self._locked
+
+    async def acquire(self) -> Literal[True]:
+        with self._mutex:
+            if not self._locked:
+                self._locked = True
+                return True
+            turn = asyncio.get_running_loop().create_future()
+            self._queue.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            with self._mutex:
+                waiting = turn in self._queue
+                if waiting:
+                    self._queue.remove(turn)
+            if not waiting:  # it had been handed over already
+                self.release()
+            raise
+        return True
+
+    def release(self) -> None:
+        with self._mutex:
+            if not self._locked:
+                raise RuntimeError("the lock is not held")
+            while self._queue:
+                turn = self._queue.popleft()
+                with suppress(RuntimeError):  # its loop has closed: try the next
+                    turn.get_loop().call_soon_threadsafe(_give, turn)
+                    return
+            self._locked = False
+
+
+def _give(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)

@@ -1,0 +1,334 @@
+"""Tools: coroutine functions and async generators with hooks, a lock, a name and a schema."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, overload
+
+from ramify.core.code import CodeFunction, send_all
+from ramify.core.errors import DefinitionError, UnregisteredToolError
+from ramify.core.function import Function, RunContext
+from ramify.core.signature import Kind, Signature
+from ramify.runtime.runtime import current_context
+from ramify.turns.hooks import Hook, HookPoint, HookRegistry, ToolHook, fire
+from ramify.turns.lock import CrossLoopLock
+from ramify.turns.options import checked_tags, with_fixed
+from ramify.turns.registry import Registry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ToolType(Enum):
+    """What the result of a tool means to the agent that runs it."""
+
+    ACTION = "action"
+    COMPLETION_CHECK = "completion_check"
+
+
+@dataclass(slots=True)
+class ToolMetadata:
+    """What a tool is called, what it does, and when it last ran.
+
+    The two times always belong to one run, the one that started last: each run of a turn or a
+    node has its own times there.
+    """
+
+    name: str
+    description: str
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+
+    def dict(self) -> dict[str, str | None]:
+        """Return the metadata as plain data, times as ISO strings."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "start_time": self.start_time.isoformat() if self.start_time else None,
+            "end_time": self.end_time.isoformat() if self.end_time else None,
+        }
+
+
+class _ToolRegistry(Registry["AnyTool"]):
+    """The tools, by name."""
+
+    def definitions(self) -> list[dict[str, Any]]:
+        """Return the ``doc_tree()`` of every tool that is not a subtool."""
+        return [tool.doc_tree() for tool in self.all() if tool.parent is None]
+
+
+ToolRegistry = _ToolRegistry(
+    "tool", UnregisteredToolError, "import the module that decorates it with @tool first"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """What ``@tool(...)`` was given; every other keyword is a fixed argument."""
+
+    lock: bool = False
+    tags: Iterable[str] | None = None
+    type: ToolType = ToolType.ACTION
+    uses: Iterable[Function] = ()
+    repeatable: bool = False
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def check(self, fn: Callable[..., Any]) -> None:
+        """Raise DefinitionError unless a tool can be made of *fn* with these."""
+        name = fn.__name__
+        kind = Kind.of(fn)
+        if kind is Kind.SYNC:
+            raise DefinitionError(
+                f"tool {name!r} must be async: write 'async def {name}(...)', and call blocking"
+                " code in it with 'await asyncio.to_thread(...)'"
+            )
+        for option in ("lock", "repeatable"):
+            if not isinstance(getattr(self, option), bool):
+                raise self._reserved(name, option, "True or False")
+        if not isinstance(self.type, ToolType):
+            raise self._reserved(name, "type", "a ToolType")
+        if not all(isinstance(used, Function) for used in self.uses):
+            raise self._reserved(name, "uses", "a list of Functions")
+        checked_tags(self.tags, f"tool {name!r}")
+        signature = inspect.signature(fn)
+        if self.type is ToolType.COMPLETION_CHECK and (
+            kind is Kind.STREAM or signature.return_annotation not in {bool, "bool"}
+        ):
+            raise DefinitionError(
+                f"completion check {name!r} must be a coroutine function that returns a bool:"
+                f" write 'async def {name}(...) -> bool'"
+            )
+        takes_more = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+        unknown = [name for name in self.fixed if name not in signature.parameters]
+        if unknown and not takes_more:
+            raise DefinitionError(
+                f"tool {name!r} has no parameter {', '.join(map(repr, unknown))} to fix; it takes"
+                f" {', '.join(signature.parameters) or 'none'}"
+            )
+
+    def _reserved(self, name: str, option: str, wanted: str) -> DefinitionError:
+        return DefinitionError(
+            f"{option}={getattr(self, option)!r} for tool {name!r}: {option!r} is an option of"
+            f" @tool and must be {wanted}; to fix a parameter of that name, give it a default"
+        )
+
+
+class ToolDecorator:
+    """What ``@tool(...)`` and ``@parent.subtool(...)`` are: makers of tools."""
+
+    def __init__(self, options: ToolOptions, parent: "AnyTool | None" = None) -> None:
+        self._options = options
+        self._parent = parent
+
+    def __call__(self, fn: Callable[P, R]) -> "Tool[P, R]":
+        """Make a tool of *fn*."""
+        return Tool(fn, self._options, self._parent)
+
+
+class Tool(CodeFunction, Generic[P, R]):
+    """An async function that runs with hooks and, if asked for, one call at a time.
+
+    Made by ``@tool``. Calling it gives what the function gives: something to await, or to iterate
+    over if it is an async generator. Arguments that it does not take are left out.
+    """
+
+    before_invoke = HookPoint(ToolHook.BEFORE_INVOKE)
+    on_yield = HookPoint(ToolHook.ON_YIELD)
+    after_invoke = HookPoint(ToolHook.AFTER_INVOKE)
+    on_error = HookPoint(ToolHook.ON_ERROR)
+
+    def __init__(
+        self, fn: Callable[P, R], options: ToolOptions, parent: "AnyTool | None" = None
+    ) -> None:
+        options.check(fn)
+        self.fn = fn
+        self.parent = parent
+        self.type = options.type
+        self._fixed = dict(options.fixed)
+        short = fn.__name__
+        super().__init__(
+            callable=fn,
+            name=short if parent is None else f"{parent.name}.{short}",
+            uses=options.uses,
+            tags=options.tags,
+            repeatable=options.repeatable,
+        )
+        self.metadata = ToolMetadata(short, self.description)
+        self.hooks: list[Hook] = []
+        self.lock: asyncio.Lock | None = CrossLoopLock() if options.lock else None
+        self.subtools: list[AnyTool] = []
+        self.__name__ = self.name
+        self.__doc__ = fn.__doc__
+        self.__module__ = fn.__module__
+        self.__wrapped__ = fn
+        ToolRegistry.register(self.name, self)
+        if parent is not None:
+            parent.subtools.append(self)
+
+    def _read_signature(self) -> Signature:
+        return Signature(self.name, self.callable, fixed=self._fixed)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function with hooks and lock, outside any node."""
+        values = self.parameters.bind(args, kwargs)
+        ctx = current_context() if self._signature.injected else None
+        return cast("R", (self._stream if self.streams else self._once)(values, ctx))
+
+    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        if self.kind is Kind.STREAM:
+            return await send_all(ctx, self._stream(dict(args), ctx))
+        return await self._once(dict(args), ctx)
+
+    async def _once(self, values: dict[str, Any], ctx: RunContext | None) -> Any:
+        started = self._begin()
+        try:
+            values = await self._prepare(values, ctx)
+            try:
+                if self.lock is None:
+                    result = await self._signature.call(values)
+                else:
+                    async with self.lock:
+                        result = await self._signature.call(values)
+            except Exception as error:
+                await fire(self, ToolHook.ON_ERROR, exc=error)
+                raise
+            await fire(self, ToolHook.AFTER_INVOKE, result)
+            return result
+        finally:
+            self._finish(started)
+
+    async def _stream(
+        self, values: dict[str, Any], ctx: RunContext | None
+    ) -> AsyncGenerator[Any, None]:
+        started = self._begin()
+        given: list[Any] = []
+        try:
+            values = await self._prepare(values, ctx)
+            failure: Exception | None = None
+            if self.lock is not None:
+                await self.lock.acquire()
+            stream = cast("AsyncGenerator[Any, None]", self._signature.call(values))
+            try:
+                while True:
+                    try:
+                        value = await anext(stream)
+                    except StopAsyncIteration:
+                        break
+                    except Exception as error:  # noqa: BLE001 - raised below, outside the lock
+                        failure = error
+                        break
+                    given.append(value)
+                    await fire(self, ToolHook.ON_YIELD, value)
+                    try:
+                        yield value
+                    except GeneratorExit:  # the consumer has had enough
+                        break
+            finally:
+                try:
+                    await stream.aclose()
+                finally:
+                    if self.lock is not None:
+                        self.lock.release()
+            if failure is not None:
+                await fire(self, ToolHook.ON_ERROR, exc=failure)
+                raise failure
+            await fire(self, ToolHook.AFTER_INVOKE, given)
+        finally:
+            self._finish(started)
+
+    async def _prepare(self, values: dict[str, Any], ctx: RunContext | None) -> dict[str, Any]:
+        """Add fixed and injected arguments, and tell the hooks."""
+        if self._fixed:
+            values = await with_fixed(self._fixed, values, f"tool {self.name!r}")
+        self._signature.inject(values, ctx)
+        if self.hooks or not HookRegistry.empty():
+            await fire(self, ToolHook.BEFORE_INVOKE, **self._signature.with_defaults(values))
+        return values
+
+    def _begin(self) -> datetime:
+        started = self.metadata.start_time = datetime.now(UTC)
+        self.metadata.end_time = None
+        return started
+
+    def _finish(self, started: datetime) -> None:
+        if self.metadata.start_time is started:  # no later run has taken its place
+            self.metadata.end_time = datetime.now(UTC)
+
+    def subtool(
+        self,
+        *,
+        lock: bool = False,
+        tags: Iterable[str] | None = None,
+        type: ToolType = ToolType.ACTION,
+        uses: Iterable[Function] = (),
+        repeatable: bool = False,
+        **fixed_kwargs: Any,
+    ) -> ToolDecorator:
+        """Make the decorated function a tool under this one, registered as ``parent.child``."""
+        return ToolDecorator(ToolOptions(lock, tags, type, uses, repeatable, fixed_kwargs), self)
+
+    def doc_tree(self) -> dict[str, Any]:
+        """Return name and description, and those of all subtools, as plain data."""
+        return {
+            "name": self.metadata.name,
+            "description": self.metadata.description,
+            "subtools": [subtool.doc_tree() for subtool in self.subtools],
+        }
+
+
+AnyTool: TypeAlias = Tool[Any, Any]
+
+
+@overload
+def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    lock: bool = False,
+    tags: Iterable[str] | None = None,
+    type: ToolType = ToolType.ACTION,
+    uses: Iterable[Function] = (),
+    repeatable: bool = False,
+    **fixed_kwargs: Any,
+) -> ToolDecorator: ...
+
+
+def tool(
+    fn: Callable[P, R] | None = None,
+    /,
+    *,
+    lock: bool = False,
+    tags: Iterable[str] | None = None,
+    type: ToolType = ToolType.ACTION,
+    uses: Iterable[Function] = (),
+    repeatable: bool = False,
+    **fixed_kwargs: Any,
+) -> Tool[P, R] | ToolDecorator:
+    """Make a Tool of an ``async def`` or an async generator, and register it by its name.
+
+    Args:
+        lock: run one call at a time, for tools that change something shared.
+        tags: what global hooks can select by.
+        type: ``ToolType.COMPLETION_CHECK`` for a tool that says whether an agent is done.
+        uses: the functions that it may call.
+        repeatable: whether it may be run again when nobody knows if it was run.
+        fixed_kwargs: arguments added to every call; a function without parameters is called each
+            time. Call-time arguments override them, with a warning.
+
+    Example:
+        >>> import asyncio
+        >>> from ramify import registries, tool
+        >>> with registries():
+        ...     @tool(greeting="Hello")
+        ...     async def greet(name: str, greeting: str) -> str:
+        ...         return f"{greeting}, {name}!"
+        >>> asyncio.run(greet("World"))
+        'Hello, World!'
+    """
+    options = ToolOptions(lock, tags, type, uses, repeatable, fixed_kwargs)
+    return ToolDecorator(options) if fn is None else Tool(fn, options)

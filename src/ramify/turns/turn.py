@@ -1,0 +1,340 @@
+"""A turn: one call of a tool that somebody decided to make, and what came of it."""
+
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, cast
+from uuid import uuid4
+
+from ramify.core.errors import (
+    DefinitionError,
+    InvalidValueError,
+    SafeExecutionError,
+    SerializationError,
+    TurnTimeoutError,
+    WrongRunMethodError,
+)
+from ramify.core.function import Function
+from ramify.core.plain import from_plain, to_plain
+from ramify.core.states import NodeState
+from ramify.runtime.node import CodeNode, Request
+from ramify.runtime.runtime import current_context
+from ramify.turns.context import ContextItem
+from ramify.turns.handoff import Handoff
+from ramify.turns.hooks import Hook, HookPoint, TurnHook, fire
+from ramify.turns.occupancy import Holder, Occupancy, held_by_itself
+from ramify.turns.options import checked_tags, evaluated, is_late
+from ramify.turns.tool import Tool, ToolRegistry
+
+_CHANGES_WHILE_RUNNING = frozenset({"start_time", "end_time", "output", "stop_reason", "metadata"})
+
+
+class StopReason(Enum):
+    """How a turn ended."""
+
+    COMPLETED = "completed"
+    TIMEOUT = "timeout"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+class Turn:
+    """What should happen: a tool, the arguments for it, and how long it may take.
+
+    Values of *args* and *kwargs* that are functions without parameters are called when the turn
+    runs. While it runs only its times, output, stop reason and metadata can change.
+
+    Example:
+        >>> import asyncio
+        >>> from ramify import Turn, registries, tool
+        >>> with registries():
+        ...     @tool
+        ...     async def add(a: int, b: int) -> int:
+        ...         return a + b
+        ...     turn = Turn("add", kwargs={"a": 1, "b": lambda: 2})
+        >>> asyncio.run(turn.returning()), turn.stop_reason
+        (3, <StopReason.COMPLETED: 'completed'>)
+    """
+
+    before_run = HookPoint(TurnHook.BEFORE_RUN)
+    after_run = HookPoint(TurnHook.AFTER_RUN)
+    on_timeout = HookPoint(TurnHook.ON_TIMEOUT)
+    on_error = HookPoint(TurnHook.ON_ERROR)
+    on_complete = HookPoint(TurnHook.ON_COMPLETE)
+
+    tool: Function
+    args: list[Any]
+    kwargs: dict[str, Any]
+    timeout: float | None
+    metadata: dict[str, Any]
+    tags: frozenset[str]
+    hooks: list[Hook]
+    start_time: datetime | None
+    end_time: datetime | None
+    stop_reason: StopReason | None
+    output: Any
+    _uuid: str | None
+    _place: Occupancy
+
+    def __init__(
+        self,
+        tool: str | Function,
+        timeout: float | None = 60,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Iterable[str] | None = None,
+    ) -> None:
+        if timeout is not None and not timeout >= 0:
+            raise InvalidValueError(f"the timeout of a turn is in seconds or None, not {timeout!r}")
+        self.__dict__.update(
+            tool=_resolved(tool),
+            timeout=timeout,
+            args=list(args or ()),
+            kwargs=dict(kwargs or {}),
+            metadata=dict(metadata or {}),
+            tags=checked_tags(tags, "a turn"),
+            hooks=[],
+            start_time=None,
+            end_time=None,
+            stop_reason=None,
+            output=None,
+            _place=Occupancy(),
+            _uuid=None,
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_running and name not in _CHANGES_WHILE_RUNNING:
+            raise SafeExecutionError(
+                f"cannot set {name!r} while {self!r} is running; wait until it has ended"
+            )
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        return f"<Turn of {getattr(self.tool, 'name', None)}>"
+
+    @property
+    def uuid(self) -> str:
+        """The name of this turn, unlike any other's."""
+        found = self._uuid or str(uuid4())
+        self.__dict__["_uuid"] = found
+        return found
+
+    @property
+    def _is_running(self) -> bool:
+        return self._place.taken
+
+    # Running it
+
+    async def returning(self) -> Any:
+        """Run a tool that gives one value, and return that value.
+
+        Raises:
+            WrongRunMethodError: the tool gives values one by one.
+            SafeExecutionError: the turn is running.
+            TurnTimeoutError: it took longer than ``timeout``.
+        """
+        if self.tool.streams:
+            raise WrongRunMethodError(
+                f"{self.tool.name!r} gives its values one by one: use"
+                " 'async for value in turn.yielding()'"
+            )
+        await self._place.take(self)
+        node: CodeNode | None = None
+        try:
+            await self._begin()
+            node = await self._start()
+            await self._complete(await node)
+        except BaseException as error:
+            await self._fail(error, node)
+            raise
+        finally:
+            await self._end()
+        return self.output
+
+    def yielding(self) -> AsyncGenerator[Any, None]:
+        """Run a tool that gives values one by one, and yield each as it comes.
+
+        Leaving the loop early cancels the tool.
+
+        Raises:
+            WrongRunMethodError: the tool gives one value.
+            SafeExecutionError: the turn is running.
+            TurnTimeoutError: the whole run took longer than ``timeout``.
+        """
+        if not self.tool.streams:
+            raise WrongRunMethodError(
+                f"{self.tool.name!r} gives one value: use 'await turn.returning()'"
+            )
+        return held_by_itself(self._yielding)
+
+    async def _yielding(self, holder: Holder) -> AsyncGenerator[Any, None]:
+        await self._place.take(self, holder)
+        node: CodeNode | None = None
+        values = Handoff()
+        try:
+            await self._begin()
+            node = await self._start(values.put)
+            node.when_ended(values.close)
+            while (item := await values.get()) is not None:
+                yield item[0]
+            await self._complete(await node)
+        except BaseException as error:
+            await self._fail(error, node)
+            raise
+        finally:
+            await self._end()
+
+    async def _begin(self) -> None:
+        self.__dict__.update(
+            start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None
+        )
+        await fire(self, TurnHook.BEFORE_RUN, self)
+
+    async def _start(self, sink: Callable[[Any], Awaitable[None]] | None = None) -> CodeNode:
+        args, kwargs = self.args, self.kwargs
+        if any(map(callable, args)) or any(map(callable, kwargs.values())):
+            args = [await evaluated(value) for value in args]
+            kwargs = {name: await evaluated(value) for name, value in kwargs.items()}
+        ctx = current_context()
+        bound = self.tool.parameters.bind(args, kwargs)
+        # What a tool is given by a turn is passed on as it is; other functions check it.
+        checked = isinstance(self.tool, Tool)
+        request = Request(self.tool, bound, self.timeout, checked=checked, sink=sink)
+        return ctx.runtime.start(request, ctx.parent)
+
+    async def _complete(self, output: Any) -> None:
+        self.output = output
+        self.stop_reason = StopReason.COMPLETED
+        await fire(self, TurnHook.AFTER_RUN, self, output)
+
+    async def _fail(self, error: BaseException, node: CodeNode | None) -> None:
+        """Record how the run was cut short, and leave nothing running."""
+        if node is not None and not node.state.final:
+            node.cancel("its turn was given up")
+            await node.wait_ended()
+        if node is not None and error is node.exception and node.timed_out:
+            self.stop_reason = StopReason.TIMEOUT
+            await fire(self, TurnHook.ON_TIMEOUT, self)
+            raise TurnTimeoutError(
+                f"the turn of {self.tool.name!r} took longer than {self.timeout} s; give it a"
+                " longer timeout, or None"
+            ) from None
+        if not isinstance(error, Exception) or (
+            node is not None and error is node.exception and node.state is NodeState.Canceled
+        ):
+            self.stop_reason = StopReason.CANCELLED
+            return
+        self.stop_reason = StopReason.ERROR
+        await fire(self, TurnHook.ON_ERROR, self, error)
+
+    async def _end(self) -> None:
+        self.end_time = datetime.now(UTC)
+        try:
+            await fire(self, TurnHook.ON_COMPLETE, self, self.stop_reason)
+        except Exception:
+            self.stop_reason = StopReason.ERROR
+            raise
+        finally:
+            self._place.give_up()
+
+    # Keeping it
+
+    def copy(self) -> "Turn":
+        """Return another turn that would do the same, with hooks, as if it had not run."""
+        copy = Turn(self.tool, self.timeout, self.args, self.kwargs, self.metadata, self.tags)
+        copy.hooks.extend(self.hooks)
+        return copy
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the turn as plain data, without its hooks.
+
+        Raises:
+            SerializationError: an argument, the metadata or the output has no JSON form.
+        """
+        what = f"of {self!r}"
+        for name, value in [*enumerate(self.args), *self.kwargs.items()]:
+            if is_late(value):
+                raise SerializationError(
+                    f"argument {name!r} {what} is a function that is called when the turn runs; it"
+                    " cannot be saved: give a value, or fix the argument with @tool(...)"
+                )
+        return {
+            "uuid": self.uuid,
+            "tool_name": self.tool.name,
+            "args": [to_plain(v, f"argument {i} {what}") for i, v in enumerate(self.args)],
+            "kwargs": {k: to_plain(v, f"argument {k!r} {what}") for k, v in self.kwargs.items()},
+            "metadata": to_plain(self.metadata, f"the metadata {what}"),
+            "tags": sorted(self.tags),
+            "timeout": self.timeout,
+            "start_time": self.start_time.isoformat() if self.start_time else None,
+            "end_time": self.end_time.isoformat() if self.end_time else None,
+            "stop_reason": self.stop_reason.value if self.stop_reason else None,
+            "output": _dump_output(self.output, f"the output {what}"),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Turn":
+        """Restore what ``to_dict`` gave; the tool is looked up by name."""
+        if "tool_name" not in data:
+            raise InvalidValueError(f"not a saved turn, it has no 'tool_name': {data!r}")
+        function = _resolved(data["tool_name"])
+        types = {p.name: p.annotation for p in function.parameters.items}
+        by_place = itertools.chain(types.values(), itertools.repeat(Any))
+        turn = cls(
+            function,
+            data.get("timeout", 60),
+            [from_plain(kind, v) for v, kind in zip(data.get("args", ()), by_place, strict=False)],
+            {k: from_plain(types.get(k, Any), v) for k, v in data.get("kwargs", {}).items()},
+            data.get("metadata"),
+            data.get("tags"),
+        )
+        stop_reason = data.get("stop_reason")
+        turn.__dict__.update(
+            _uuid=data.get("uuid"),
+            start_time=_time(data.get("start_time")),
+            end_time=_time(data.get("end_time")),
+            stop_reason=None if stop_reason is None else StopReason(stop_reason),
+            output=_load_output(function, data.get("output")),
+        )
+        return turn
+
+
+def _resolved(tool: str | Function) -> Function:
+    if isinstance(tool, str):
+        return ToolRegistry.get(tool)
+    if not isinstance(tool, Function):
+        raise DefinitionError(
+            f"a turn cannot run {tool!r}; give it a tool, the name of one, or another Function"
+        )
+    return tool
+
+
+def _time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _dump_output(value: Any, what: str) -> Any:
+    """Return an output as plain data; turns and context items are marked, to come back as such."""
+    if isinstance(value, Turn):
+        return {"$turn": value.to_dict()}
+    if isinstance(value, ContextItem):
+        return {"$context_item": value.to_dict()}
+    if isinstance(value, list):
+        return [_dump_output(item, what) for item in cast("list[Any]", value)]
+    return to_plain(value, what)
+
+
+def _load_output(function: Function, value: Any) -> Any:
+    match value:
+        case {"$turn": data}:
+            return Turn.from_dict(data)
+        case {"$context_item": data}:
+            return ContextItem.from_dict(data)
+        case list() if function.streams:
+            return [_load_output(function, item) for item in cast("list[Any]", value)]
+        case None:
+            return None
+        case _:
+            return from_plain(function.output_type, value)

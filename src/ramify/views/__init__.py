@@ -1,0 +1,1 @@
+"""Show runs: these read views and events, and never change anything."""

@@ -1,0 +1,82 @@
+"""A tree as lines of text.
+
+Whatever a function or a model said is shown escaped: it cannot move the cursor or colour the line.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from ramify.core.states import NodeState
+from ramify.core.views import NodeView
+
+_SIGNS = {
+    NodeState.Waiting: "·",
+    NodeState.Running: "●",
+    NodeState.Paused: "‖",
+    NodeState.Success: "✓",
+    NodeState.Error: "✗",
+    NodeState.Canceled: "⊘",
+}
+
+
+def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> str:
+    """Return *view* and all below it, one line a node, none longer than *width*.
+
+    Calls that were asked for in parallel have the same number. *now* is what running calls are
+    timed against.
+
+    Example:
+        >>> from ramify import CodeFunction, Runtime
+        >>> def add(ctx, a: int, b: int) -> int:
+        ...     return a + b
+        >>> with Runtime() as runtime:
+        ...     node = runtime.invoke(CodeFunction(callable=add), {"a": 1, "b": 2})
+        ...     _ = node.result()
+        ...     print(render(runtime.get_view(node.id)))
+        ✓ 1 add(a=1, b=2) → 3  0.0 s
+    """
+    now = now or datetime.now(UTC)
+    return "\n".join(_cut(line, width) for line in _lines(view, "", "", now))
+
+
+def _lines(top: NodeView, lead: str, below: str, now: datetime) -> Iterator[str]:
+    stack = [(top, lead, below)]
+    while stack:
+        view, lead, below = stack.pop()
+        yield lead + _line(view, now)
+        last = len(view.children) - 1
+        stack.extend(
+            (
+                child,
+                below + ("└─ " if i == last else "├─ "),
+                below + ("   " if i == last else "│  "),
+            )
+            for i, child in reversed(list(enumerate(view.children)))
+        )
+
+
+def _line(view: NodeView, now: datetime) -> str:
+    args = ", ".join(f"{name}={_short(value)}" for name, value in view.inputs.items())
+    line = f"{_SIGNS[view.state]} {view.sequence} {printable(view.fn)}({args})"
+    if view.state is NodeState.Success and view.outputs is not None:
+        line += f" → {_short(view.outputs)}"
+    elif view.exception is not None:
+        line += f" → {printable(str(view.exception))}"
+    if view.started_at is not None:
+        line += f"  {((view.ended_at or now) - view.started_at).total_seconds():.1f} s"
+    return line
+
+
+def printable(text: str) -> str:
+    """Return *text* on one line, with every character that does not print shown as its code."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def _short(value: object, limit: int = 40) -> str:
+    return printable(_cut(repr(value), limit))
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
