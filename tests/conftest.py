@@ -1,0 +1,24 @@
+"""What every test gets: asyncio, and registries of its own."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from ramify import registries
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def own_registries() -> Iterator[None]:
+    with registries():
+        yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function):
+            item.add_marker(pytest.mark.anyio)  # plugs in for coroutine functions only
