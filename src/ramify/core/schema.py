@@ -40,11 +40,13 @@ class PydanticSchema:
         )
         try:
             self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(kind)
+            self._validate = self._adapter.validator.validate_python
         except (PydanticUserError, NameError) as error:
+            names = ", ".join(f"{p.name}: {p.annotation}" for p in items)
             raise DefinitionError(
-                f"the parameters of {self._owner!r} cannot be described: {error}"
-            ) from error
-        self._validate = self._adapter.validator.validate_python
+                f"the parameters of {self._owner!r} ({names}) cannot be described, because a type"
+                f" is unknown or not defined at module level: {error}"
+            ) from None
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return *args* as their declared types, or raise InvalidArgumentsError."""

@@ -3,6 +3,7 @@
 Annotations are resolved when first needed, so that they may name what is defined further down.
 """
 
+import functools
 import inspect
 import typing
 from collections.abc import (
@@ -15,7 +16,7 @@ from collections.abc import (
 )
 from enum import Enum, auto
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from ramify.core.errors import DefinitionError
 from ramify.core.function import Injected, RunContext
@@ -67,8 +68,7 @@ class Signature:
     @cached_property
     def hints(self) -> Mapping[str, Any]:
         """The annotations; one whose names cannot be found stays the text it is."""
-        fn = self._fn if hasattr(self._fn, "__annotations__") else type(self._fn).__call__
-        fn = inspect.unwrap(getattr(fn, "func", fn))
+        fn = _underlying(self._fn)
         try:
             return typing.get_type_hints(fn, include_extras=True)
         except (NameError, AttributeError):
@@ -141,6 +141,14 @@ class Signature:
         """Return *values* with the defaults of what they leave out."""
         defaults = {p.name: p.default for p in self.raw.values() if p.default is not MISSING}
         return defaults | dict(values)
+
+
+def _underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function behind a partial, a wrapper or a callable object."""
+    while isinstance(fn, functools.partial):
+        fn = cast("functools.partial[Any]", fn).func
+    fn = inspect.unwrap(fn)
+    return fn if inspect.isroutine(fn) else type(fn).__call__
 
 
 def _resolved(fn: Callable[..., Any], name: str) -> Any:

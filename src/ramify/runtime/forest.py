@@ -1,14 +1,13 @@
 """The trees of one runtime: which there are, which still run, and what happens when they go."""
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
 
 from ramify.core.errors import UnknownNodeError, UsageError
 from ramify.core.function import Node
-from ramify.runtime.bags import SessionBag
 from ramify.runtime.home import settle
 from ramify.runtime.node import CodeNode
+from ramify.runtime.tree import Tree
 
 
 class Forest:
@@ -56,16 +55,16 @@ class Forest:
         """
         interrupted = False
         while self._open:
-            if cancel:
+            self._idle = asyncio.get_running_loop().create_future()
+            if cancel:  # which ends at once those that have not begun
                 for root in tuple(self._open):
                     root.cancel("its runtime was closed")
-            self._idle = asyncio.get_running_loop().create_future()
             try:
                 await self._idle
             except asyncio.CancelledError:
                 cancel = interrupted = True
         for root in self.roots.values():
-            self._close(root.tree.bags)
+            self._close_bags(root.tree)
         while self._closing:
             try:
                 await asyncio.wait(self._closing)
@@ -85,10 +84,11 @@ class Forest:
         self.roots.pop(root.id, None)
         for node in root.subtree():
             self._nodes.pop(node.id, None)
-        self._close(root.tree.bags)
+        self._close_bags(root.tree)
 
-    def _close(self, bags: Sequence[SessionBag]) -> None:
-        for bag in reversed(bags):
+    def _close_bags(self, tree: Tree) -> None:
+        while tree.bags:
+            bag = tree.bags.pop()
             task = asyncio.get_running_loop().create_task(bag.aclose(), name="close a session bag")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

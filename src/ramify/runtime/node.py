@@ -20,7 +20,7 @@ from ramify.core.errors import (
     CallTimeoutError,
     CancellationException,
     ClosedError,
-    UsageError,
+    InvalidValueError,
 )
 from ramify.core.events import CallEnded, CallRequested, CallStarted, Failure, ValueSent
 from ramify.core.function import Function, Node, RunContext
@@ -55,7 +55,6 @@ class CodeNode(Node):
         "_bag",
         "_children",
         "_ended",
-        "_home",
         "_idle",
         "_index",
         "_next_sequence",
@@ -71,6 +70,7 @@ class CodeNode(Node):
         "context",
         "exception",
         "function",
+        "home",
         "id",
         "inputs",
         "outputs",
@@ -102,7 +102,7 @@ class CodeNode(Node):
         self.timed_out = False
         self.tree = tree
         self._request = request
-        self._home = home
+        self.home = home
         self._children: list[CodeNode] = []
         self._running = 0  # how many children have not ended
         self._next_sequence = 1
@@ -185,14 +185,14 @@ class CodeNode(Node):
     def result(self, timeout: float | None = None) -> Any:
         if self._ended is None:
             ended = threading.Event()
-            self._home.forbid_waiting(f"result() of {self.function.name!r}")
-            self._home.tell(self.when_ended, ended.set)
+            self.home.forbid_waiting(f"result() of {self.function.name!r}")
+            self.home.tell(self.when_ended, ended.set)
             caller = self._caller()
             if caller is not None:
                 caller.waiting_on = self
             try:
-                if not self._home.wait(ended, timeout):
-                    self._home.tell(self._wake_no_more, ended.set)
+                if not self.home.wait(ended, timeout):
+                    self.home.tell(self._wake_no_more, ended.set)
                     raise TimeoutError(
                         f"{self.function.name} (node {self.path}) has not ended in {timeout} s;"
                         " it goes on: wait again, or cancel it"
@@ -206,20 +206,20 @@ class CodeNode(Node):
         if self._ended is None:
             loop = asyncio.get_running_loop()
             ended = loop.create_future()
-            at_home = loop is self._home.loop
+            at_home = loop is self.home.loop
             if at_home:
                 wake = partial(settle, ended)
                 self._waiters.append(wake)
             else:
                 wake = settle_from_anywhere(ended)
-                self._home.tell(self.when_ended, wake)
+                self.home.tell(self.when_ended, wake)
             caller = self._caller()
             if caller is not None:
                 caller.waiting_on = self
             try:
                 yield from ended
             except asyncio.CancelledError:
-                self._home.tell(self._wake_no_more, wake)
+                self.home.tell(self._wake_no_more, wake)
                 if caller is not None:  # who asked for the call gave it up; others only look on
                     self.cancel("its caller stopped waiting for it")
                 raise
@@ -243,7 +243,7 @@ class CodeNode(Node):
 
     async def wait_ended(self) -> None:
         """Wait on the runtime's own loop until it has ended, however it ends."""
-        ended = self._home.loop.create_future()
+        ended = self.home.loop.create_future()
         self.when_ended(partial(settle, ended))
         await ended
 
@@ -261,7 +261,7 @@ class CodeNode(Node):
     def start(self, context: RunContext, variables: Variables | None) -> None:
         """Begin to run, as a task; *variables* are its context variables, or a copy of ours."""
         self.context = context
-        loop, name = self._home.loop, self.function.name
+        loop, name = self.home.loop, self.function.name
         self._task = loop.create_task(self._drive(context), name=name, context=variables)
 
     async def _drive(self, context: RunContext) -> None:
@@ -271,7 +271,7 @@ class CodeNode(Node):
         self.tree.publish(CallStarted(self.id, now))
         request = self._request
         if request.timeout is not None:
-            loop = self._home.loop
+            loop = self.home.loop
             self._timer = loop.call_at(loop.time() + request.timeout, self._expire)
         outcome: tuple[NodeState, Any, BaseException | None]
         try:
@@ -283,7 +283,9 @@ class CodeNode(Node):
             outcome = self._given_up()
         except Exception as error:  # noqa: BLE001 - whatever a function raises is the outcome
             outcome = NodeState.Error, None, error
-        except BaseException as error:
+        except BaseException as error:  # SystemExit or KeyboardInterrupt: it ends the loop as well
+            if self._task is not None:
+                self._task.add_done_callback(lambda task: task.exception())  # nobody else will
             self._end(NodeState.Error, None, error)
             raise
         if self._running:
@@ -298,7 +300,7 @@ class CodeNode(Node):
 
     def cancel(self, reason: str = "cancelled") -> None:
         if self._ended is None:
-            self._home.tell(self._cancel, reason)
+            self.home.tell(self._cancel, reason)
 
     def _cancel(self, reason: str) -> None:
         """Cancel every task of the subtree at once, so that depth costs no time."""
@@ -328,10 +330,10 @@ class CodeNode(Node):
     async def _join(self, *, cancel: bool) -> None:
         """Wait for the children that still run."""
         while self._running:
-            if cancel:
+            self._idle = self.home.loop.create_future()
+            if cancel:  # which ends at once those that have not begun
                 for child in self._children:
                     child._cancel(self._reason or f"{self.function.name} ended without it")
-            self._idle = self._home.loop.create_future()
             try:
                 await self._idle
             except asyncio.CancelledError:
@@ -374,7 +376,9 @@ class CodeNode(Node):
         elif tied_with.parent is self:
             child.sequence = tied_with.sequence
         else:
-            raise UsageError(f"{tied_with!r} was called by another node; only siblings can be tied")
+            raise InvalidValueError(
+                f"{tied_with!r} was called by another node; only siblings can be tied"
+            )
         self._children.append(child)
         self._running += 1
         child._index = len(self._children)

@@ -11,7 +11,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, Self
 
-from ramify.core.errors import ClosedError, DuplicateNameError, UsageError
+from ramify.core.errors import ClosedError, DuplicateNameError, InvalidValueError, UsageError
 from ramify.core.function import Function, Node, RunContext
 from ramify.core.views import NodeView
 from ramify.runtime.context import Context
@@ -72,7 +72,7 @@ class Runtime:
         self, request: Request, parent: CodeNode | None, variables: Variables | None = None
     ) -> CodeNode:
         """Start the call that *request* asks for, with *variables* as its context variables."""
-        home = self._home or self._settle_down()
+        home = self._open_home()
         if home.is_here():
             return self._start(home, request, parent, variables)
         return home.call(self._start, home, request, parent, variables)
@@ -81,12 +81,10 @@ class Runtime:
         self, home: Home, request: Request, parent: CodeNode | None, variables: Variables | None
     ) -> CodeNode:
         if not isinstance(request.function, Function):
-            raise UsageError(
+            raise InvalidValueError(
                 f"{request.function!r} is not a Function: decorate it with @tool, or wrap it in"
                 " CodeFunction(callable=...)"
             )
-        if self._closed:
-            raise ClosedError("this runtime has been closed; make a new one to run more calls")
         tree = Tree(next(self._numbers)) if parent is None else parent.tree
         node = CodeNode(next(self._ids), request, parent=parent, tree=tree, home=home)
         self._forest.add(node)
@@ -114,8 +112,7 @@ class Runtime:
         way; a TimeoutError says that nothing happened for *timeout* seconds.
         """
         found = self._forest.find(node)
-        home = self._home or self._settle_down()
-        return Watch(home, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
+        return Watch(found.home, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
         """Stop the node with this id and every call it made."""
@@ -128,8 +125,10 @@ class Runtime:
             UsageError: *id* is not a top-level call, or it still runs.
         """
         root = self._forest.find(id)
-        home = self._home or self._settle_down()
-        home.call(self._forest.delete, root)
+        if self._closed:
+            self._forest.delete(root)
+        else:
+            root.home.call(self._forest.delete, root)
 
     # Beginning and end
 
@@ -142,18 +141,20 @@ class Runtime:
         self._close(cancel=True)
 
     def _close(self, *, cancel: bool) -> None:
+        home = self._home
+        if home is not None and not self._closed:
+            home.forbid_waiting("closing the runtime")
         with self._lock:
-            home, self._closed = (None if self._closed else self._home), self._closed or cancel
-        if home is None:
+            already, self._closed = self._closed, self._closed or cancel or home is None
+        if already or home is None:
             return
-        home.forbid_waiting("closing the runtime")
         asyncio.run_coroutine_threadsafe(self._forest.end(cancel=cancel), home.loop).result()
         self._closed = True
         if isinstance(home, BackgroundHome):
             home.stop()
 
     def __enter__(self) -> Self:
-        self._settle_down()
+        self._open_home()
         return self
 
     def __exit__(
@@ -186,10 +187,13 @@ class Runtime:
         finally:
             self._closed = True
 
-    def _settle_down(self) -> Home:
+    def _open_home(self) -> Home:
+        """Return where it lives; that is a loop of its own if it has none yet."""
+        if self._closed:
+            raise ClosedError("this runtime has been closed; make a new one to run more calls")
+        if self._home is not None:
+            return self._home
         with self._lock:
-            if self._closed:
-                raise ClosedError("this runtime has been closed; make a new one to run more calls")
             if self._home is None:
                 self._home = BackgroundHome()
             return self._home

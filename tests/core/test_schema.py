@@ -1,0 +1,321 @@
+"""What a function takes, as a JSON schema and as checked arguments."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from ramify import CodeFunction, ContextPool, ContextQueue, FunctionArg, RunContext, tool
+from ramify.core.errors import DefinitionError, InvalidArgumentsError
+from ramify.core.parameters import Parameters
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Address(BaseModel):
+    street: str
+    number: int = Field(ge=1)
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+def properties(fn: Callable[..., Any]) -> dict[str, Any]:
+    return tool(fn).input_schema["properties"]
+
+
+def test_the_schema_comes_from_signature_annotations_and_docstring():
+    @tool
+    async def book(
+        title: str,
+        copies: int = 1,
+        format: Literal["paper", "ebook"] = "paper",
+        colour: Colour | None = None,
+        notes: list[str] | None = None,
+        rating: float | str = 0.5,
+    ) -> str:
+        """Order a book.
+
+        Args:
+            title: What it is called,
+                in full.
+            copies: How many.
+        """
+        return title
+
+    assert book.description.startswith("Order a book.")
+    assert book.input_schema == {
+        "$defs": {"Colour": {"enum": ["red", "blue"], "title": "Colour", "type": "string"}},
+        "type": "object",
+        "properties": {
+            "title": {"description": "What it is called, in full.", "type": "string"},
+            "copies": {"description": "How many.", "type": "integer", "default": 1},
+            "format": {"enum": ["paper", "ebook"], "type": "string", "default": "paper"},
+            "colour": {"anyOf": [{"$ref": "#/$defs/Colour"}, {"type": "null"}]},
+            "notes": {"anyOf": [{"items": {"type": "string"}, "type": "array"}, {"type": "null"}]},
+            "rating": {"anyOf": [{"type": "number"}, {"type": "string"}], "default": 0.5},
+        },
+        "required": ["title"],
+        "additionalProperties": False,
+    }
+
+
+def test_nested_models_and_dataclasses_arrive_as_what_they_are():
+    async def send(to: Address, at: Point, stops: list[Point]) -> None: ...
+
+    checked = tool(send).parameters.validate({
+        "to": {"street": "Elm", "number": 3},
+        "at": {"x": 1},
+        "stops": [{"x": 2, "y": 3}],
+    })
+
+    assert checked == {
+        "to": Address(street="Elm", number=3),
+        "at": Point(1, 0),
+        "stops": [Point(2, 3)],
+    }
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Do it.\n\nArgs:\n    path (str): The file.\n",
+        "Do it.\n\nParameters\n----------\npath : str\n    The file.\n",
+        "Do it.\n\n:param path: The file.\n",
+    ],
+    ids=["google", "numpy", "sphinx"],
+)
+def test_parameter_descriptions_are_read_from_any_usual_docstring(docstring: str):
+    async def act(path: str) -> None: ...
+
+    act.__doc__ = docstring
+
+    assert properties(act)["path"] == {"description": "The file.", "type": "string"}
+
+
+def test_a_description_in_the_annotation_wins_over_the_docstring():
+    async def act(
+        a: Annotated[int, Field(description="from Field", gt=0)],
+        b: Annotated[int, "from a string"],
+    ) -> None:
+        """Act.
+
+        Args:
+            a: from the docstring
+            b: from the docstring
+        """
+
+    assert properties(act) == {
+        "a": {"description": "from Field", "exclusiveMinimum": 0, "type": "integer"},
+        "b": {"description": "from a string", "type": "integer"},
+    }
+
+
+def test_what_the_framework_fills_in_is_not_in_the_schema():
+    async def act(
+        ctx: RunContext, memory: ContextQueue, n: int, pool: ContextPool | None = None
+    ) -> None: ...
+
+    assert list(properties(act)) == ["n"]
+
+
+def test_fixed_arguments_are_not_in_the_schema():
+    @tool(api_key=lambda: "secret")
+    async def call(url: str, api_key: str) -> str:
+        return url
+
+    assert list(call.input_schema["properties"]) == ["url"]
+
+
+def test_parameters_may_have_any_name():
+    async def act(schema: int, copy: int, model_config: int, _private: int, self: int) -> None: ...
+
+    names = ["schema", "copy", "model_config", "_private", "self"]
+    assert list(properties(act)) == names
+    assert tool(_renamed(act)).parameters.validate(dict.fromkeys(names, 1)) == dict.fromkeys(
+        names, 1
+    )
+
+
+def _renamed(fn: Callable[..., Any]) -> Callable[..., Any]:
+    fn.__name__ += "_again"
+    return fn
+
+
+def test_annotations_may_name_what_is_defined_later_and_what_cannot_be_found():
+    async def act(later: "Later", n: "int") -> None: ...
+
+    made = tool(act)
+
+    assert made.input_schema["properties"]["n"] == {"type": "integer"}
+    assert "Later" in made.input_schema["$defs"]
+
+    async def lost(thing: "NowhereToBeFound") -> None: ...  # noqa: F821  # pyright: ignore
+
+    with pytest.raises(DefinitionError, match="'lost'.*NowhereToBeFound"):
+        _ = tool(lost).input_schema
+
+
+class Later(BaseModel):
+    n: int
+
+
+def test_a_type_without_a_json_schema_is_named():
+    class Socket:
+        pass
+
+    async def act(socket: Socket) -> None: ...
+
+    made = tool(act)
+    socket = Socket()
+
+    assert made.parameters.validate({"socket": socket}) == {"socket": socket}
+    with pytest.raises(DefinitionError, match="'act' takes something that JSON cannot express"):
+        _ = made.input_schema
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            {"nam": "x", "age": 1},
+            "missing argument 'name'; unknown argument 'nam'; did you mean 'name'",
+        ),
+        (
+            {"name": "x", "age": "old"},
+            "argument 'age': Input should be a valid integer.* .got 'old'",
+        ),
+        ({"name": "x", "age": 1, "home": {"number": 0}}, "argument 'home'.street: Field required"),
+        ({"name": "x", "age": 1, "zzz": 1}, "unknown argument 'zzz'; it takes name, age, home"),
+    ],
+)
+def test_wrong_arguments_are_named_in_a_value_error(args: dict[str, Any], message: str):
+    async def greet(name: str, age: int, home: Address | None = None) -> None: ...
+
+    with pytest.raises(ValueError, match=message) as caught:
+        tool(greet).parameters.validate(args)
+
+    assert isinstance(caught.value, InvalidArgumentsError)
+    assert str(caught.value).startswith("greet: ")
+
+
+def test_a_long_wrong_value_is_shortened_in_the_message():
+    async def act(n: int) -> None: ...
+
+    with pytest.raises(InvalidArgumentsError) as caught:
+        tool(act).parameters.validate({"n": "x" * 10_000})
+
+    assert len(str(caught.value)) < 300
+
+
+def test_function_args_make_a_schema_by_hand():
+    function = CodeFunction(
+        name="open",
+        desc="Open it.",
+        callable=lambda ctx, path, mode="r", limit=None: (path, mode, limit),
+        args=[
+            FunctionArg("path", str, "Which file"),
+            FunctionArg("mode", str, "How", enum=["r", "w"]),
+            FunctionArg("limit", int, optional=True),
+        ],
+    )
+
+    assert function.input_schema == {
+        "type": "object",
+        "properties": {
+            "path": {"description": "Which file", "type": "string"},
+            "mode": {"description": "How", "enum": ["r", "w"], "type": "string"},
+            "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        },
+        "required": ["path", "mode"],
+        "additionalProperties": False,
+    }
+    with pytest.raises(ValueError, match="'mode'"):
+        function.parameters.validate({"path": "a", "mode": "x"})
+
+
+def test_a_function_arg_takes_only_the_four_simple_types():
+    with pytest.raises(TypeError, match="'where'.*use str, int, float or bool"):
+        FunctionArg("where", Path)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_explicit_json_schema_is_kept_word_for_word_and_checked():
+    schema = {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "minLength": 1},
+            "days": {"type": ["integer", "null"]},
+            "unit": {"enum": ["C", "F"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "extra": {"oneOf": [{"type": "string"}]},
+            "kind": {"anyOf": [{"type": "string"}, {"type": "number"}]},
+        },
+        "required": ["city"],
+    }
+    parameters = Parameters.from_json_schema("weather", schema)
+
+    assert parameters.json_schema is schema
+    full = {"city": "Oslo", "days": None, "unit": "C", "tags": ["a"], "extra": {}, "kind": 1.5}
+    assert parameters.validate(full) == full
+    for wrong in ({}, {"city": 3}, {"city": "x", "unit": "K"}, {"city": "x", "tags": [1]}):
+        with pytest.raises(InvalidArgumentsError):
+            parameters.validate(wrong)
+
+
+def test_a_schema_that_is_not_an_objects_is_refused():
+    with pytest.raises(DefinitionError, match="'f' must be an object schema"):
+        Parameters.from_json_schema("f", {"type": "string"})
+
+
+def test_extra_keywords_are_taken_where_the_function_takes_them():
+    async def act(n: int, **more: Any) -> None: ...
+
+    assert tool(act).parameters.validate({"n": "3", "other": 4}) == {"n": 3, "other": 4}
+
+
+async def test_positional_only_and_rest_parameters_are_called_as_they_must_be():
+    @tool
+    async def act(a: int, /, b: int, *rest: int, c: int = 0) -> tuple[Any, ...]:
+        return a, b, rest, c
+
+    assert await act(1, 2, 3, 4, c=5) == (1, 2, (3, 4), 5)
+    assert await act(1, b=2) == (1, 2, (), 0)
+    assert list(act.input_schema["properties"]) == ["a", "b", "c"]
+
+
+def test_callables_of_every_kind_become_functions():
+    class Adder:
+        def __call__(self, ctx: RunContext, a: int) -> int:
+            return a
+
+        def method(self, ctx: RunContext, a: int) -> int:
+            return a
+
+    def base(ctx: RunContext, a: int, b: int) -> int:
+        return a + b
+
+    for callable in (Adder(), Adder().method, partial(base, b=2)):
+        function = CodeFunction(name="f", callable=callable)
+        assert function.input_schema["properties"]["a"] == {"type": "integer"}
+
+
+def test_a_code_function_must_take_a_context_first():
+    with pytest.raises(TypeError, match="'nothing' must take a RunContext first"):
+        CodeFunction(name="nothing", callable=lambda: 1)
+
+
+def test_mutable_defaults_are_not_shared_between_calls():
+    async def act(tags: list[str] = []) -> None: ...  # noqa: B006
+
+    assert tool(act).parameters.validate({}) == {}

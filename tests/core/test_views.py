@@ -1,0 +1,88 @@
+"""A tree is a fold over its events."""
+
+from ramify import NodeState, NodeView
+from ramify.core.events import CallEnded, CallRequested, CallStarted, Event, Failure, ValueSent
+from ramify.core.views import TreeFold
+
+STORY: list[Event] = [
+    CallRequested(1, None, 7, 7, "plan", {"goal": "tea"}),
+    CallStarted(1, 100.0),
+    CallRequested(2, 1, 1, 1, "boil", {}),
+    CallRequested(3, 1, 2, 1, "fetch", {"what": "cup"}),
+    CallStarted(2, 101.0),
+    CallStarted(3, 101.5),
+    ValueSent(2, "warm"),
+    ValueSent(2, "hot"),
+    CallEnded(3, NodeState.Error, 102.0, None, Failure("LookupError", "no cup")),
+    CallEnded(2, NodeState.Success, 103.0, "boiling"),
+    CallEnded(1, NodeState.Success, 104.0, "tea"),
+]
+
+
+def summary(view: NodeView) -> tuple[object, ...]:
+    return (view.path, view.fn, view.state.value, view.sequence, *map(summary, view.children))
+
+
+def test_the_fold_tells_the_whole_story():
+    fold = TreeFold(7)
+    fold.apply(STORY)
+    root = fold.views[1]
+
+    assert summary(root) == (
+        "7",
+        "plan",
+        "success",
+        7,
+        ("7.1", "boil", "success", 1),
+        ("7.2", "fetch", "error", 1),
+    )
+    boil, fetch = root.children
+    assert (root.inputs, root.outputs) == ({"goal": "tea"}, "tea")
+    assert (boil.values, boil.outputs) == (("warm", "hot"), "boiling")
+    assert str(fetch.exception) == "LookupError: no cup"
+    assert root.started_at is not None
+    assert root.ended_at is not None
+    assert (root.ended_at - root.started_at).total_seconds() == 4.0
+    assert root.update_seqnum == len(STORY)
+
+
+def test_it_does_not_matter_in_which_portions_the_events_come():
+    at_once = TreeFold(7)
+    at_once.apply(STORY)
+    one_by_one = TreeFold(7)
+    for event in STORY:
+        one_by_one.apply([event])
+
+    assert summary(one_by_one.views[1]) == summary(at_once.views[1])
+
+
+def test_only_what_changed_and_what_is_above_it_gets_a_new_view():
+    fold = TreeFold(7)
+    fold.apply(STORY[:6])
+    before = dict(fold.views)
+    fold.apply(STORY[6:7])  # node 2 sends a value
+
+    assert fold.views[3] is before[3]
+    assert fold.views[2] is not before[2]
+    assert fold.views[1] is not before[1]
+    assert [fold.views[id].update_seqnum for id in (1, 2, 3)] == [7, 7, 6]
+
+
+def test_a_view_is_waiting_then_running_then_ended():
+    fold = TreeFold(1)
+    states: list[str] = []
+    for event in [STORY[0], STORY[1], STORY[-1]]:
+        fold.apply([event])
+        states.append(fold.views[1].state.value)
+
+    assert states == ["waiting", "running", "success"]
+
+
+def test_a_tree_may_be_deeper_than_the_stack():
+    fold = TreeFold(1)
+    depth = 5000
+    fold.apply([CallRequested(1, None, 1, 1, "f", {})])
+    fold.apply([CallRequested(id, id - 1, 1, 1, "f", {}) for id in range(2, depth + 1)])
+
+    assert fold.views[depth].path.count(".") == depth - 1
+    assert fold.views[1].update_seqnum == depth
