@@ -1,0 +1,120 @@
+"""``ramify run``, as a person uses it."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+SLOW = """
+import asyncio
+from ramify import RunContext, tool
+
+@tool
+async def nap() -> None:
+    print("asleep", flush=True)
+    await asyncio.sleep(60)
+
+@tool
+async def slow(ctx: RunContext) -> None:
+    await ctx.invoke(nap)
+"""
+
+
+def ramify(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ramify", *args]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+def test_the_example_of_the_help_runs():
+    shown = ramify("run", "--help").stdout
+    (example,) = [line for line in shown.splitlines() if line.startswith("example: ramify ")]
+    done = ramify(*example.removeprefix("example: ramify ").split())
+    assert done.returncode == 0
+    assert "the longest is src/ramify/" in done.stdout
+    first, *rest = done.stderr.splitlines()
+    assert first.startswith("✓ 1 survey(folder='src')")
+    assert any("measure(path='src/ramify/__init__.py')" in line for line in rest)
+
+
+def test_values_are_read_as_json_or_as_text(tmp_path: Path):
+    module = tmp_path / "job.py"
+    module.write_text(
+        "from ramify import tool\n"
+        "@tool\n"
+        "async def show(a: int, b: list[str], c: str) -> str:\n"
+        "    return repr((a, b, c))\n"
+    )
+    done = ramify("run", f"{module}:show", "--arg", "a=3", "--arg", 'b=["x"]', "--arg", "c=x=y")
+    assert (done.returncode, done.stdout) == (0, "(3, ['x'], 'x=y')\n")
+
+
+def test_a_call_that_raises_is_exit_code_1_and_says_so():
+    done = ramify("run", "examples/survey.py:survey", "--arg", "folder=nowhere")
+    assert done.returncode == 1
+    assert "FileNotFoundError('there is no Python file below nowhere')" in done.stderr
+
+
+def test_what_cannot_be_called_is_exit_code_2_and_says_what_can():
+    for target, words in [
+        ("examples/survey.py:nothing", "it has measure, note, name_longest, survey"),
+        ("examples/survey.py", "is not MODULE:FUNCTION"),
+        ("nowhere.py:f", "there is no file nowhere.py"),
+        ("no_such_module:f", "No module named 'no_such_module'"),
+    ]:
+        done = ramify("run", target)
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+    done = ramify("run", "examples/survey.py:survey", "--arg", "folder")
+    assert (done.returncode, "is not NAME=VALUE" in done.stderr) == (2, True)
+
+
+def test_without_a_command_it_says_how_to_use_it():
+    done = ramify()
+    assert done.returncode == 2
+    assert "usage: ramify" in done.stderr
+    assert ramify("--version").stdout.startswith("ramify 0.")
+
+
+def test_an_interrupt_cancels_the_tree_and_shows_it(tmp_path: Path):
+    module = tmp_path / "job.py"
+    module.write_text(SLOW)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ramify", "run", f"{module}:slow"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "asleep\n"
+    process.send_signal(signal.SIGINT)
+    _, shown = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "⊘ 1 slow() → CancellationException: slow (node 1) was cancelled: interrupted" in shown
+    assert "⊘ 1 nap()" in shown
+
+
+def test_on_a_terminal_the_tree_is_drawn_while_it_grows(tmp_path: Path):
+    module = tmp_path / "job.py"
+    module.write_text(SLOW.replace("sleep(60)", "sleep(0.05)"))
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ramify", "run", f"{module}:slow"],
+        stdout=subprocess.DEVNULL,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    shown = b""
+    try:
+        while part := os.read(master, 4096):
+            shown += part
+    except OSError:  # the other side is gone
+        pass
+    finally:
+        os.close(master)
+    assert process.wait(30) == 0
+    text = shown.decode()
+    assert "● 1 nap()" in text  # seen while it ran
+    assert "✓ 1 nap()" in text
+    assert "\x1b[" in text

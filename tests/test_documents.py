@@ -1,0 +1,111 @@
+"""What the documents show is executed, and what they promise about the surface is compared."""
+
+import ast
+import importlib
+import io
+import re
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ramify
+
+ROOT = Path(__file__).parent.parent
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+
+PUBLIC = {
+    # the spine and the call tree
+    "CancellationException", "CodeFunction", "CodeNode", "Function", "FunctionArg",
+    "NoParentSessionError", "Node", "NodeState", "NodeView", "RamifyError", "RunContext", "Runtime",
+    "SessionBag", "SessionScope",
+    # turns
+    "Agent", "AgentHook", "AgentRegistry", "CompletionCheckReturnError", "ContextItem",
+    "ContextPool", "ContextPoolHook", "ContextQueue", "ContextQueueHook", "Hook", "HookRegistry",
+    "SafeExecutionError", "StopReason", "Tool", "ToolHook", "ToolMetadata", "ToolRegistry",
+    "ToolType", "Turn", "TurnHook", "TurnTimeoutError", "UnregisteredAgentError",
+    "UnregisteredHookError", "UnregisteredToolError", "WrongRunMethodError", "hook", "registries",
+    "tool",
+    "__version__",
+}  # fmt: skip
+
+
+def run_block(code: str) -> str:
+    # compiled like a file, so that annotations and inspect find what they need
+    namespace: dict[str, Any] = {"__name__": "readme"}
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(compile(code, "README.md", "exec"), namespace)
+    return printed.getvalue()
+
+
+def test_the_first_program_is_at_most_fifteen_lines_and_prints_what_it_says():
+    assert len(BLOCKS[0].strip().splitlines()) <= 15
+    assert run_block(BLOCKS[0]) == "Hello, World!\n"
+
+
+@pytest.mark.parametrize("code", BLOCKS[1:])
+def test_every_other_block_of_the_readme_runs(code: str, tmp_path: Path):
+    run_block(code)
+
+
+def test_the_call_tree_of_the_tour_prints_its_tree():
+    assert run_block(BLOCKS[-1]) == "a\n1 compare success [3, 1]\n"
+
+
+def test_the_public_names_are_exactly_these():
+    assert set(vars(ramify)["__all__"]) == PUBLIC
+    assert {name for name in dir(ramify) if not name.startswith("_")} - PUBLIC <= {
+        # the folders, once something in them was used, and what __init__ itself needs
+        "core", "runtime", "turns", "views", "cli", "version", "import_module",
+    }  # fmt: skip
+
+
+def test_every_public_name_is_what_it_says_and_is_documented():
+    for name in PUBLIC - {"__version__"}:
+        found = getattr(ramify, name)
+        assert (getattr(found, "__doc__", "") or "").strip(), name
+
+
+def test_type_checkers_are_told_the_same_names():
+    stub = ast.parse((ROOT / "src/ramify/__init__.pyi").read_text())
+    told = {
+        (node.module, alias.asname)
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert {name for _, name in told} == PUBLIC
+    for module, name in told:
+        assert getattr(importlib.import_module(str(module)), str(name)) is getattr(
+            ramify, str(name)
+        )
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Agnet'"):
+        _ = ramify.Agnet  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import ramify", ["pydantic", "asyncio"]),
+        ("from ramify import *", ["pydantic", "docstring_parser"]),
+    ],
+)
+def test_importing_loads_no_provider_no_web_framework_and_nothing_heavy(
+    code: str, absent: list[str]
+):
+    never = ["openai", "anthropic", "google", "xllamacpp", "starlette", "uvicorn", "mcp", "httpx"]
+    script = f"import sys\n{code}\nprint(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert set(loaded) & {*never, *absent} == set()
+
+
+def test_the_changelog_tells_of_this_version():
+    assert f"## {ramify.__version__}" in (ROOT / "CHANGELOG.md").read_text()

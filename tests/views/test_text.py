@@ -1,0 +1,76 @@
+"""A tree as text, for people, whatever is in it."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from ramify import NodeState, NodeView
+from ramify.core.events import Failure
+from ramify.views.text import render
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+LEAF = NodeView(
+    id=2,
+    path="1.1",
+    fn="leaf",
+    inputs={"n": 1},
+    outputs=None,
+    exception=None,
+    state=NodeState.Running,
+    values=(),
+    children=(),
+    sequence=1,
+    started_at=START,
+    ended_at=None,
+    update_seqnum=1,
+)
+
+
+def test_every_state_has_its_sign_and_every_call_its_line():
+    ended = START + timedelta(seconds=1.5)
+    tree = replace(
+        LEAF,
+        fn="top",
+        inputs={},
+        children=(
+            replace(LEAF, state=NodeState.Success, outputs=2, ended_at=ended),
+            replace(LEAF, sequence=2, children=(replace(LEAF, state=NodeState.Paused),)),
+            replace(LEAF, sequence=2, state=NodeState.Waiting, started_at=None),
+            replace(LEAF, sequence=3, state=NodeState.Canceled, exception=Failure("Stop", "why")),
+            replace(LEAF, sequence=4, state=NodeState.Error, exception=Failure("ValueError", "no")),
+        ),
+    )
+    assert render(tree, now=START + timedelta(seconds=3)).splitlines() == [
+        "● 1 top()  3.0 s",
+        "├─ ✓ 1 leaf(n=1) → 2  1.5 s",
+        "├─ ● 2 leaf(n=1)  3.0 s",
+        "│  └─ ‖ 1 leaf(n=1)  3.0 s",
+        "├─ · 2 leaf(n=1)",
+        "├─ ⊘ 3 leaf(n=1) → Stop: why  3.0 s",
+        "└─ ✗ 4 leaf(n=1) → ValueError: no  3.0 s",
+    ]
+
+
+def test_hostile_text_cannot_move_the_cursor_or_break_the_line():
+    hostile = "a\x1b[2J\nb\r\x07\u202ec"
+    view = replace(
+        LEAF,
+        fn=hostile,
+        inputs={"x": hostile},
+        state=NodeState.Error,
+        exception=Failure("E", hostile),
+    )
+    text = render(view, width=1000, now=START)
+    assert "\n" not in text
+    assert all(char.isprintable() for char in text)
+
+
+def test_long_lines_are_cut():
+    view = replace(LEAF, inputs={"x": "y" * 10_000_000})
+    assert max(map(len, render(view, width=60, now=START).splitlines())) <= 60
+
+
+def test_a_deep_tree_is_no_trouble():
+    view = LEAF
+    for _ in range(3000):
+        view = replace(LEAF, children=(view,))
+    assert len(render(view, now=START).splitlines()) == 3001
