@@ -16,9 +16,3 @@ def anyio_backend() -> str:
 def own_registries() -> Iterator[None]:
     with registries():
         yield
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if isinstance(item, pytest.Function):
-            item.add_marker(pytest.mark.anyio)  # plugs in for coroutine functions only

@@ -20,7 +20,7 @@ from ramify.turns.occupancy import Holder, Occupancy, held_by_itself
 from ramify.turns.options import checked_tags
 from ramify.turns.registry import Registry
 from ramify.turns.tool import Tool, ToolRegistry, ToolType
-from ramify.turns.turn import Turn
+from ramify.turns.turn import Turn, TurnRun
 
 AgentRegistry: "Registry[Agent]" = Registry(
     "agent", UnregisteredAgentError, "make it first: Agent(name, description, tools)"
@@ -135,51 +135,44 @@ class Agent:
     async def _run(self, holder: Holder) -> AsyncGenerator[tuple[Turn, Any], None]:
         await self._place.take(self, holder)
         try:
-            while self._turns:
-                await self._pass_pause()
-                await fire(self, AgentHook.BEFORE_TURN, self)
-                if not self._turns:
-                    break
-                turn = self._turns[0]
-                if not turn.tool.streams:
-                    value = await self._run_once(turn)
-                    if not isinstance(value, Turn | ContextItem):
+            while turn := await self._next_turn():
+                if turn.tool.streams:
+                    async with TurnRun(turn, holder) as run:
+                        while (item := await self._next_value(turn, run)) is not None:
+                            if _is_for_caller(item[0]):
+                                yield turn, item[0]  # noqa: ASYNC119 - the loop closes what is left
+                    self._turns.remove(turn)
+                    await fire(self, AgentHook.AFTER_TURN, self, turn)
+                else:
+                    value = await self._only_value(turn)
+                    if _is_for_caller(value):
                         yield turn, value
                     if self._is_done(turn):
                         break
-                    continue
-                values = self._run_stream(turn)
-                try:
-                    async for value in values:
-                        yield turn, value
-                finally:
-                    await values.aclose()
         finally:
             self._place.give_up()
 
-    async def _run_once(self, turn: Turn) -> Any:
+    async def _next_turn(self) -> Turn | None:
+        if not self._turns:
+            return None
+        await self._pass_pause()
+        await fire(self, AgentHook.BEFORE_TURN, self)
+        return self._turns[0] if self._turns else None
+
+    async def _only_value(self, turn: Turn) -> Any:
         with Remembering(self.context_queue, self.context_pool):
             value = await turn.returning()
-        self._leave(turn)
+        self._turns.remove(turn)
         await self._route(turn, value)
         await fire(self, AgentHook.AFTER_TURN, self, turn)
         return value
 
-    async def _run_stream(self, turn: Turn) -> AsyncGenerator[Any, None]:
-        stream = turn.yielding()
-        try:
-            while True:
-                with Remembering(self.context_queue, self.context_pool):
-                    value = await anext(stream, _END)
-                if value is _END:
-                    break
-                await self._route(turn, value)
-                if not isinstance(value, Turn | ContextItem):
-                    yield value
-        finally:
-            await stream.aclose()
-        self._leave(turn)
-        await fire(self, AgentHook.AFTER_TURN, self, turn)
+    async def _next_value(self, turn: Turn, run: TurnRun) -> tuple[Any] | None:
+        with Remembering(self.context_queue, self.context_pool):
+            item = await run.next()
+        if item is not None:
+            await self._route(turn, item[0])
+        return item
 
     async def _route(self, turn: Turn, value: Any) -> None:
         """Queue or keep a value that *turn* gave, if that is what it is for."""
@@ -193,10 +186,6 @@ class Agent:
             case _:
                 pass
         await fire(self, AgentHook.ON_TURN_VALUE, self, turn, value)
-
-    def _leave(self, turn: Turn) -> None:
-        if turn in self._turns:
-            self._turns.remove(turn)
 
     def _is_done(self, turn: Turn) -> bool:
         if getattr(turn.tool, "type", None) is not ToolType.COMPLETION_CHECK:
@@ -304,7 +293,8 @@ class Agent:
         return agent
 
 
-_END = object()
+def _is_for_caller(value: Any) -> bool:
+    return not isinstance(value, Turn | ContextItem)
 
 
 def _names_of(agent: str, tools: Iterable[Function]) -> dict[str, Function]:

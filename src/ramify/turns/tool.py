@@ -16,6 +16,7 @@ from ramify.runtime.runtime import current_context
 from ramify.turns.hooks import Hook, HookPoint, HookRegistry, ToolHook, fire
 from ramify.turns.lock import CrossLoopLock
 from ramify.turns.options import checked_tags, with_fixed
+from ramify.turns.owned import OwnedStream
 from ramify.turns.registry import Registry
 
 P = ParamSpec("P")
@@ -210,11 +211,11 @@ class Tool(CodeFunction, Generic[P, R]):
             failure: Exception | None = None
             if self.lock is not None:
                 await self.lock.acquire()
-            stream = cast("AsyncGenerator[Any, None]", self._signature.call(values))
+            stream = OwnedStream(self._signature.call(values))
             try:
                 while True:
                     try:
-                        value = await anext(stream)
+                        value = await stream.next()
                     except StopAsyncIteration:
                         break
                     except Exception as error:  # noqa: BLE001 - raised below, outside the lock
@@ -228,7 +229,7 @@ class Tool(CodeFunction, Generic[P, R]):
                         break
             finally:
                 try:
-                    await stream.aclose()
+                    await stream.close()
                 finally:
                     if self.lock is not None:
                         self.lock.release()

@@ -4,7 +4,8 @@ import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, Self, cast
 from uuid import uuid4
 
 from ramify.core.errors import (
@@ -74,8 +75,8 @@ class Turn:
     end_time: datetime | None
     stop_reason: StopReason | None
     output: Any
+    place: Occupancy
     _uuid: str | None
-    _place: Occupancy
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class Turn:
             end_time=None,
             stop_reason=None,
             output=None,
-            _place=Occupancy(),
+            place=Occupancy(),
             _uuid=None,
         )
 
@@ -123,7 +124,7 @@ class Turn:
 
     @property
     def _is_running(self) -> bool:
-        return self._place.taken
+        return self.place.taken
 
     # Running it
 
@@ -140,18 +141,8 @@ class Turn:
                 f"{self.tool.name!r} gives its values one by one: use"
                 " 'async for value in turn.yielding()'"
             )
-        await self._place.take(self)
-        node: CodeNode | None = None
-        try:
-            await self._begin()
-            node = await self._start()
-            await self._complete(await node)
-        except BaseException as error:
-            await self._fail(error, node)
-            raise
-        finally:
-            await self._end()
-        return self.output
+        async with TurnRun(self) as run:
+            return await run.result()
 
     def yielding(self) -> AsyncGenerator[Any, None]:
         """Run a tool that gives values one by one, and yield each as it comes.
@@ -170,74 +161,9 @@ class Turn:
         return held_by_itself(self._yielding)
 
     async def _yielding(self, holder: Holder) -> AsyncGenerator[Any, None]:
-        await self._place.take(self, holder)
-        node: CodeNode | None = None
-        values = Handoff()
-        try:
-            await self._begin()
-            node = await self._start(values.put)
-            node.when_ended(values.close)
-            while (item := await values.get()) is not None:
-                yield item[0]
-            await self._complete(await node)
-        except BaseException as error:
-            await self._fail(error, node)
-            raise
-        finally:
-            await self._end()
-
-    async def _begin(self) -> None:
-        self.__dict__.update(
-            start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None
-        )
-        await fire(self, TurnHook.BEFORE_RUN, self)
-
-    async def _start(self, sink: Callable[[Any], Awaitable[None]] | None = None) -> CodeNode:
-        args, kwargs = self.args, self.kwargs
-        if any(map(callable, args)) or any(map(callable, kwargs.values())):
-            args = [await evaluated(value) for value in args]
-            kwargs = {name: await evaluated(value) for name, value in kwargs.items()}
-        ctx = current_context()
-        bound = self.tool.parameters.bind(args, kwargs)
-        # What a tool is given by a turn is passed on as it is; other functions check it.
-        checked = isinstance(self.tool, Tool)
-        request = Request(self.tool, bound, self.timeout, checked=checked, sink=sink)
-        return ctx.runtime.start(request, ctx.parent)
-
-    async def _complete(self, output: Any) -> None:
-        self.output = output
-        self.stop_reason = StopReason.COMPLETED
-        await fire(self, TurnHook.AFTER_RUN, self, output)
-
-    async def _fail(self, error: BaseException, node: CodeNode | None) -> None:
-        """Record how the run was cut short, and leave nothing running."""
-        if node is not None and not node.state.final:
-            node.cancel("its turn was given up")
-            await node.wait_ended()
-        if node is not None and error is node.exception and node.timed_out:
-            self.stop_reason = StopReason.TIMEOUT
-            await fire(self, TurnHook.ON_TIMEOUT, self)
-            raise TurnTimeoutError(
-                f"the turn of {self.tool.name!r} took longer than {self.timeout} s; give it a"
-                " longer timeout, or None"
-            ) from None
-        if not isinstance(error, Exception) or (
-            node is not None and error is node.exception and node.state is NodeState.Canceled
-        ):
-            self.stop_reason = StopReason.CANCELLED
-            return
-        self.stop_reason = StopReason.ERROR
-        await fire(self, TurnHook.ON_ERROR, self, error)
-
-    async def _end(self) -> None:
-        self.end_time = datetime.now(UTC)
-        try:
-            await fire(self, TurnHook.ON_COMPLETE, self, self.stop_reason)
-        except Exception:
-            self.stop_reason = StopReason.ERROR
-            raise
-        finally:
-            self._place.give_up()
+        async with TurnRun(self, holder) as run:
+            while (item := await run.next()) is not None:
+                yield item[0]  # noqa: ASYNC119 - the loop closes what its consumer leaves
 
     # Keeping it
 
@@ -281,11 +207,11 @@ class Turn:
             raise InvalidValueError(f"not a saved turn, it has no 'tool_name': {data!r}")
         function = _resolved(data["tool_name"])
         types = {p.name: p.annotation for p in function.parameters.items}
-        by_place = itertools.chain(types.values(), itertools.repeat(Any))
+        byplace = itertools.chain(types.values(), itertools.repeat(Any))
         turn = cls(
             function,
             data.get("timeout", 60),
-            [from_plain(kind, v) for v, kind in zip(data.get("args", ()), by_place, strict=False)],
+            [from_plain(kind, v) for v, kind in zip(data.get("args", ()), byplace, strict=False)],
             {k: from_plain(types.get(k, Any), v) for k, v in data.get("kwargs", {}).items()},
             data.get("metadata"),
             data.get("tags"),
@@ -299,6 +225,109 @@ class Turn:
             output=_load_output(function, data.get("output")),
         )
         return turn
+
+
+class TurnRun:
+    """One run of a turn, from taking its place to giving it up.
+
+    It is no generator, so that ``Agent.run`` can step through it: where one generator iterates over
+    another, the garbage collector or the end of the loop may close the inner one under the outer.
+    """
+
+    def __init__(self, turn: Turn, holder: Holder | None = None) -> None:
+        self._turn = turn
+        self._holder = holder
+        self._values = Handoff()
+        self._node: CodeNode | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._turn.place.take(self._turn, self._holder)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        turn = self._turn
+        try:
+            if error is not None:
+                await self._fail(error)
+        finally:
+            turn.end_time = datetime.now(UTC)
+            try:
+                await fire(turn, TurnHook.ON_COMPLETE, turn, turn.stop_reason)
+            except Exception:
+                turn.stop_reason = StopReason.ERROR
+                raise
+            finally:
+                turn.place.give_up()
+
+    async def result(self) -> Any:
+        """Run to the end and return the value."""
+        node = await self._start(None)
+        return await self._complete(node)
+
+    async def next(self) -> tuple[Any] | None:
+        """Run to the next value; None says that there are no more."""
+        if self._node is None:
+            node = await self._start(self._values.put)
+            node.when_ended(self._values.close)
+        item = await self._values.get()
+        if item is None and self._node is not None:
+            await self._complete(self._node)
+        return item
+
+    async def _start(self, sink: Callable[[Any], Awaitable[None]] | None) -> CodeNode:
+        turn = self._turn
+        turn.__dict__.update(
+            start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None
+        )
+        await fire(turn, TurnHook.BEFORE_RUN, turn)
+        args, kwargs = turn.args, turn.kwargs
+        if any(map(callable, args)) or any(map(callable, kwargs.values())):
+            args = [await evaluated(value) for value in args]
+            kwargs = {name: await evaluated(value) for name, value in kwargs.items()}
+        ctx = current_context()
+        # What a turn gives to a tool is passed on as it is; other functions check it.
+        request = Request(
+            turn.tool,
+            turn.tool.parameters.bind(args, kwargs),
+            turn.timeout,
+            checked=isinstance(turn.tool, Tool),
+            sink=sink,
+        )
+        node: CodeNode = ctx.runtime.start(request, ctx.parent)
+        self._node = node
+        return node
+
+    async def _complete(self, node: CodeNode) -> Any:
+        turn = self._turn
+        output = turn.output = await node
+        turn.stop_reason = StopReason.COMPLETED
+        await fire(turn, TurnHook.AFTER_RUN, turn, output)
+        return output
+
+    async def _fail(self, error: BaseException) -> None:
+        """Record how the run was cut short, and leave nothing running."""
+        turn, node = self._turn, self._node
+        turn.stop_reason = StopReason.CANCELLED
+        if node is not None and not node.state.final:
+            node.cancel("its turn was given up")
+            await node.wait_ended()
+        from_node = node is not None and error is node.exception
+        if node is not None and from_node and node.timed_out:
+            turn.stop_reason = StopReason.TIMEOUT
+            await fire(turn, TurnHook.ON_TIMEOUT, turn)
+            raise TurnTimeoutError(
+                f"the turn of {turn.tool.name!r} took longer than {turn.timeout} s; give it a"
+                " longer timeout, or None"
+            ) from None
+        cancelled = node is not None and from_node and node.state is NodeState.Canceled
+        if isinstance(error, Exception) and not cancelled:
+            turn.stop_reason = StopReason.ERROR
+            await fire(turn, TurnHook.ON_ERROR, turn, error)
 
 
 def _resolved(tool: str | Function) -> Function:
