@@ -176,6 +176,17 @@ async def test_a_parent_that_fails_takes_its_children_with_it():
     assert str(child.exception) == "forever (node 1.1) was cancelled: parent ended without it"
 
 
+async def test_a_parent_that_fails_at_once_ends_the_children_that_had_not_begun():
+    @tool
+    async def parent(ctx: RunContext) -> None:
+        ctx.invoke(double, {"n": 1})
+        raise ZeroDivisionError("parent")
+
+    async with Runtime() as runtime, asyncio.timeout(5):
+        with pytest.raises(ZeroDivisionError):
+            await runtime.invoke(parent)
+
+
 async def test_cancel_goes_down_the_subtree_with_its_reason():
     started = asyncio.Event()
 

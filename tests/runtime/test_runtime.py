@@ -316,5 +316,19 @@ def test_a_loop_that_was_closed_is_reported_and_not_waited_for():
         return runtime  # never left
 
     runtime = asyncio.run(main())
-    with pytest.raises(ClosedError, match="closed"):
-        in_thread(lambda: runtime.invoke(double, {"n": 1}))
+    for call in (lambda work: work(), in_thread):
+        with pytest.raises(ClosedError, match="closed"):
+            call(lambda: runtime.invoke(double, {"n": 1}))
+
+
+async def test_leaving_the_block_by_an_exception_ends_calls_that_had_not_begun():
+    runtime = Runtime()
+
+    async def main() -> None:
+        async with asyncio.timeout(5), runtime:
+            runtime.invoke(double, {"n": 1})
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await main()
+    assert [node.state for node in runtime.list_toplevel()] == [NodeState.Canceled]

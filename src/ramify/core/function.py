@@ -234,5 +234,5 @@ class RunContext(Injected):
         """Give out a value before the end; waits until whoever consumes the values took it."""
 
     @abstractmethod
-    async def in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def in_thread(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Run sync code in a worker thread that has the context variables of this call."""

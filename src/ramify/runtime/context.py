@@ -75,5 +75,5 @@ class Context(RunContext):
     async def send(self, value: Any) -> None:
         await self.node.send(value)
 
-    async def in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def in_thread(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return await in_thread(function, *args, **kwargs)

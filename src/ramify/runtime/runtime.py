@@ -189,7 +189,7 @@ class Runtime:
 
     def _open_home(self) -> Home:
         """Return where it lives; that is a loop of its own if it has none yet."""
-        if self._closed:
+        if self._closed or (self._home is not None and self._home.loop.is_closed()):
             raise ClosedError("this runtime has been closed; make a new one to run more calls")
         if self._home is not None:
             return self._home

@@ -141,7 +141,7 @@ class Agent:
                         while (item := await self._next_value(turn, run)) is not None:
                             if _is_for_caller(item[0]):
                                 yield turn, item[0]  # noqa: ASYNC119 - the loop closes what is left
-                    self._turns.remove(turn)
+                    self._leave(turn)
                     await fire(self, AgentHook.AFTER_TURN, self, turn)
                 else:
                     value = await self._only_value(turn)
@@ -162,7 +162,7 @@ class Agent:
     async def _only_value(self, turn: Turn) -> Any:
         with Remembering(self.context_queue, self.context_pool):
             value = await turn.returning()
-        self._turns.remove(turn)
+        self._leave(turn)
         await self._route(turn, value)
         await fire(self, AgentHook.AFTER_TURN, self, turn)
         return value
@@ -173,6 +173,10 @@ class Agent:
         if item is not None:
             await self._route(turn, item[0])
         return item
+
+    def _leave(self, turn: Turn) -> None:
+        if turn in self._turns:  # nobody has removed it meanwhile
+            self._turns.remove(turn)
 
     async def _route(self, turn: Turn, value: Any) -> None:
         """Queue or keep a value that *turn* gave, if that is what it is for."""

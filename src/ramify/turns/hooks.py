@@ -129,7 +129,7 @@ class Hook:
     def __repr__(self) -> str:
         return f"<Hook {self.__name__} at {', '.join(type.name for type in self.types)}>"
 
-    async def __call__(self, *args: Any, **kwargs: Any) -> None:
+    async def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         """Call the function with its fixed arguments added, one call at a time if it has a lock."""
         values = await with_fixed(self.fixed_kwargs, kwargs, f"hook {self.__name__!r}")
         async with self.lock or nullcontext():

@@ -172,7 +172,7 @@ class Tool(CodeFunction, Generic[P, R]):
     def _read_signature(self) -> Signature:
         return Signature(self.name, self.callable, fixed=self._fixed)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function with hooks and lock, outside any node."""
         values = self.parameters.bind(args, kwargs)
         ctx = current_context() if self._signature.injected else None
