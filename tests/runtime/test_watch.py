@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 
-from ramify import NodeView, RunContext, Runtime, tool
+from ramify import CodeFunction, NodeView, RunContext, Runtime, tool
 from ramify.core.errors import BlockingCallError
-
-
-@tool
-async def step(n: int) -> int:
-    return n
+from support import step
 
 
 async def test_a_watch_gives_the_next_view_and_waits_if_there_is_none():
@@ -70,8 +66,6 @@ def test_threads_watch_a_background_runtime():
         released.wait(5)
         return "done"
 
-    from ramify import CodeFunction  # noqa: PLC0415
-
     with Runtime() as runtime:
         node = runtime.invoke(CodeFunction(callable=wait))
         seen: list[list[NodeView]] = [[], [], []]
@@ -94,8 +88,6 @@ def test_threads_watch_a_background_runtime():
 
 
 def test_a_thread_waits_no_longer_than_it_wants():
-    from ramify import CodeFunction  # noqa: PLC0415
-
     released = threading.Event()
 
     def wait(ctx: RunContext) -> None:

@@ -4,16 +4,16 @@ RamifyError
 ├── UsageError                    the program is wrong: change the code
 │   ├── DefinitionError           a function cannot be made from this (TypeError)
 │   ├── DuplicateNameError        the name is taken (ValueError)
-│   ├── UnregisteredError         no such name (KeyError)
+│   ├── UnregisteredError         no such name or id (KeyError)
 │   │   ├── UnregisteredToolError
 │   │   ├── UnregisteredAgentError
-│   │   └── UnregisteredHookError
+│   │   ├── UnregisteredHookError
+│   │   └── UnknownNodeError
 │   ├── InvalidValueError         this cannot be used here (ValueError)
 │   ├── WrongRunMethodError       returning() on a stream, or yielding() on a single value
 │   ├── SafeExecutionError        not while it is running
 │   ├── CompletionCheckReturnError
 │   ├── SerializationError        this has no JSON form (TypeError)
-│   ├── UnknownNodeError          no call has that id (KeyError)
 │   ├── NoParentSessionError      a top-level call has no parent bag
 │   ├── BlockingCallError         this would block the loop it waits for
 │   ├── ClosedError               the runtime, or the caller, has ended

@@ -61,6 +61,14 @@ class Failure:
     type: str
     message: str
 
+    @classmethod
+    def of(cls, error: BaseException) -> "Failure":
+        """Describe *error*, even if it cannot describe itself."""
+        try:
+            return cls(type(error).__name__, str(error))
+        except Exception as fault:  # noqa: BLE001 - foreign code; the call has to end all the same
+            return cls(type(error).__name__, f"(its __str__ raised {type(fault).__name__})")
+
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.message else self.type
 

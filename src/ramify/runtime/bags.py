@@ -1,12 +1,25 @@
 """What calls keep between them: one bag a node, alive as long as its tree."""
 
+import asyncio
 import inspect
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
+from ramify.core.errors import BlockingCallError, ClosedError, UsageError
+
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One object, or the promise of one that a thread is making."""
+
+    maker: int = field(default_factory=threading.get_ident)
+    made: "Future[Any]" = field(default_factory=Future[Any])
 
 
 class SessionBag:
@@ -23,21 +36,43 @@ class SessionBag:
     """
 
     def __init__(self) -> None:
-        self._items: dict[tuple[str, str], Any] = {}
-        self._lock = threading.RLock()  # a factory may ask for something else in the same bag
+        self._slots: dict[tuple[str, str], _Slot] = {}
+        self._lock = threading.Lock()  # never held while foreign code runs
+        self._closed = False
 
     def get_or_put(self, namespace: str, key: str, factory: Callable[[], Any]) -> Any:
-        """Return the object under *namespace* and *key*; *factory* makes it, once."""
+        """Return the object under *namespace* and *key*; *factory* makes it, once.
+
+        Raises:
+            ClosedError: the tree that the bag belongs to is gone.
+            BlockingCallError: another thread is making it, and this one runs an event loop.
+        """
         with self._lock:
-            if (namespace, key) not in self._items:
-                self._items[namespace, key] = factory()
-            return self._items[namespace, key]
+            if self._closed:
+                raise ClosedError(f"{namespace}/{key} belongs to a tree that is gone")
+            mine = _Slot()
+            slot = self._slots.setdefault((namespace, key), mine)
+        if slot is not mine:
+            return _wait_for(slot, f"{namespace}/{key}")
+        try:
+            value = factory()
+        except BaseException as error:
+            with self._lock:
+                self._slots.pop((namespace, key), None)
+            mine.made.set_exception(error)
+            raise
+        mine.made.set_result(value)
+        return value
 
     async def aclose(self) -> None:
-        """Close what can be closed, newest first, and let go of everything."""
+        """Close what can be closed, newest first, and take in nothing more."""
         with self._lock:
-            items, self._items = self._items, {}
-        for (namespace, key), item in reversed(items.items()):
+            self._closed = True
+            slots, self._slots = self._slots, {}
+        for (namespace, key), slot in reversed(slots.items()):
+            if not slot.made.done() or slot.made.exception() is not None:
+                continue
+            item = slot.made.result()
             close = getattr(item, "aclose", None) or getattr(item, "close", None)
             if not callable(close):
                 continue
@@ -45,5 +80,21 @@ class SessionBag:
                 outcome = close()
                 if inspect.isawaitable(outcome):
                     await outcome
-            except Exception:  # foreign code; the others still have to be closed
+            except BaseException:  # foreign code; the others still have to be closed
                 log.exception("closing %s/%s of a session bag failed", namespace, key)
+
+
+def _wait_for(slot: _Slot, what: str) -> Any:
+    if not slot.made.done():
+        if slot.maker == threading.get_ident():
+            raise UsageError(f"the factory of {what} asks for {what} itself")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass  # no loop runs in this thread: it may wait
+        else:
+            raise BlockingCallError(
+                f"{what} is being made in another thread, and waiting for it here would stop the"
+                " event loop: make it before you call functions that share it"
+            )
+    return slot.made.result()

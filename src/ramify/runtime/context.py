@@ -5,8 +5,10 @@ from typing import Any, Protocol
 
 from ramify.core.errors import NoParentSessionError, UsageError
 from ramify.core.function import Function, Node, RunContext, SessionScope
-from ramify.runtime.node import CodeNode, Request
+from ramify.runtime.node import CodeNode
+from ramify.runtime.request import Request
 from ramify.runtime.threads import in_thread
+from ramify.runtime.walk import root_of
 
 
 class Starter(Protocol):
@@ -52,7 +54,7 @@ class Context(RunContext):
         timeout: float | None = None,
         tied_with: Node | None = None,
     ) -> CodeNode:
-        request = Request(function, {} if args is None else args, timeout, tied_with)
+        request = Request(function, dict(args or {}), timeout, tied_with)
         return self._runtime.start(request, self._node)
 
     def get_or_put(
@@ -64,7 +66,7 @@ class Context(RunContext):
         if scope is SessionScope.Self:
             return self.node
         if scope is SessionScope.TopLevel:
-            return self.node.root
+            return root_of(self.node)
         if self.node.parent is None:
             raise NoParentSessionError(
                 f"{self.node.function.name} was called at top level and has no parent: use"

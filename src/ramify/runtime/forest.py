@@ -7,25 +7,33 @@ from ramify.core.errors import UnknownNodeError, UsageError
 from ramify.core.function import Node
 from ramify.runtime.home import settle
 from ramify.runtime.node import CodeNode
-from ramify.runtime.tree import Tree
+from ramify.runtime.walk import root_of, subtree
 
 
 class Forest:
-    """Finds nodes by id, keeps or drops finished trees, and knows when nothing runs any more."""
+    """Finds nodes by id, keeps or drops finished trees, and knows when nothing runs any more.
+
+    Nodes may be added from any thread; the rest happens on the runtime's loop.
+    """
 
     def __init__(self, *, keeps_finished: bool) -> None:
-        self._keeps_finished = keeps_finished
+        self.keeps_finished = keeps_finished
         self._nodes: dict[int, CodeNode] = {}
-        self.roots: dict[int, CodeNode] = {}
+        self._roots: dict[int, CodeNode] = {}
         self._open: set[CodeNode] = set()  # top-level calls that have not ended
         self._closing: set[asyncio.Task[None]] = set()
         self._idle: asyncio.Future[None] | None = None
+
+    @property
+    def roots(self) -> list[CodeNode]:
+        """The top-level calls, oldest first."""
+        return list(self._roots.values())
 
     def add(self, node: CodeNode) -> None:
         """Take in a new node."""
         self._nodes[node.id] = node
         if node.parent is None:
-            self.roots[node.id] = node
+            self._roots[node.id] = node
             self._open.add(node)
             node.when_ended(partial(self._root_ended, node))
 
@@ -42,11 +50,12 @@ class Forest:
         """Forget a finished tree and close what its bags hold."""
         if root.parent is not None:
             raise UsageError(
-                f"{root!r} is not a top-level call; delete node {root.root.id} instead"
+                f"{root!r} is not a top-level call; delete node {root_of(root).id} instead"
             )
         if root in self._open:
             raise UsageError(f"{root!r} has not ended; cancel it first")
         self._let_go(root)
+        self._close_bags(root)
 
     async def end(self, *, cancel: bool) -> None:
         """Wait until nothing runs, having cancelled it if so wished; then close all bags.
@@ -58,37 +67,38 @@ class Forest:
             self._idle = asyncio.get_running_loop().create_future()
             if cancel:  # which ends at once those that have not begun
                 for root in tuple(self._open):
-                    root.cancel("its runtime was closed")
+                    root.cancel_once("its runtime was closed")
             try:
                 await self._idle
             except asyncio.CancelledError:
                 cancel = interrupted = True
-        for root in self.roots.values():
-            self._close_bags(root.tree)
+        for root in self.roots:
+            self._close_bags(root)
         while self._closing:
             try:
                 await asyncio.wait(self._closing)
             except asyncio.CancelledError:
                 interrupted = True
+                for task in self._closing:
+                    task.cancel()
         if interrupted:
             raise asyncio.CancelledError
 
     def _root_ended(self, root: CodeNode) -> None:
         self._open.discard(root)
-        if not self._keeps_finished:
+        if not self.keeps_finished:
             self._let_go(root)
         if self._idle is not None and not self._open:
             settle(self._idle)
 
     def _let_go(self, root: CodeNode) -> None:
-        self.roots.pop(root.id, None)
-        for node in root.subtree():
+        self._roots.pop(root.id, None)
+        for node in subtree(root):
             self._nodes.pop(node.id, None)
-        self._close_bags(root.tree)
 
-    def _close_bags(self, tree: Tree) -> None:
-        while tree.bags:
-            bag = tree.bags.pop()
-            task = asyncio.get_running_loop().create_task(bag.aclose(), name="close a session bag")
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+    def _close_bags(self, root: CodeNode) -> None:
+        if not root.tree.has_bags:
+            return
+        task = asyncio.get_running_loop().create_task(root.tree.close_bags(), name="close bags")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

@@ -56,17 +56,17 @@ class Home:
 
     def tell(self, function: Callable[..., object], *args: Any) -> None:
         """Call *function* on the loop: now if this is its thread, otherwise soon."""
-        if threading.get_ident() == self._thread:
+        if self.is_here():
             function(*args)
         else:
             self.post(function, *args)
 
-    def forbid_waiting(self, what: str) -> None:
+    def forbid_waiting(self, what: str, instead: str = "write 'await' instead") -> None:
         """Raise BlockingCallError on the loop's own thread, where waiting would never end."""
         if self.is_here():
             raise BlockingCallError(
-                f"{what} would block the event loop that has to bring it: write 'await' instead,"
-                " or call it from another thread"
+                f"{what} would block the event loop that has to do the work: {instead}, or call it"
+                " from another thread"
             )
 
     def wait(self, event: threading.Event, timeout: float | None) -> bool:

@@ -6,11 +6,10 @@ used from anywhere and go there by themselves.
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextvars import Context as Variables
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
@@ -23,23 +22,15 @@ from ramify.core.errors import (
     InvalidValueError,
 )
 from ramify.core.events import CallEnded, CallRequested, CallStarted, Failure, ValueSent
-from ramify.core.function import Function, Node, RunContext
+from ramify.core.function import Node, RunContext
 from ramify.core.states import NodeState, check_transition
 from ramify.runtime.bags import SessionBag
 from ramify.runtime.home import Home, settle, settle_from_anywhere
+from ramify.runtime.request import Request
 from ramify.runtime.tree import Tree
 
-
-@dataclass(slots=True)
-class Request:
-    """What somebody wants to have called, and how."""
-
-    function: Function
-    args: Mapping[str, Any]
-    timeout: float | None = None
-    tied_with: Node | None = None
-    checked: bool = False  # the arguments are to be passed on as they are
-    sink: Callable[[Any], Awaitable[None]] | None = None  # takes the values that the call sends
+# A cancelled timer may stay in the loop's heap for long; its variables would keep the node there.
+_NO_VARIABLES = contextvars.Context()
 
 
 class CodeNode(Node):
@@ -52,8 +43,6 @@ class CodeNode(Node):
 
     __slots__ = (
         "__weakref__",
-        "_bag",
-        "_children",
         "_ended",
         "_idle",
         "_index",
@@ -61,12 +50,14 @@ class CodeNode(Node):
         "_parent",
         "_reason",
         "_request",
+        "_returned",
         "_running",
         "_started",
         "_task",
         "_timer",
         "_traceback",
         "_waiters",
+        "children",
         "context",
         "exception",
         "function",
@@ -103,16 +94,16 @@ class CodeNode(Node):
         self.tree = tree
         self._request = request
         self.home = home
-        self._children: list[CodeNode] = []
+        self.children: list[CodeNode] = []
         self._running = 0  # how many children have not ended
         self._next_sequence = 1
         self._idle: asyncio.Future[None] | None = None
         self._waiters: list[Callable[[], None]] = []
-        self._bag: SessionBag | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._traceback: TracebackType | None = None
-        self._reason: str | None = None
+        self._reason: str | None = None  # why it is being cancelled
+        self._returned = False  # its function is done; only children may still run
         self._started: float | None = None
         self._ended: float | None = None
         if parent is None:
@@ -151,34 +142,14 @@ class CodeNode(Node):
 
     def get_children(self) -> list[Node | list[Node]]:
         batches: dict[int, list[Node]] = {}
-        for child in list(self._children):
+        for child in list(self.children):
             batches.setdefault(child.sequence, []).append(child)
         return [batch if len(batch) > 1 else batch[0] for batch in batches.values()]
 
-    def subtree(self) -> "list[CodeNode]":
-        """Return this node and all below it, each before those that it called."""
-        found: list[CodeNode] = []
-        stack: list[CodeNode] = [self]
-        while stack:
-            node = stack.pop()
-            found.append(node)
-            stack.extend(reversed(node._children))
-        return found
-
-    @property
-    def root(self) -> "CodeNode":
-        """The top-level call of its tree."""
-        node = self
-        while node._parent is not None:
-            node = node._parent
-        return node
-
     @property
     def bag(self) -> SessionBag:
-        """The objects that live as long as its tree, made when first asked for."""
-        if self._bag is None:
-            self._bag = self.tree.new_bag()
-        return self._bag
+        """The objects that live as long as its tree."""
+        return self.tree.bag_of(self.id)
 
     # Waiting for it
 
@@ -220,8 +191,10 @@ class CodeNode(Node):
                 yield from ended
             except asyncio.CancelledError:
                 self.home.tell(self._wake_no_more, wake)
-                if caller is not None:  # who asked for the call gave it up; others only look on
-                    self.cancel("its caller stopped waiting for it")
+                # Who asked for the call has given it up, unless he waits for it elsewhere too.
+                # Others only look on.
+                if caller is not None and not self._waiters:
+                    self.home.tell(self._cancel, "its caller stopped waiting for it")
                 raise
             finally:
                 if caller is not None and caller.waiting_on is self:
@@ -241,11 +214,23 @@ class CodeNode(Node):
         else:
             wake()
 
-    async def wait_ended(self) -> None:
-        """Wait on the runtime's own loop until it has ended, however it ends."""
-        ended = self.home.loop.create_future()
-        self.when_ended(partial(settle, ended))
-        await ended
+    async def give_up(self, reason: str) -> None:
+        """Cancel it and wait on the runtime's own loop until it has ended, come what may.
+
+        Raises:
+            CancelledError: whoever waits was cancelled meanwhile.
+        """
+        interrupted = False
+        self._cancel(reason)
+        while self._ended is None:
+            ended = self.home.loop.create_future()
+            self.when_ended(partial(settle, ended))
+            try:
+                await ended
+            except asyncio.CancelledError:
+                interrupted = True
+        if interrupted:
+            raise asyncio.CancelledError
 
     def _wake_no_more(self, wake: Callable[[], None]) -> None:
         with contextlib.suppress(ValueError):
@@ -258,21 +243,34 @@ class CodeNode(Node):
 
     # Running it
 
-    def start(self, context: RunContext, variables: Variables | None) -> None:
-        """Begin to run, as a task; *variables* are its context variables, or a copy of ours."""
+    def start(self, context: RunContext) -> None:
+        """Begin to run, as a task that has a copy of the context variables here."""
+        if self._ended is not None:  # cancelled before it came to this
+            return
         self.context = context
-        loop, name = self.home.loop, self.function.name
-        self._task = loop.create_task(self._drive(context), name=name, context=variables)
+        task = self.home.loop.create_task(self._drive(context), name=self.function.name)
+        if self.state is NodeState.Waiting:
+            self._task = task
+            task.add_done_callback(self._never_began)
+
+    def _never_began(self, task: "asyncio.Task[None]") -> None:
+        if self._ended is None:
+            self._end(*self._given_up())
 
     async def _drive(self, context: RunContext) -> None:
         RunContext.active.set(context)
+        if self._task is None:  # the loop starts its tasks eagerly
+            self._task = asyncio.current_task()
+        else:
+            self._task.remove_done_callback(self._never_began)
         self._enter(NodeState.Running)
         self._started = now = time.time()
         self.tree.publish(CallStarted(self.id, now))
         request = self._request
         if request.timeout is not None:
             loop = self.home.loop
-            self._timer = loop.call_at(loop.time() + request.timeout, self._expire)
+            when = loop.time() + request.timeout
+            self._timer = loop.call_at(when, self._expire, context=_NO_VARIABLES)
         outcome: tuple[NodeState, Any, BaseException | None]
         try:
             args = request.args
@@ -281,16 +279,24 @@ class CodeNode(Node):
             outcome = NodeState.Success, await self.function.run(context, args), None
         except asyncio.CancelledError:
             outcome = self._given_up()
-        except Exception as error:  # noqa: BLE001 - whatever a function raises is the outcome
-            outcome = NodeState.Error, None, error
-        except BaseException as error:  # SystemExit or KeyboardInterrupt: it ends the loop as well
-            if self._task is not None:
-                self._task.add_done_callback(lambda task: task.exception())  # nobody else will
-            self._end(NodeState.Error, None, error)
+        except KeyboardInterrupt as error:  # it is the loop's, and may not wait
+            self._interrupt(error)
             raise
+        except BaseException as error:  # noqa: BLE001 - whatever a function raises is the outcome
+            outcome = NodeState.Error, None, error
+        self._returned = True
         if self._running:
             await self._join(cancel=outcome[0] is not NodeState.Success)
+        if self._parent is None:
+            await self.tree.root_returns()
         self._end(*outcome)
+
+    def _interrupt(self, error: BaseException) -> None:
+        for child in self.children:
+            child._cancel("interrupted")
+        if self._task is not None:
+            self._task.add_done_callback(lambda task: task.exception())  # nobody else looks at it
+        self._end(NodeState.Error, None, error)
 
     async def send(self, value: Any) -> None:
         """Publish a value of this call, and hand it to whoever consumes them."""
@@ -300,25 +306,36 @@ class CodeNode(Node):
 
     def cancel(self, reason: str = "cancelled") -> None:
         if self._ended is None:
-            self.home.tell(self._cancel, reason)
+            self.home.tell(self._cancel_or_insist, reason)
 
-    def _cancel(self, reason: str) -> None:
-        """Cancel every task of the subtree at once, so that depth costs no time."""
+    def cancel_once(self, reason: str) -> None:
+        """Cancel it on the runtime's own loop, unless it is being cancelled already."""
+        self._cancel(reason)
+
+    def _cancel_or_insist(self, reason: str) -> None:
+        self._cancel(reason, insist=self._reason is not None)
+
+    def _cancel(self, reason: str, *, insist: bool = False) -> None:
+        """Cancel every task of the subtree at once, so that depth costs no time.
+
+        A node that is being cancelled already is left to clean up in peace, with all below it,
+        unless somebody insists.
+        """
         stack: list[tuple[CodeNode, str]] = [(self, reason)]
         while stack:
             node, why = stack.pop()
-            if node._ended is not None:
+            if node._ended is not None or (node._reason is not None and not insist):
                 continue
             node._reason = node._reason or why
             below = f"{node.function.name} was cancelled: {reason}"
-            stack.extend((child, below) for child in node._children)
+            stack.extend((child, below) for child in node.children)
             if node._task is not None:
                 node._task.cancel()
             if node.state is NodeState.Waiting:  # its task will not get to its first line
                 node._end(*node._given_up())
 
     def _expire(self) -> None:
-        self.timed_out = self._reason is None
+        self.timed_out = self._reason is None and not self._returned
         self._cancel(f"it took longer than {self._request.timeout} s")
 
     def _given_up(self) -> tuple[NodeState, None, BaseException]:
@@ -332,8 +349,10 @@ class CodeNode(Node):
         while self._running:
             self._idle = self.home.loop.create_future()
             if cancel:  # which ends at once those that have not begun
-                for child in self._children:
-                    child._cancel(self._reason or f"{self.function.name} ended without it")
+                reason = self._reason or f"{self.function.name} ended without it"
+                self._reason = reason
+                for child in self.children:
+                    child._cancel(reason)
             try:
                 await self._idle
             except asyncio.CancelledError:
@@ -345,13 +364,15 @@ class CodeNode(Node):
         self.outputs = value
         self.exception = error
         self._traceback = None if error is None else error.__traceback__
-        self._ended = now = time.time()
-        failure = None if error is None else Failure(type(error).__name__, str(error))
+        now = time.time()
+        failure = None if error is None else Failure.of(error)
         self.tree.publish(CallEnded(self.id, state, now, value, failure))
+        self._ended = now
         self._task = None
         self.context = None  # or the two would keep each other alive
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         if self._parent is not None:
             self._parent._child_ended()
         waiters, self._waiters = self._waiters, []
@@ -365,7 +386,7 @@ class CodeNode(Node):
     # Its children
 
     def _adopt(self, child: "CodeNode", tied_with: Node | None) -> None:
-        if self._ended is not None:
+        if self._ended is not None or (self._returned and self._reason is not None):
             raise ClosedError(
                 f"{self.function.name} (node {self.path}) has ended and can make no more calls;"
                 " await what it starts before it returns"
@@ -379,9 +400,9 @@ class CodeNode(Node):
             raise InvalidValueError(
                 f"{tied_with!r} was called by another node; only siblings can be tied"
             )
-        self._children.append(child)
+        self.children.append(child)
         self._running += 1
-        child._index = len(self._children)
+        child._index = len(self.children)
 
     def _child_ended(self) -> None:
         self._running -= 1

@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from contextvars import Context as Variables
 from contextvars import Token
 from types import TracebackType
 from typing import Any, Self
@@ -17,8 +16,10 @@ from ramify.core.views import NodeView
 from ramify.runtime.context import Context
 from ramify.runtime.forest import Forest
 from ramify.runtime.home import BackgroundHome, Home
-from ramify.runtime.node import CodeNode, Request
+from ramify.runtime.node import CodeNode
+from ramify.runtime.request import Request
 from ramify.runtime.tree import Tree
+from ramify.runtime.walk import subtree
 from ramify.runtime.watch import Watch
 
 
@@ -68,38 +69,37 @@ class Runtime:
         """Start a top-level call of *function* and return its node at once."""
         return self._context.invoke(function, args, timeout=timeout)
 
-    def start(
-        self, request: Request, parent: CodeNode | None, variables: Variables | None = None
-    ) -> CodeNode:
-        """Start the call that *request* asks for, with *variables* as its context variables."""
-        home = self._open_home()
-        if home.is_here():
-            return self._start(home, request, parent, variables)
-        return home.call(self._start, home, request, parent, variables)
-
-    def _start(
-        self, home: Home, request: Request, parent: CodeNode | None, variables: Variables | None
-    ) -> CodeNode:
+    def start(self, request: Request, parent: CodeNode | None) -> CodeNode:
+        """Start the call that *request* asks for; its task has the context variables of here."""
         if not isinstance(request.function, Function):
             raise InvalidValueError(
                 f"{request.function!r} is not a Function: decorate it with @tool, or wrap it in"
                 " CodeFunction(callable=...)"
             )
-        tree = Tree(next(self._numbers)) if parent is None else parent.tree
-        node = CodeNode(next(self._ids), request, parent=parent, tree=tree, home=home)
+        home = self._open_home()
+        if parent is not None:  # it is the loop's, and not to be touched from elsewhere
+            return home.call(self._start_child, home, request, parent)
+        tree = Tree(next(self._numbers), kept=self._forest.keeps_finished)
+        node = CodeNode(next(self._ids), request, parent=None, tree=tree, home=home)
         self._forest.add(node)
-        node.start(Context(self, node), variables)
+        home.tell(node.start, Context(self, node))
+        return node
+
+    def _start_child(self, home: Home, request: Request, parent: CodeNode) -> CodeNode:
+        node = CodeNode(next(self._ids), request, parent=parent, tree=parent.tree, home=home)
+        self._forest.add(node)
+        node.start(Context(self, node))
         return node
 
     # What runs and what ran
 
     def list_toplevel(self) -> list[Node]:
         """Return the top-level calls, oldest first."""
-        return list(self._forest.roots.values())
+        return list[Node](self._forest.roots)
 
     def get_subtree(self, id: int) -> list[Node]:
         """Return the node with this id and all below it, each before those that it called."""
-        return list[Node](self._forest.find(id).subtree())
+        return list[Node](subtree(self._forest.find(id)))
 
     def get_view(self, id: int) -> NodeView:
         """Return the node with this id, and all below it, as they stand."""
@@ -143,15 +143,25 @@ class Runtime:
     def _close(self, *, cancel: bool) -> None:
         home = self._home
         if home is not None and not self._closed:
-            home.forbid_waiting("closing the runtime")
+            home.forbid_waiting("closing the runtime", "leave the 'async with' block instead")
         with self._lock:
             already, self._closed = self._closed, self._closed or cancel or home is None
         if already or home is None:
             return
-        asyncio.run_coroutine_threadsafe(self._forest.end(cancel=cancel), home.loop).result()
-        self._closed = True
-        if isinstance(home, BackgroundHome):
-            home.stop()
+        try:
+            self._end_forest(home, cancel=cancel)
+        except BaseException:  # Ctrl-C, say: then it is not waited for any longer
+            self._end_forest(home, cancel=True)
+            raise
+        finally:
+            self._closed = True
+            if isinstance(home, BackgroundHome):
+                home.stop()
+
+    def _end_forest(self, home: Home, *, cancel: bool) -> None:
+        if not home.loop.is_closed():
+            ending = self._forest.end(cancel=cancel)
+            asyncio.run_coroutine_threadsafe(ending, home.loop).result()
 
     def __enter__(self) -> Self:
         self._open_home()
@@ -209,6 +219,7 @@ class AmbientRuntime(Runtime):
 
 
 _ambient: dict[asyncio.AbstractEventLoop, AmbientRuntime] = {}
+_ambient_lock = threading.Lock()  # several loops, in several threads
 
 
 def current_context() -> Context:
@@ -218,11 +229,13 @@ def current_context() -> Context:
     if isinstance(active, Context) and active.runtime.lives_on(loop):
         node = active.parent
         return active if node is None or not node.state.final else active.runtime.get_ctx()
-    if loop not in _ambient:
-        for gone in [known for known in _ambient if known.is_closed()]:
-            del _ambient[gone]
-        _ambient[loop] = AmbientRuntime(loop)
-    return _ambient[loop].get_ctx()
+    ambient = _ambient.get(loop)
+    if ambient is None:
+        with _ambient_lock:
+            for gone in [known for known in _ambient if known.is_closed()]:
+                del _ambient[gone]
+            ambient = _ambient[loop] = AmbientRuntime(loop)
+    return ambient.get_ctx()
 
 
 def _discover(specs: Iterable[Function]) -> dict[str, Function]:

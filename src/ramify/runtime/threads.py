@@ -25,7 +25,7 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
         if error is None:
             done.set_result(value)
         elif isinstance(error, StopIteration):  # a future refuses it
-            done.set_exception(RuntimeError(f"{function!r} raised StopIteration"))
+            done.set_exception(RuntimeError("a function run in a thread raised StopIteration"))
         else:
             done.set_exception(error)
 
@@ -38,5 +38,5 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
         with contextlib.suppress(RuntimeError):  # the loop has closed, and nobody waits any more
             loop.call_soon_threadsafe(settle, value, error)
 
-    threading.Thread(target=work, name=f"ramify {function!r}", daemon=True).start()
+    threading.Thread(target=work, name="ramify worker", daemon=True).start()
     return await done

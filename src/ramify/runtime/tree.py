@@ -1,7 +1,7 @@
-"""The events of one top-level call, for whoever wants to see them.
+"""The events of one top-level call, for whoever wants to see them, and the bags of its nodes.
 
 Publishing costs the run one append. Events are folded into views by whoever asks for a view, in
-the asker's own thread, so no watcher can slow a run down.
+the asker's own thread, so that being watched costs a run nothing.
 """
 
 import threading
@@ -9,23 +9,28 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from ramify.core.errors import ClosedError
 from ramify.core.events import Event
 from ramify.core.views import NodeView, TreeFold
 from ramify.runtime.bags import SessionBag
 
 
 class Tree:
-    """One tree: what happened in it, and who waits for more."""
+    """One tree: what happened in it, who waits for more, and what its calls keep."""
 
-    __slots__ = ("_fold", "_lock", "_pending", "_waiting", "bags", "number")
+    __slots__ = ("_bags", "_closed", "_fold", "_kept", "_lock", "_pending", "_waiting", "number")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, kept: bool) -> None:
         self.number = number
-        self.bags: list[SessionBag] = []
+        self._kept = kept  # until somebody deletes it; otherwise only while it runs
+        self._bags: dict[int, SessionBag] = {}
+        self._closed = False
         self._pending: deque[Event] = deque()
         self._waiting: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._fold: TreeFold | None = None
+
+    # Events
 
     def publish(self, event: Event) -> None:
         """Record *event* and wake those who wait."""
@@ -35,12 +40,6 @@ class Tree:
                 waiting, self._waiting = self._waiting, []
             for wake in waiting:
                 wake()
-
-    def new_bag(self) -> SessionBag:
-        """Return a new bag that is closed with the tree."""
-        bag = SessionBag()
-        self.bags.append(bag)
-        return bag
 
     def view(self, id: int) -> NodeView:
         """Return the node with this id as it stands."""
@@ -64,3 +63,30 @@ class Tree:
         with suppress(IndexError):
             while True:
                 yield self._pending.popleft()
+
+    # Bags
+
+    def bag_of(self, id: int) -> SessionBag:
+        """Return the bag of the node with this id, made when first asked for."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"the tree of node {id} is gone, and its session bags with it")
+            return self._bags.setdefault(id, SessionBag())
+
+    async def root_returns(self) -> None:
+        """Close the bags of a tree that is kept no longer than it runs."""
+        if self._bags and not self._kept:
+            await self.close_bags()
+
+    async def close_bags(self) -> None:
+        """Close what the bags hold, newest first; there will be no more."""
+        with self._lock:
+            self._closed = True
+            bags, self._bags = self._bags, {}
+        for bag in reversed(bags.values()):
+            await bag.aclose()
+
+    @property
+    def has_bags(self) -> bool:
+        """Whether there is anything to close."""
+        return bool(self._bags)

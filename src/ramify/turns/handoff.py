@@ -1,42 +1,44 @@
 """Pass values from a running call to its consumer, one at a time."""
 
 import asyncio
+from collections import deque
 from typing import Any
 
 from ramify.runtime.home import settle
 
 
 class Handoff:
-    """A meeting point of one producer and one consumer on the same loop.
+    """A meeting point of producers and one consumer on the same loop.
 
-    As in a plain generator, the producer rests from each value until the next is asked for: it
-    never runs ahead, and what the consumer did not take was not made.
+    As in a plain generator, a producer rests from each value until the next is asked for: it never
+    runs ahead, and what the consumer did not take was not made.
     """
 
     def __init__(self) -> None:
-        self._item: tuple[Any] | None = None
+        self._offers: deque[tuple[Any, asyncio.Future[None]]] = deque()
         self._wanted: asyncio.Future[None] | None = None
-        self._taken: asyncio.Future[None] | None = None
+        self._resting: asyncio.Future[None] | None = None  # of whom the last value came from
         self._closed = False
 
     async def put(self, value: Any) -> None:
         """Offer *value* and wait until the one after it is asked for."""
-        self._item = (value,)
-        self._taken = asyncio.get_running_loop().create_future()
+        resting = asyncio.get_running_loop().create_future()
+        self._offers.append((value, resting))
         if self._wanted is not None:
             settle(self._wanted)
-        await self._taken
+        await resting
 
     async def get(self) -> tuple[Any] | None:
         """Return the next value, or None if there will be no more."""
-        if self._taken is not None:
-            settle(self._taken)
-            self._taken = None
-        if self._item is None and not self._closed:
+        if self._resting is not None:
+            settle(self._resting)
+        while not self._offers:
+            if self._closed:
+                return None
             self._wanted = asyncio.get_running_loop().create_future()
             await self._wanted
-        item, self._item = self._item, None
-        return item
+        value, self._resting = self._offers.popleft()
+        return (value,)
 
     def close(self) -> None:
         """Say that there will be no more."""

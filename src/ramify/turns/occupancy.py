@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 
 from ramify.core.errors import SafeExecutionError
-from ramify.runtime.home import settle
+from ramify.runtime.home import settle_from_anywhere
 
 T = TypeVar("T")
 Holder = Callable[[], object | None]  # gives the stream that holds the place, while it is alive
@@ -19,11 +19,12 @@ class Occupancy:
     it does by itself and soon. Whoever comes next waits for that instead of being refused.
     """
 
-    __slots__ = ("_freed", "_holder", "taken")
+    __slots__ = ("_freed", "_holder", "_loop", "taken")
 
     def __init__(self) -> None:
         self.taken = False
         self._holder: Holder | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._freed: asyncio.Future[None] | None = None
 
     async def take(self, owner: object, holder: Holder | None = None) -> None:
@@ -32,23 +33,25 @@ class Occupancy:
         Raises:
             SafeExecutionError: somebody else has it, and does not mean to give it up.
         """
-        while self.taken:
+        loop = asyncio.get_running_loop()
+        while self.taken and not (self._loop is not None and self._loop.is_closed()):
             if self._holder is None or self._holder() is not None:
                 raise SafeExecutionError(
                     f"{owner!r} is running already; wait until it has ended, or make another"
                 )
             if self._freed is None:
-                self._freed = asyncio.get_running_loop().create_future()
+                self._freed = loop.create_future()
             await asyncio.shield(self._freed)
         self.taken = True
         self._holder = holder
+        self._loop = loop
 
     def give_up(self) -> None:
         """Leave the place to the next."""
         self.taken = False
-        self._holder = None
+        self._holder = self._loop = None
         if self._freed is not None:
-            settle(self._freed)
+            settle_from_anywhere(self._freed)()
             self._freed = None
 
 

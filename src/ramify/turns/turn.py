@@ -19,7 +19,8 @@ from ramify.core.errors import (
 from ramify.core.function import Function
 from ramify.core.plain import from_plain, to_plain
 from ramify.core.states import NodeState
-from ramify.runtime.node import CodeNode, Request
+from ramify.runtime.node import CodeNode
+from ramify.runtime.request import Request
 from ramify.runtime.runtime import current_context
 from ramify.turns.context import ContextItem
 from ramify.turns.handoff import Handoff
@@ -313,9 +314,8 @@ class TurnRun:
         """Record how the run was cut short, and leave nothing running."""
         turn, node = self._turn, self._node
         turn.stop_reason = StopReason.CANCELLED
-        if node is not None and not node.state.final:
-            node.cancel("its turn was given up")
-            await node.wait_ended()
+        if node is not None:
+            await node.give_up("its turn was given up")
         from_node = node is not None and error is node.exception
         if node is not None and from_node and node.timed_out:
             turn.stop_reason = StopReason.TIMEOUT

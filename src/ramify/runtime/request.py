@@ -1,0 +1,19 @@
+"""What somebody wants to have called."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ramify.core.function import Function, Node
+
+
+@dataclass(slots=True)
+class Request:
+    """A function, the arguments for it, and how to call it."""
+
+    function: Function
+    args: Mapping[str, Any]
+    timeout: float | None = None
+    tied_with: Node | None = None
+    checked: bool = False  # the arguments are to be passed on as they are
+    sink: Callable[[Any], Awaitable[None]] | None = None  # takes the values that the call sends

@@ -1,0 +1,191 @@
+"""`to_dict()` and `Agent.from_dict()`, here and in another process."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from ramify import Agent, AgentRegistry, StopReason, Turn, UnregisteredToolError, tool
+
+RESTORE = """
+import asyncio, json, sys
+from ramify import Agent, AgentRegistry, tool
+
+@tool
+async def say(word: str) -> str:
+    return word
+
+async def main() -> None:
+    agent = Agent.from_dict(json.load(sys.stdin))
+    print(json.dumps({
+        "before": agent.to_dict(),
+        "registered": AgentRegistry.get("clerk") is agent,
+        "values": [value async for _, value in agent.run()],
+    }))
+
+asyncio.run(main())
+"""
+
+
+async def values(agent: Agent) -> list[Any]:
+    async with asyncio.timeout(5):
+        return [value async for _, value in agent.run()]
+
+
+def travel(data: dict[str, Any]) -> dict[str, Any]:
+    """Send *data* through JSON, as a file would."""
+    return json.loads(json.dumps(data))
+
+
+async def clerk() -> Agent:
+    @tool
+    async def say(word: str) -> str:
+        return word
+
+    agent = Agent("clerk", "Says things", [say])
+    for word in ("a", "b"):
+        await agent.put(Turn(say, kwargs={"word": word}))
+    return agent
+
+
+async def test_an_agent_as_a_dict() -> None:
+    """Decisions: "contains `name`, `description`, `tool_names`, and `queue` (turn dicts)"."""
+    agent = await clerk()
+    data = travel(agent.to_dict())
+
+    assert {name: data[name] for name in ("name", "description", "tool_names", "queue")} == {
+        "name": "clerk",
+        "description": "Says things",
+        "tool_names": ["say"],
+        "queue": [travel(turn.to_dict()) for turn in agent.turns],
+    }
+
+
+async def test_an_agent_is_restored_in_the_process_that_saved_it() -> None:
+    """§3: "Restoring an agent from its own dict in the process that saved it works"; §10."""
+    agent = await clerk()
+    data = travel(agent.to_dict())
+    restored = Agent.from_dict(data)
+
+    assert restored is not agent
+    assert AgentRegistry.get("clerk") is restored
+    assert travel(restored.to_dict()) == data
+    assert [turn.uuid for turn in restored.turns] == [turn.uuid for turn in agent.turns]
+    assert await values(restored) == ["a", "b"]
+
+
+async def test_restoring_twice_works() -> None:
+    """§10: "restoring what was saved that fails because the name is taken"."""
+    data = travel((await clerk()).to_dict())
+    Agent.from_dict(data)
+
+    assert await values(Agent.from_dict(data)) == ["a", "b"]
+
+
+async def test_a_restored_agent_has_its_tools_and_its_description() -> None:
+    """Decisions: "On restore, tools are resolved from the registry"."""
+    agent = await clerk()
+    restored = Agent.from_dict(travel(agent.to_dict()))
+    await restored.put(Turn("say", kwargs={"word": "c"}))
+
+    assert (restored.name, restored.description) == ("clerk", "Says things")
+    assert await values(restored) == ["a", "b", "c"]
+
+
+async def test_the_saved_agent_and_the_restored_one_have_a_queue_each() -> None:
+    """Decisions: "the queue is repopulated"."""
+    agent = await clerk()
+    restored = Agent.from_dict(travel(agent.to_dict()))
+
+    assert await values(restored) == ["a", "b"]
+    assert await values(agent) == ["a", "b"]
+
+
+async def test_hooks_are_not_saved() -> None:
+    """Decisions: "Hooks are not serialized"."""
+    seen: list[str] = []
+    agent = await clerk()
+
+    @agent.before_turn
+    async def before(agent: Agent) -> None:
+        seen.append("turn")
+
+    @agent.before_put
+    async def put(agent: Agent, turn: Turn) -> None:
+        seen.append("put")
+
+    data = travel(agent.to_dict())
+    await values(Agent.from_dict(data))
+
+    assert (seen, "hooks" in data) == ([], False)
+
+
+async def test_a_failed_turn_is_saved_with_the_queue() -> None:
+    """§3: "A turn that raised is not lost"; the queue is what is saved."""
+    healthy = False
+
+    @tool
+    async def fetch() -> str:
+        if not healthy:
+            raise ConnectionError
+        return "fetched"
+
+    agent = Agent("clerk", "", [fetch])
+    await agent.put(Turn(fetch))
+    with pytest.raises(ConnectionError):
+        await values(agent)
+
+    restored = Agent.from_dict(travel(agent.to_dict()))
+    reasons = [turn.stop_reason for turn in restored.turns]
+    healthy = True
+
+    assert reasons == [StopReason.ERROR]
+    assert await values(restored) == ["fetched"]
+
+
+async def test_subtools_are_saved_by_their_scoped_names() -> None:
+    """Subtools: "Use this scoped name when ... looking up in the registry"."""
+
+    @tool
+    async def users() -> None: ...
+
+    @users.subtool()
+    async def create() -> str:
+        return "created"
+
+    agent = Agent("clerk", "", [create])
+    await agent.put(Turn("users.create"))
+    data = travel(agent.to_dict())
+
+    assert data["tool_names"] == ["users.create"]
+    assert await values(Agent.from_dict(data)) == ["created"]
+
+
+async def test_an_agent_whose_tool_is_not_registered_cannot_be_restored() -> None:
+    """Decisions: "On restore, tools are resolved from the registry"."""
+    agent = await clerk()
+    data = travel(agent.to_dict()) | {"tool_names": ["shout"], "queue": []}
+
+    with pytest.raises(UnregisteredToolError, match="shout"):
+        Agent.from_dict(data)
+    assert AgentRegistry.get("clerk") is agent
+
+
+async def test_an_agent_is_restored_and_run_in_another_process() -> None:
+    """Decisions: "the queue is repopulated; the agent is registered"."""
+    data = travel((await clerk()).to_dict())
+
+    done = subprocess.run(  # noqa: ASYNC221
+        [sys.executable, "-c", RESTORE],
+        input=json.dumps(data),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == {"before": data, "registered": True, "values": ["a", "b"]}

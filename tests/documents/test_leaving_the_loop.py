@@ -1,0 +1,173 @@
+"""Programs that end, or change loops, in the middle of things; each in a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+START = """
+import asyncio, threading
+from contextlib import aclosing
+from ramify import Agent, StopReason, Turn, TurnTimeoutError, tool
+
+ended = []
+
+@tool(lock=True)
+async def count():
+    number = 0
+    try:
+        while True:
+            yield number
+            number += 1
+            await asyncio.sleep(0)
+    finally:
+        await asyncio.sleep(0)
+        ended.append("tool")
+
+@tool
+async def stuck():
+    try:
+        yield 0
+        await asyncio.Event().wait()
+    finally:
+        ended.append("tool")
+"""
+
+
+def run(program: str) -> tuple[str, str]:
+    """Run *program* with every warning an error; return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", START + program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", ["count", "stuck"])
+def test_a_program_may_end_right_after_breaking_off_a_turn(name: str) -> None:
+    """§3: "abandoned turn records CANCELLED"; §10: "closing a stream early that raises"."""
+    program = f"""
+turn = Turn({name})
+async def main():
+    async for value in turn.yielding():
+        break
+asyncio.run(main())
+print(ended, turn.stop_reason.name)
+"""
+    assert run(program) == ("['tool'] CANCELLED\n", "")
+
+
+@pytest.mark.parametrize("name", ["count", "stuck"])
+def test_a_program_may_end_right_after_breaking_off_an_agent(name: str) -> None:
+    """§3: "abandoned turn records CANCELLED"; "A turn that raised is not lost"."""
+    program = f"""
+turn = Turn({name})
+agent = Agent("clerk", "", [{name}])
+async def main():
+    await agent.put(turn)
+    async for pair in agent.run():
+        break
+asyncio.run(main())
+print(ended, turn.stop_reason.name, list(agent.turns) == [turn])
+"""
+    assert run(program) == ("['tool'] CANCELLED True\n", "")
+
+
+@pytest.mark.parametrize("name", ["count", "stuck"])
+def test_a_turn_abandoned_in_one_loop_can_be_run_in_another(name: str) -> None:
+    """§3: "is no longer running"."""
+    program = f"""
+turn = Turn({name})
+async def main():
+    async for value in turn.yielding():
+        return value
+print(asyncio.run(main()), asyncio.run(main()), ended)
+"""
+    assert run(program) == ("0 0 ['tool', 'tool']\n", "")
+
+
+@pytest.mark.parametrize("name", ["count", "stuck"])
+def test_a_stream_that_timed_out_leaves_nothing_behind(name: str) -> None:
+    """Decisions: "for `yielding()` it applies to the whole run"."""
+    program = f"""
+turn = Turn({name}, timeout=0.01)
+async def main():
+    try:
+        async for value in turn.yielding():
+            pass
+    except TurnTimeoutError:
+        print(len(asyncio.all_tasks()), ended, turn.stop_reason.name)
+asyncio.run(main())
+"""
+    assert run(program) == ("1 ['tool'] TIMEOUT\n", "")
+
+
+def test_an_agent_can_be_run_in_one_loop_after_another() -> None:
+    """Tables: an agent is refused only "while already running"."""
+    program = """
+@tool
+async def say(word):
+    return word
+
+agent = Agent("clerk", "", [say])
+async def main(word):
+    await agent.put(Turn(say, args=[word]))
+    return [value async for _, value in agent.run()]
+print(asyncio.run(main("a")), asyncio.run(main("b")))
+"""
+    assert run(program) == ("['a'] ['b']\n", "")
+
+
+def test_a_locked_tool_is_serialized_across_threads_and_loops() -> None:
+    """Tools: "concurrent runs of this tool are serialized"; registries are process-wide."""
+    program = """
+inside = most = calls = 0
+
+@tool(lock=True)
+async def work():
+    global inside, most, calls
+    inside += 1
+    most = max(most, inside)
+    await asyncio.sleep(0.001)
+    inside -= 1
+    calls += 1
+
+async def main():
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(work())
+
+threads = [threading.Thread(target=lambda: asyncio.run(main())) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(most, calls)
+"""
+    assert run(program) == ("1 20\n", "")
+
+
+def test_a_turn_cancelled_by_the_end_of_its_program_records_that() -> None:
+    """§10: "a cancelled turn with no stop reason"."""
+    program = """
+@tool
+async def wait():
+    entered.set()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.append("tool")
+
+turn = Turn(wait)
+async def main():
+    global entered, task
+    entered = asyncio.Event()
+    task = asyncio.create_task(turn.returning())
+    await entered.wait()
+asyncio.run(main())
+print(ended, turn.stop_reason.name, task.cancelled())
+"""
+    assert run(program) == ("['tool'] CANCELLED True\n", "")

@@ -1,0 +1,163 @@
+"""Making turns, running them the right way, and not twice at once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from ramify import CodeFunction, StopReason, Turn, WrongRunMethodError, tool
+
+pytestmark = pytest.mark.anyio  # the mark that conftest adds comes too late for parametrized tests
+
+
+def test_a_new_turn_has_the_documented_attributes() -> None:
+    """§3: the signature of `Turn` and its attributes; decisions: "`timeout` (default 60s)"."""
+
+    @tool
+    async def work(x: int) -> int:
+        return x
+
+    turn = Turn(work)
+
+    assert (turn.tool, turn.timeout, turn.metadata, turn.tags) == (work, 60, {}, frozenset())
+    assert (list(turn.args), dict(turn.kwargs), list(turn.hooks)) == ([], {}, [])
+    assert (turn.start_time, turn.end_time, turn.stop_reason, turn.output) == (None,) * 4
+
+
+def test_a_turn_keeps_what_it_was_given() -> None:
+    """§3: `Turn(tool, timeout=60, args=None, kwargs=None, metadata=None, tags=None)`."""
+
+    @tool
+    async def work(a: int, b: int) -> int:
+        return a + b
+
+    turn = Turn("work", 5, [1], {"b": 2}, {"why": "test"}, ["io"])
+
+    assert (turn.tool, turn.timeout, list(turn.args), dict(turn.kwargs)) == (work, 5, [1], {"b": 2})
+    assert (turn.metadata, turn.tags) == ({"why": "test"}, frozenset({"io"}))
+
+
+def test_every_turn_has_a_uuid_of_its_own() -> None:
+    """§3: attributes `uuid, ...`."""
+
+    @tool
+    async def work() -> None: ...
+
+    assert len({Turn(work).uuid for _ in range(100)}) == 100
+
+
+async def test_returning_runs_a_coroutine() -> None:
+    """Tables, run method: "Coroutine | `returning()` ✓"; Outcome: "Success | COMPLETED"."""
+
+    @tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    turn = Turn(add, args=[1], kwargs={"b": 2})
+    value = await turn.returning()
+
+    assert (value, turn.output, turn.stop_reason) == (3, 3, StopReason.COMPLETED)
+    assert turn.start_time is not None
+    assert turn.end_time is not None
+    assert turn.start_time <= turn.end_time
+
+
+async def test_yielding_runs_an_async_generator() -> None:
+    """Tables, run method: "Async generator | `yielding()` ✓"; Outcome: "Success | COMPLETED"."""
+
+    @tool
+    async def count(to: int) -> AsyncIterator[int]:
+        for number in range(to):
+            yield number
+
+    turn = Turn(count, args=[3])
+    values = [value async for value in turn.yielding()]
+
+    assert (values, turn.stop_reason) == ([0, 1, 2], StopReason.COMPLETED)
+    assert turn.start_time is not None
+    assert turn.end_time is not None
+
+
+async def test_yielding_gives_each_value_as_it_is_produced() -> None:
+    """Tools: an async generator "yields a sequence, run with `yielding()`"."""
+    go_on = asyncio.Event()
+
+    @tool
+    async def two() -> AsyncIterator[int]:
+        yield 1
+        await go_on.wait()
+        yield 2
+
+    seen: list[int] = []
+    async with asyncio.timeout(5):
+        async for value in Turn(two).yielding():
+            seen.append(value)
+            go_on.set()  # only a caller who has the first value lets the second come
+
+    assert seen == [1, 2]
+
+
+async def test_yielding_a_coroutine_is_refused() -> None:
+    """Tables, run method: "Coroutine | `yielding()` WrongRunMethodError"; Errors table, row 4."""
+    calls: list[str] = []
+
+    @tool
+    async def work() -> None:
+        calls.append("work")
+
+    with pytest.raises(WrongRunMethodError):
+        async for _ in Turn(work).yielding():
+            pass
+
+    assert calls == []
+
+
+async def test_returning_an_async_generator_is_refused() -> None:
+    """Tables, run method: "Async generator | `returning()` WrongRunMethodError"."""
+    calls: list[str] = []
+
+    @tool
+    async def work() -> Any:
+        calls.append("work")
+        yield 1
+
+    with pytest.raises(WrongRunMethodError):
+        await Turn(work).returning()
+
+    assert calls == []
+
+
+async def test_a_turn_can_be_run_the_right_way_after_the_wrong_one() -> None:
+    """Tables, run method: the wrong method is refused, so the turn is not running."""
+
+    @tool
+    async def work() -> int:
+        return 1
+
+    turn = Turn(work)
+    with pytest.raises(WrongRunMethodError):
+        async for _ in turn.yielding():
+            pass
+
+    assert await turn.returning() == 1
+
+
+async def test_a_turn_runs_any_function() -> None:
+    """§1: "Any face accepts any Function"."""
+
+    def shout(ctx: Any, text: str) -> str:
+        return text.upper()
+
+    function = CodeFunction(callable=shout, name="shout", desc="Say it loud.")
+
+    assert await Turn(function, kwargs={"text": "hey"}).returning() == "HEY"
+
+
+def test_a_turn_of_something_that_is_no_tool_is_refused() -> None:
+    """Registry: "the tool is resolved from the registry at init"."""
+
+    async def plain() -> None: ...
+
+    with pytest.raises((TypeError, ValueError)):
+        Turn(cast("Any", plain))

@@ -1,0 +1,139 @@
+"""What happens when a turn takes longer than it may."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ramify import StopReason, Turn, TurnTimeoutError, tool
+
+Told = list[tuple[Any, ...]]
+pytestmark = pytest.mark.anyio  # the mark that conftest adds comes too late for parametrized tests
+
+
+def watched(turn: Turn) -> Told:
+    """Record what the hooks of *turn* are told, in order."""
+    told: Told = []
+
+    @turn.before_run
+    async def before(turn: Turn) -> None:
+        told.append(("before_run", turn))
+
+    @turn.after_run
+    async def after(turn: Turn, output: Any) -> None:
+        told.append(("after_run", turn, output))
+
+    @turn.on_timeout
+    async def late(turn: Turn) -> None:
+        told.append(("on_timeout", turn))
+
+    @turn.on_error
+    async def failed(turn: Turn, exc: Exception) -> None:
+        told.append(("on_error", turn, exc))
+
+    @turn.on_complete
+    async def complete(turn: Turn, stop_reason: StopReason) -> None:
+        told.append(("on_complete", turn, stop_reason))
+
+    return told
+
+
+async def test_a_turn_that_takes_too_long() -> None:
+    """Outcome: "Timeout | TIMEOUT | TurnTimeoutError"; decisions: "`end_time` is recorded"."""
+
+    @tool
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    turn = Turn(wait, timeout=0.01)
+    told = watched(turn)
+    async with asyncio.timeout(5):
+        with pytest.raises(TurnTimeoutError):
+            await turn.returning()
+
+    assert turn.stop_reason is StopReason.TIMEOUT
+    assert turn.end_time is not None
+    assert told == [
+        ("before_run", turn),
+        ("on_timeout", turn),
+        ("on_complete", turn, StopReason.TIMEOUT),
+    ]
+
+
+async def test_a_stream_that_takes_too_long() -> None:
+    """Outcome: "Timeout | TIMEOUT | TurnTimeoutError", for `yielding()`."""
+
+    @tool
+    async def wait() -> Any:
+        yield 1
+        await asyncio.Event().wait()
+
+    turn = Turn(wait, timeout=0.01)
+    told = watched(turn)
+    async with asyncio.timeout(5):
+        values = turn.yielding()
+        first = await anext(values)
+        with pytest.raises(TurnTimeoutError):
+            await anext(values)
+
+    assert (first, turn.stop_reason) == (1, StopReason.TIMEOUT)
+    assert turn.end_time is not None
+    assert told == [
+        ("before_run", turn),
+        ("on_timeout", turn),
+        ("on_complete", turn, StopReason.TIMEOUT),
+    ]
+
+
+async def test_the_timeout_of_a_stream_is_for_the_whole_run() -> None:
+    """Decisions: "for `yielding()` it applies to the whole run", not to each value."""
+
+    @tool
+    async def drip() -> Any:
+        while True:
+            yield 1
+            await asyncio.sleep(0.01)
+
+    turn = Turn(drip, timeout=0.1)
+    async with asyncio.timeout(5):
+        with pytest.raises(TurnTimeoutError):
+            async for _ in turn.yielding():
+                pass
+
+    assert turn.stop_reason is StopReason.TIMEOUT
+
+
+async def test_a_timeout_stops_the_tool() -> None:
+    """§1: "cancelling a node cancels its subtree"; nothing goes on after the timeout."""
+    ended: list[str] = []
+
+    @tool
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("tool")
+
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(5):
+        with pytest.raises(TurnTimeoutError):
+            await Turn(wait, timeout=0.01).returning()
+
+    assert ended == ["tool"]
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_timeout_error_of_the_tool_is_an_error_and_no_timeout() -> None:
+    """Outcome: "Tool/hook raises | ERROR | re-raised", whatever it raises."""
+    error = TimeoutError("the server is slow")
+
+    @tool
+    async def fail() -> None:
+        raise error
+
+    turn = Turn(fail)
+    with pytest.raises(TimeoutError) as caught:
+        await turn.returning()
+
+    assert caught.value is error
+    assert turn.stop_reason is StopReason.ERROR
