@@ -54,7 +54,7 @@ def test_values_are_read_as_json_or_as_text(tmp_path: Path):
 def test_a_call_that_raises_is_exit_code_1_and_says_so():
     done = ramify("run", "examples/survey.py:survey", "--arg", "folder=nowhere")
     assert done.returncode == 1
-    assert "FileNotFoundError('there is no Python file below nowhere')" in done.stderr
+    assert "ramify run: FileNotFoundError: there is no Python file below nowhere" in done.stderr
 
 
 def test_what_cannot_be_called_is_exit_code_2_and_says_what_can():
@@ -68,6 +68,36 @@ def test_what_cannot_be_called_is_exit_code_2_and_says_what_can():
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
     done = ramify("run", "examples/survey.py:survey", "--arg", "folder")
     assert (done.returncode, "is not NAME=VALUE" in done.stderr) == (2, True)
+
+
+def test_a_module_that_cannot_be_imported_is_exit_code_2(tmp_path: Path):
+    for name, text in [("a", "1 / 0"), ("b", "def f(:"), ("c", "raise SystemExit(0)")]:
+        module = tmp_path / f"{name}.py"
+        module.write_text(text)
+        done = ramify("run", f"{module}:f")
+        assert (done.returncode, "cannot be imported" in done.stderr) == (2, True), done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_file_may_have_the_name_of_a_module_and_import_its_neighbours(tmp_path: Path):
+    (tmp_path / "neighbour.py").write_text("LINES = 'one\\ntwo\\x1b'")
+    (tmp_path / "types.py").write_text(
+        "from neighbour import LINES\n"
+        "from ramify import tool\n"
+        "@tool\n"
+        "async def show() -> str:\n"
+        "    return LINES\n"
+    )
+    done = ramify("run", f"{tmp_path}/types.py:show")
+    assert (done.returncode, done.stdout) == (0, "one\ntwo\\x1b\n")
+
+
+def test_a_terminal_without_unicode_is_no_reason_to_fail():
+    command = [sys.executable, "-m", "ramify", "run", "examples/survey.py:survey"]
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=60)
+    assert done.returncode == 0
+    assert b"\\u2713 1 survey" in done.stderr
 
 
 def test_without_a_command_it_says_how_to_use_it():

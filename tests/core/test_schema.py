@@ -1,5 +1,6 @@
 """What a function takes, as a JSON schema and as checked arguments."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -10,9 +11,17 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from ramify import CodeFunction, ContextPool, ContextQueue, FunctionArg, RunContext, tool
+from ramify import (
+    CodeFunction,
+    ContextPool,
+    ContextQueue,
+    FunctionArg,
+    RunContext,
+    Runtime,
+    Turn,
+    tool,
+)
 from ramify.core.errors import DefinitionError, InvalidArgumentsError
-from ramify.core.parameters import Parameters
 
 
 class Colour(Enum):
@@ -263,19 +272,41 @@ def test_an_explicit_json_schema_is_kept_word_for_word_and_checked():
         },
         "required": ["city"],
     }
-    parameters = Parameters.from_json_schema("weather", schema)
+    function = CodeFunction(name="weather", callable=lambda ctx, **args: args, args=schema)
 
-    assert parameters.json_schema is schema
+    assert function.input_schema is schema
     full = {"city": "Oslo", "days": None, "unit": "C", "tags": ["a"], "extra": {}, "kind": 1.5}
-    assert parameters.validate(full) == full
+    assert function.parameters.validate(full) == full
     for wrong in ({}, {"city": 3}, {"city": "x", "unit": "K"}, {"city": "x", "tags": [1]}):
         with pytest.raises(InvalidArgumentsError):
-            parameters.validate(wrong)
+            function.parameters.validate(wrong)
 
 
 def test_a_schema_that_is_not_an_objects_is_refused():
-    with pytest.raises(DefinitionError, match="'f' must be an object schema"):
-        Parameters.from_json_schema("f", {"type": "string"})
+    for wrong in ({"type": "string"}, {"properties": [1]}):
+        with pytest.raises(DefinitionError, match="'f' must be an object schema"):
+            CodeFunction(name="f", callable=lambda ctx: None, args=wrong)
+
+
+def test_an_odd_schema_is_taken_as_far_as_it_goes():
+    odd = {
+        "properties": {
+            "a": True,
+            "b": {"type": "array", "items": False},
+            "c": {"type": "array", "items": [{"type": "string"}]},
+            "d": {"type": "what"},
+            "e": {"enum": []},
+            "f": {"const": 3},
+        },
+        "required": ["elsewhere"],
+        "additionalProperties": True,
+    }
+    parameters = CodeFunction(name="f", callable=lambda ctx, **args: args, args=odd).parameters
+    full = {"a": 1, "b": [1], "c": ["x"], "d": 2, "e": 3, "f": 3, "elsewhere": 4, "more": 5}
+    assert parameters.validate(full) == full
+    for wrong in ({}, {"elsewhere": 1, "b": 3}, {"elsewhere": 1, "f": 4}):
+        with pytest.raises(InvalidArgumentsError):
+            parameters.validate(wrong)
 
 
 def test_extra_keywords_are_taken_where_the_function_takes_them():
@@ -292,6 +323,99 @@ async def test_positional_only_and_rest_parameters_are_called_as_they_must_be():
     assert await act(1, 2, 3, 4, c=5) == (1, 2, (3, 4), 5)
     assert await act(1, b=2) == (1, 2, (), 0)
     assert list(act.input_schema["properties"]) == ["a", "b", "c"]
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'a'"):
+        await act(b=2)  # pyright: ignore
+
+    @tool
+    async def gap(a: int = 1, b: int = 2, /) -> tuple[int, int]:
+        return a, b
+
+    assert await Turn(gap, kwargs={"b": 5}).returning() == (1, 5)
+
+
+async def test_positional_arguments_go_where_python_would_put_them():
+    @tool
+    async def keyword_only(a: int, *, confirm: bool = False) -> tuple[int, bool]:
+        return a, confirm
+
+    @tool
+    async def anything(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        return args, kwargs
+
+    @tool
+    async def two(a: int, b: int = 0) -> tuple[int, int]:
+        return a, b
+
+    assert await keyword_only(1, 2) == (1, False)  # pyright: ignore
+    assert await anything(1, args=2) == ((1,), {"args": 2})
+    with pytest.raises(TypeError, match="two.. got multiple values for argument 'a'"):
+        await two(1, a=2)  # pyright: ignore
+
+
+async def test_a_caller_of_a_node_cannot_forge_what_the_framework_fills_in():
+    @tool(key="secret")
+    async def act(ctx: RunContext, key: str, **more: Any) -> str:
+        return key
+
+    async with Runtime() as runtime:
+        for forged in ("ctx", "key"):
+            with pytest.raises(InvalidArgumentsError, match=f"'{forged}' is not for the caller"):
+                await runtime.invoke(act, {forged: "evil"})
+        assert await runtime.invoke(act, {"other": 1}) == "secret"
+
+
+async def test_optional_listed_arguments_that_are_left_out_are_none():
+    def show(ctx: RunContext, x: str | None, y: str | None = "own default") -> Any:
+        return x, y
+
+    args = [FunctionArg("x", str, optional=True), FunctionArg("y", str, optional=True)]
+    async with Runtime() as runtime:
+        function = CodeFunction(callable=show, args=args)
+        assert await runtime.invoke(function) == (None, "own default")
+
+
+async def test_a_sync_wrapper_around_a_coroutine_function_is_awaited():
+    async def inner(ctx: RunContext) -> str:
+        return "inner"
+
+    @functools.wraps(inner)
+    def wrapper(ctx: RunContext) -> Any:
+        return inner(ctx)
+
+    async with Runtime() as runtime:
+        assert await runtime.invoke(CodeFunction(callable=wrapper)) == "inner"
+
+
+def test_what_cannot_be_made_into_a_function_is_refused_with_a_remedy():
+    def generate(ctx: RunContext) -> Any:
+        yield 1
+
+    with pytest.raises(DefinitionError, match="'generate' is a generator; write 'async def"):
+        CodeFunction(callable=generate)
+    with pytest.raises(DefinitionError, match="'mode' has an empty enum"):
+        FunctionArg("mode", str, enum=[])
+
+    async def with_field(n: int = Field(default=3)) -> None: ...
+
+    with pytest.raises(DefinitionError, match="write 'n: Annotated"):
+        _ = tool(with_field).input_schema
+
+
+def test_defaults_that_json_cannot_say_are_left_out():
+    async def act(a: float = float("nan"), b: object = object()) -> None: ...
+
+    assert all("default" not in shown for shown in properties(act).values())
+
+
+def test_a_wrong_value_that_cannot_show_itself_is_still_named():
+    class Shy:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    async def act(n: int) -> None: ...
+
+    with pytest.raises(InvalidArgumentsError, match="got <Shy>"):
+        tool(act).parameters.validate({"n": Shy()})
 
 
 def test_callables_of_every_kind_become_functions():

@@ -55,13 +55,22 @@ def test_hostile_text_cannot_move_the_cursor_or_break_the_line():
     view = replace(
         LEAF,
         fn=hostile,
-        inputs={"x": hostile},
+        inputs={"x": hostile, hostile: 1},
         state=NodeState.Error,
         exception=Failure("E", hostile),
     )
     text = render(view, width=1000, now=START)
     assert "\n" not in text
     assert all(char.isprintable() for char in text)
+
+
+def test_a_value_that_cannot_show_itself_does_not_hide_the_tree():
+    class Shy:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    view = replace(LEAF, inputs={"x": Shy()})
+    assert render(view, now=START) == "● 1 leaf(x=<Shy: its __repr__ raised RuntimeError>)  0.0 s"
 
 
 def test_long_lines_are_cut():

@@ -1,6 +1,7 @@
 """The ``ramify`` command: one module a subcommand."""
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -16,6 +17,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"ramify {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     run.add_to(commands.add_parser)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what it cannot show is better shown as a code
+            stream.reconfigure(errors="backslashreplace")
     options = parser.parse_args(argv)
     return options.command(options)
 

@@ -6,12 +6,13 @@ import importlib.util
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ramify.core.errors import InvalidValueError, RamifyError
+from ramify.core.events import Failure
 from ramify.core.function import Function, Node
 from ramify.runtime.runtime import Runtime
 from ramify.views.text import printable, render
@@ -53,10 +54,11 @@ def run(options: argparse.Namespace) -> int:
     try:
         function = _load(options.target)
         args = dict(map(_argument, options.arg))
-    except (RamifyError, ImportError, SyntaxError) as error:
+        runtime = Runtime([function])
+    except RamifyError as error:
         print(f"ramify run: {error}", file=sys.stderr)
         return EXIT_USAGE
-    with Runtime([function]) as runtime:
+    with runtime:
         node = runtime.invoke(function, args)
         try:
             _follow(runtime, node)
@@ -65,9 +67,10 @@ def run(options: argparse.Namespace) -> int:
             _follow(runtime, node)
             return EXIT_INTERRUPTED
     if node.exception is not None:
-        print(f"ramify run: {printable(repr(node.exception))}", file=sys.stderr)
+        failure = printable(str(Failure.of(node.exception)))
+        print(f"ramify run: {failure}", file=sys.stderr)
         return EXIT_FAILED
-    print(printable(str(node.outputs)))
+    print("\n".join(map(printable, str(node.outputs).split("\n"))))
     return 0
 
 
@@ -93,11 +96,15 @@ def _load(target: str) -> Function:
     place, _, name = target.rpartition(":")
     if not place or not name:
         raise InvalidValueError(f"{target!r} is not MODULE:FUNCTION, such as package.module:main")
-    module = _module(place)
+    try:
+        module = _module(place)
+    except (Exception, SystemExit) as error:
+        raise InvalidValueError(f"{place} cannot be imported: {Failure.of(error)}") from error
     found = getattr(module, name, None)
     if not isinstance(found, Function):
-        known = _functions(vars(module).values())
-        raise InvalidValueError(f"{place} has no function {name!r}; it has {known or 'none'}")
+        known = [name for name, value in vars(module).items() if isinstance(value, Function)]
+        listed = ", ".join(known) or "none"
+        raise InvalidValueError(f"{place} has no function {name!r}; it has {listed}")
     return found
 
 
@@ -106,17 +113,15 @@ def _module(place: str) -> ModuleType:
     if path.suffix != ".py":
         sys.path.insert(0, "")  # as python -m does
         return importlib.import_module(place)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    sys.path.insert(0, str(path.parent))  # as python does with a file
+    name = f"ramify run {path.stem}"  # which no import can mean
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise InvalidValueError(f"there is no file {place}")
+        raise FileNotFoundError(f"there is no file {place}")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def _functions(values: Iterable[Any]) -> str:
-    return ", ".join(value.name for value in values if isinstance(value, Function))
 
 
 def _argument(text: str) -> tuple[str, Any]:

@@ -6,16 +6,18 @@ from typing import Any
 
 from ramify.core.errors import DefinitionError
 from ramify.core.function import Function, RunContext
-from ramify.core.parameter import FunctionArg
+from ramify.core.json_schema import read_parameters
+from ramify.core.parameter import MISSING, FunctionArg, JsonSchema
 from ramify.core.parameters import Parameters
-from ramify.core.signature import Kind, Signature
+from ramify.core.signature import Kind, Signature, name_of, underlying
 
 
 class CodeFunction(Function):
     """A Python callable that the framework calls with a RunContext and its arguments.
 
     An ``async def`` runs on the loop, an async generator gives its values one by one, and a plain
-    ``def`` runs in a worker thread. Without *args* the parameters are read from the signature.
+    ``def`` runs in a worker thread. Without *args*, a list of FunctionArg or a JSON schema, the
+    parameters are read from the signature.
 
     Example:
         >>> from ramify import CodeFunction, FunctionArg, Runtime
@@ -35,23 +37,23 @@ class CodeFunction(Function):
         callable: Callable[..., Any],
         name: str | None = None,
         desc: str | None = None,
-        args: Sequence[FunctionArg] | None = None,
+        args: Sequence[FunctionArg] | JsonSchema | None = None,
         uses: Iterable[Function] = (),
         tags: Iterable[str] | None = None,
         repeatable: bool = False,
     ) -> None:
         super().__init__(
-            name or getattr(callable, "__name__", type(callable).__name__),
-            desc if desc is not None else (inspect.getdoc(callable) or ""),
+            name or name_of(callable),
+            desc if desc is not None else (inspect.getdoc(underlying(callable)) or ""),
             uses=uses,
             tags=tags,
             repeatable=repeatable,
         )
         self.callable = callable
         self.kind = Kind.of(callable)
-        self._listed = (
-            None if args is None else Parameters(self.name, [arg.as_parameter() for arg in args])
-        )
+        if inspect.isgeneratorfunction(underlying(callable)):
+            raise DefinitionError(f"{self.name!r} is a generator; write 'async def {self.name}'")
+        self._listed = None if args is None else _listed(self.name, args)
         self._signature = self._read_signature()
 
     def _read_signature(self) -> Signature:
@@ -77,13 +79,31 @@ class CodeFunction(Function):
         return self.kind is Kind.STREAM
 
     async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
-        values = dict(args)
+        values = self._with_left_out(args)
         self._signature.inject(values, ctx)
         if self.kind is Kind.COROUTINE:
             return await self._signature.call(values)
         if self.kind is Kind.STREAM:
             return await send_all(ctx, self._signature.call(values))
-        return await ctx.in_thread(self._signature.call, values)
+        value = await ctx.in_thread(self._signature.call, values)
+        return await value if inspect.isawaitable(value) else value  # of a wrapper, perhaps
+
+    def _with_left_out(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return *args*, and None for what may be left out and has no default in the signature."""
+        values = dict(args)
+        for parameter in self._listed.items if self._listed else ():
+            raw = self._signature.raw.get(parameter.name)
+            if parameter.name not in values and raw is not None and raw.default is MISSING:
+                values[parameter.name] = parameter.default
+        return values
+
+
+def _listed(owner: str, args: Sequence[FunctionArg] | JsonSchema) -> Parameters:
+    if isinstance(args, Mapping):
+        more = args.get("additionalProperties", False) is not False
+        items = read_parameters(owner, args)
+        return Parameters(owner, items, takes_more=more, json_schema=args)
+    return Parameters(owner, [arg.as_parameter() for arg in args])
 
 
 async def send_all(ctx: RunContext, stream: AsyncGenerator[Any, None]) -> list[Any]:

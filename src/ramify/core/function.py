@@ -12,6 +12,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, ClassVar, Self
 
+from ramify.core.errors import DefinitionError
 from ramify.core.parameter import JsonSchema
 from ramify.core.parameters import Parameters
 from ramify.core.states import NodeState
@@ -24,6 +25,22 @@ class Injected(ABC):
     @abstractmethod
     def current(cls) -> Self | None:
         """Return the object that belongs to the running call, if there is one."""
+
+
+_NO_TAGS: frozenset[str] = frozenset()
+
+
+def checked_tags(tags: Iterable[str] | None, owner: str) -> frozenset[str]:
+    """Return *tags* as a set."""
+    if tags is None:
+        return _NO_TAGS
+    found: frozenset[Any] = frozenset(tags)
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in found):
+        raise DefinitionError(
+            f"the tags of {owner} must be a list or set of strings, not {tags!r}; 'tags' is"
+            " reserved for them"
+        )
+    return found
 
 
 class SessionScope(Enum):
@@ -56,7 +73,7 @@ class Function(ABC):
     ) -> None:
         self.name = name
         self.description = desc
-        self.tags = frozenset(tags or ())
+        self.tags = checked_tags(tags, f"function {name!r}")
         self.repeatable = repeatable
         self._uses = tuple(uses)
 

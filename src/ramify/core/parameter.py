@@ -49,6 +49,9 @@ class FunctionArg:
                 " make the function with @tool, which takes any type pydantic can describe"
             )
 
+        if self.enum is not None and not self.enum:
+            raise DefinitionError(f"argument {self.name!r} has an empty enum; list its values")
+
     def as_parameter(self) -> Parameter:
         """Return the parameter that this argument describes."""
         annotation: Any = self.argtype if self.enum is None else Literal[tuple(self.enum)]

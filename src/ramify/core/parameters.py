@@ -7,10 +7,12 @@ pydantic, and a program that only calls its own tools does not.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, Protocol, Union, cast
+from typing import Any, Final, Protocol
 
-from ramify.core.errors import DefinitionError
-from ramify.core.parameter import MISSING, JsonSchema, Parameter
+from ramify.core.errors import InvalidArgumentsError
+from ramify.core.parameter import JsonSchema, Parameter
+
+REST: Final = "*"  # under this key go the values for *args; no keyword can have that name
 
 
 class Schema(Protocol):
@@ -30,48 +32,37 @@ class Parameters:
         owner: str,
         items: Sequence[Parameter],
         *,
+        positional: Sequence[str] = (),
         unseen: Iterable[str] = (),
         takes_more: bool = False,
-        rest: str | None = None,
+        takes_rest: bool = False,
         docstring: str | None = None,
         json_schema: JsonSchema | None = None,
     ) -> None:
         self.owner = owner
-        self.docstring = docstring
         self.items = tuple(items)
-        self.takes_more = takes_more  # it has **kwargs
-        self.rest = rest  # the name of its *args
-        self.names = tuple(p.name for p in self.items)
-        self._known = frozenset(self.names).union(unseen)  # some may be given but are not described
+        self._positional = tuple(positional) or tuple(p.name for p in items)
+        self._unseen = frozenset(unseen)  # Python code may give them; they are not described
+        self._takes_more = takes_more  # it has **kwargs
+        self._takes_rest = takes_rest  # it has *args
+        self._known = self._unseen.union(p.name for p in items)
+        self._docstring = docstring
         self._given_schema = json_schema
-
-    @classmethod
-    def from_json_schema(cls, owner: str, schema: JsonSchema) -> "Parameters":
-        """Read the properties of an object schema; the schema itself is kept word for word."""
-        properties = schema.get("properties")
-        if schema.get("type", "object") != "object" or not isinstance(properties, Mapping | None):
-            raise DefinitionError(
-                f"the schema of {owner!r} must be an object schema with 'properties', not {schema}"
-            )
-        required = set(schema.get("required", ()))
-        items = [
-            Parameter(name, _annotation(described), MISSING if name in required else None)
-            for name, described in cast("Mapping[str, JsonSchema]", properties or {}).items()
-        ]
-        takes_more = schema.get("additionalProperties", False) is not False
-        return cls(owner, items, takes_more=takes_more, json_schema=schema)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Give each argument its name, and leave out those that the function does not take."""
-        if self.takes_more or self._known.issuperset(kwargs):
+        if self._takes_more or self._known.issuperset(kwargs):
             values = dict(kwargs)
         else:
             values = {name: value for name, value in kwargs.items() if name in self._known}
-        if args:
-            free = [name for name in self.names if name not in values]
-            values.update(zip(free, args, strict=False))
-            if self.rest is not None:
-                values[self.rest] = tuple(args[len(free) :])
+        if not args:
+            return values
+        for name, value in zip(self._positional, args, strict=False):
+            if name in values:
+                raise TypeError(f"{self.owner}() got multiple values for argument {name!r}")
+            values[name] = value
+        if self._takes_rest:
+            values[REST] = tuple(args[len(self._positional) :])
         return values
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,6 +71,9 @@ class Parameters:
         Raises:
             InvalidArgumentsError: one is missing, unknown or of the wrong type.
         """
+        if self._takes_more and (forged := self._unseen.intersection(args)):
+            names = ", ".join(map(repr, sorted(forged)))
+            raise InvalidArgumentsError(f"{self.owner}: {names} is not for the caller to give")
         return self._schema.validate(args)
 
     @property
@@ -91,34 +85,4 @@ class Parameters:
     def _schema(self) -> Schema:
         from ramify.core.schema import PydanticSchema  # noqa: PLC0415 - loads pydantic
 
-        return PydanticSchema(self.owner, self.items, self.docstring, takes_more=self.takes_more)
-
-
-_JSON_TYPES: dict[str, Any] = {
-    "string": str,
-    "integer": int,
-    "number": float,
-    "boolean": bool,
-    "null": None,
-    "object": dict[str, Any],
-}
-
-
-def _annotation(schema: JsonSchema) -> Any:
-    """Return the Python type nearest to *schema*; what has none stays unchecked."""
-    if "enum" in schema:
-        return Literal[tuple(schema["enum"])]
-    if "const" in schema:
-        return Literal[schema["const"]]
-    if "anyOf" in schema:
-        return _union([_annotation(choice) for choice in schema["anyOf"]])
-    kind = schema.get("type")
-    if isinstance(kind, list):
-        return _union([_annotation(schema | {"type": one}) for one in cast("list[str]", kind)])
-    if kind == "array":
-        return list[_annotation(schema.get("items", {}))]
-    return _JSON_TYPES.get(cast("str", kind), Any)
-
-
-def _union(choices: list[Any]) -> Any:
-    return Any if Any in choices or not choices else Union[tuple(choices)]  # noqa: UP007 - a list
+        return PydanticSchema(self.owner, self.items, self._docstring, takes_more=self._takes_more)

@@ -1,24 +1,32 @@
 """Values as plain JSON data and back."""
 
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ramify.core.errors import SerializationError
+from ramify.core.errors import InvalidValueError, SerializationError
 
 
 def to_plain(value: Any, what: str) -> Any:
-    """Return *value* as data that ``json.dumps`` accepts.
+    """Return *value* as data that any JSON encoder accepts.
 
     Raises:
         SerializationError: it has no JSON form; *what* says in the message what it is.
     """
     from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415 - slow
 
-    try:
-        return to_jsonable_python(value)
-    except (PydanticSerializationError, ValueError) as error:
-        raise SerializationError(
-            f"{what} has no JSON form ({error}); use plain data, a dataclass or a pydantic model"
-        ) from None
+    fault: object = "it can be read only once"
+    if not isinstance(value, Iterator):
+        try:
+            plain = to_jsonable_python(value)
+            json.dumps(plain, allow_nan=False)
+        except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
+            fault = error
+        else:
+            return plain
+    raise SerializationError(
+        f"{what} has no JSON form ({fault}); use plain data, a dataclass or a pydantic model"
+    )
 
 
 def from_plain(annotation: Any, value: Any) -> Any:
@@ -26,6 +34,17 @@ def from_plain(annotation: Any, value: Any) -> Any:
     from pydantic import PydanticUserError, TypeAdapter, ValidationError  # noqa: PLC0415 - slow
 
     try:
-        return TypeAdapter(annotation).validate_python(value)
-    except (PydanticUserError, ValidationError, NameError):
+        return TypeAdapter(annotation).validate_json(json.dumps(value), strict=True)
+    except (PydanticUserError, ValidationError, NameError, TypeError):
         return value
+
+
+def saved(data: Mapping[str, Any], key: str, kind: type) -> Any:
+    """Return what saved *data* of a *kind* holds under *key*.
+
+    Raises:
+        InvalidValueError: it holds nothing there.
+    """
+    if not isinstance(data, Mapping) or key not in data:
+        raise InvalidValueError(f"not a saved {kind.__name__}, it has no {key!r}: {data!r}")
+    return data[key]

@@ -29,19 +29,19 @@ class PydanticSchema:
         self._owner = owner
         self._items = {p.name: p for p in items}
         told = _told_of_parameters(docstring)
-        fields: dict[str, Any] = {
-            name: Required[hint] if p.required else NotRequired[hint]
-            for name, p in self._items.items()
-            for hint in [_described(p, p.description or told.get(name))]
-        }
-        kind = cast("Any", TypedDict)(self._owner, fields)
-        kind.__pydantic_config__ = ConfigDict(
-            extra="allow" if takes_more else "forbid", arbitrary_types_allowed=True
-        )
         try:
+            fields: dict[str, Any] = {
+                name: Required[hint] if p.required else NotRequired[hint]
+                for name, p in self._items.items()
+                for hint in [_described(p, p.description or told.get(name))]
+            }
+            kind = cast("Any", TypedDict)(self._owner, fields)
+            kind.__pydantic_config__ = ConfigDict(
+                extra="allow" if takes_more else "forbid", arbitrary_types_allowed=True
+            )
             self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(kind)
             self._validate = self._adapter.validator.validate_python
-        except (PydanticUserError, NameError) as error:
+        except (PydanticUserError, NameError, TypeError) as error:
             names = ", ".join(f"{p.name}: {p.annotation}" for p in items)
             raise DefinitionError(
                 f"the parameters of {self._owner!r} ({names}) cannot be described, because a type"
@@ -68,10 +68,10 @@ class PydanticSchema:
             ) from None
         for key in ("title", "description"):
             schema.pop(key, None)
-        for name, described in schema.get("properties", {}).items():
-            default = self._items[name].default
-            if not self._items[name].required and (shown := _jsonable_or_none(default)) is not None:
-                described["default"] = shown
+        for name, parameter in self._items.items():
+            shown = None if parameter.required else _jsonable_or_none(parameter.default)
+            if shown is not None and name in schema["properties"]:  # a field may have an alias
+                schema["properties"][name]["default"] = shown
         return schema
 
     def _explain(self, fault: ErrorDetails) -> str:
@@ -106,6 +106,8 @@ def _told_of_parameters(docstring: str | None) -> dict[str, str]:
 def _described(parameter: Parameter, description: str | None) -> Any:
     """Return the annotation with its description; one that the annotation has itself wins."""
     annotation = parameter.annotation
+    if isinstance(parameter.default, FieldInfo):
+        raise TypeError(f"write '{parameter.name}: Annotated[..., Field(...)]', not '= Field(...)'")
     if get_origin(annotation) is Annotated:
         for note in get_args(annotation)[1:]:
             if isinstance(note, FieldInfo) and note.description:
@@ -117,11 +119,14 @@ def _described(parameter: Parameter, description: str | None) -> Any:
 
 def _jsonable_or_none(value: Any) -> Any:
     try:
-        return to_jsonable_python(value)
+        return to_jsonable_python(value, inf_nan_mode="null")
     except (PydanticSerializationError, ValueError):
         return None
 
 
 def _shortened(value: Any, limit: int = 80) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - foreign code; what matters is the message it is to be part of
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

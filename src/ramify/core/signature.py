@@ -21,9 +21,10 @@ from typing import Any, cast
 from ramify.core.errors import DefinitionError
 from ramify.core.function import Injected, RunContext
 from ramify.core.parameter import MISSING, Parameter
-from ramify.core.parameters import Parameters
+from ramify.core.parameters import REST, Parameters
 
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Kind(Enum):
@@ -60,15 +61,15 @@ class Signature:
         self._context = context  # takes the RunContext, whatever its annotation
         self._fixed = frozenset(fixed)  # given once for all calls
         self.raw = inspect.signature(fn).parameters
-        kinds = {p.kind: p.name for p in self.raw.values()}
+        kinds = {p.kind for p in self.raw.values()}
         self.takes_more = inspect.Parameter.VAR_KEYWORD in kinds
-        self._rest = kinds.get(inspect.Parameter.VAR_POSITIONAL)
-        self._by_name = self._rest is None and inspect.Parameter.POSITIONAL_ONLY not in kinds
+        self._takes_rest = inspect.Parameter.VAR_POSITIONAL in kinds
+        self._by_name = not self._takes_rest and inspect.Parameter.POSITIONAL_ONLY not in kinds
 
     @cached_property
     def hints(self) -> Mapping[str, Any]:
         """The annotations; one whose names cannot be found stays the text it is."""
-        fn = _underlying(self._fn)
+        fn = underlying(self._fn)
         try:
             return typing.get_type_hints(fn, include_extras=True)
         except (NameError, AttributeError):
@@ -102,10 +103,15 @@ class Signature:
         return Parameters(
             self._owner,
             items,
+            positional=[
+                p.name
+                for p in self.raw.values()
+                if p.kind in _POSITIONAL and p.name not in self.injected
+            ],
             unseen=unseen,
             takes_more=self.takes_more,
-            rest=self._rest,
-            docstring=inspect.getdoc(self._fn),
+            takes_rest=self._takes_rest,
+            docstring=inspect.getdoc(underlying(self._fn)),
         )
 
     def inject(self, values: dict[str, Any], ctx: RunContext | None) -> None:
@@ -127,14 +133,13 @@ class Signature:
         if self._by_name:
             return self._fn(**values)
         left = dict(values)
-        rest = left.pop(self._rest, ()) if self._rest else ()
+        rest = left.pop(REST, ())
         leading: list[Any] = []
-        for parameter in self.raw.values():
-            by_position = parameter.kind is parameter.POSITIONAL_ONLY or (
-                rest and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-            )
-            if by_position and parameter.name in left:
-                leading.append(left.pop(parameter.name))
+        for p in self.raw.values():
+            if p.kind is p.POSITIONAL_ONLY or (rest and p.kind is p.POSITIONAL_OR_KEYWORD):
+                if p.name not in left and p.default is MISSING:
+                    break  # Python says which one is missing
+                leading.append(left.pop(p.name, p.default))
         return self._fn(*leading, *rest, **left)
 
     def with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,12 +148,19 @@ class Signature:
         return defaults | dict(values)
 
 
-def _underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
+def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function behind a partial, a wrapper or a callable object."""
     while isinstance(fn, functools.partial):
         fn = cast("functools.partial[Any]", fn).func
     fn = inspect.unwrap(fn)
     return fn if inspect.isroutine(fn) else type(fn).__call__
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """Return what *fn* is called, or what its class is."""
+    while isinstance(fn, functools.partial):
+        fn = cast("functools.partial[Any]", fn).func
+    return getattr(fn, "__name__", type(fn).__name__)
 
 
 def _resolved(fn: Callable[..., Any], name: str) -> Any:

@@ -10,6 +10,8 @@ from ramify.core.views import NodeView
 from ramify.runtime.home import Home, settle_from_anywhere
 from ramify.runtime.tree import Tree
 
+_REST = 10
+
 
 class Watch:
     """The next view of a node, and those after it.
@@ -18,6 +20,10 @@ class Watch:
     ``async for view in watch`` or ``for view in watch`` gives one after the other until the node
     has ended. Views that nobody had time to take are skipped. Once the node has ended, its last
     view is given at once.
+
+    Making a view takes time in proportion to what changed, and to the number of siblings. Who
+    iterates rests ten times as long as it took, so that a watcher on the run's own loop cannot hold
+    it up either.
     """
 
     def __init__(
@@ -28,6 +34,7 @@ class Watch:
         self._id = id
         self._seen = as_of_seq
         self._timeout = timeout
+        self._took = 0.0  # seconds to make the last view
 
     def result(self) -> NodeView:
         """Block until there is a newer view.
@@ -61,6 +68,7 @@ class Watch:
             yield view
             if view.state.final:
                 return
+            time.sleep(_REST * self._took)
 
     async def __aiter__(self) -> AsyncIterator[NodeView]:
         while True:
@@ -68,6 +76,7 @@ class Watch:
             yield view
             if view.state.final:
                 return
+            await asyncio.sleep(_REST * self._took)
 
     async def _next(self) -> NodeView:
         loop = asyncio.get_running_loop()
@@ -88,7 +97,9 @@ class Watch:
         return self._take(view)
 
     def _newer(self) -> NodeView | None:
+        start = time.perf_counter()
         view = self._tree.view(self._id)
+        self._took = time.perf_counter() - start
         return view if view.update_seqnum > self._seen or view.state.final else None
 
     def _take(self, view: NodeView) -> NodeView:

@@ -12,15 +12,15 @@ from ramify.core.errors import (
     InvalidValueError,
     UnregisteredAgentError,
 )
-from ramify.core.function import Function
+from ramify.core.function import Function, checked_tags
+from ramify.core.plain import saved
 from ramify.runtime.home import settle_from_anywhere
 from ramify.turns.context import ContextItem, ContextPool, ContextQueue, Remembering
 from ramify.turns.hooks import AgentHook, Hook, HookPoint, fire
 from ramify.turns.occupancy import Holder, Occupancy, held_by_itself
-from ramify.turns.options import checked_tags
-from ramify.turns.registry import Registry
+from ramify.turns.registry import Registry, registries
 from ramify.turns.tool import Tool, ToolRegistry, ToolType
-from ramify.turns.turn import Turn, TurnRun
+from ramify.turns.turn import Turn, TurnRun, registered_name
 
 AgentRegistry: "Registry[Agent]" = Registry(
     "agent", UnregisteredAgentError, "make it first: Agent(name, description, tools)"
@@ -96,13 +96,15 @@ class Agent:
         Raises:
             InvalidValueError: it has no tool, or one that this agent does not have (a ValueError).
         """
+        if not isinstance(turn, Turn):
+            raise InvalidValueError(f"{turn!r} is not a Turn; write agent.put(Turn(tool, ...))")
         function = turn.tool
         if function is None:  # pyright: ignore[reportUnnecessaryComparison]
             raise InvalidValueError(f"a turn put to agent {self.name!r} has no tool; give it one")
         if function.name not in self._accepted:
             raise InvalidValueError(
                 f"agent {self.name!r} does not have tool {function.name!r}; it has"
-                f" {', '.join(self._accepted)}"
+                f" {', '.join(self._accepted) or 'none'}"
             )
         await fire(self, AgentHook.BEFORE_PUT, self, turn)
         self._turns.append(turn)
@@ -145,9 +147,10 @@ class Agent:
                     await fire(self, AgentHook.AFTER_TURN, self, turn)
                 else:
                     value = await self._only_value(turn)
+                    done = self._is_done(turn)
                     if _is_for_caller(value):
                         yield turn, value
-                    if self._is_done(turn):
+                    if done:
                         break
         finally:
             self._place.give_up()
@@ -262,7 +265,7 @@ class Agent:
         return {
             "name": self.name,
             "description": self.description,
-            "tool_names": [function.name for function in self.tools],
+            "tool_names": [registered_name(function) for function in self.tools],
             "queue": [turn.to_dict() for turn in self._turns],
             "context_pool": self.context_pool.to_dict(),
             "context_queue": self.context_queue.to_dict(),
@@ -277,23 +280,20 @@ class Agent:
         Raises:
             UnregisteredToolError: a tool is not registered; import its module first.
         """
-        missing = [key for key in ("name", "description", "tool_names") if key not in data]
-        if missing:
-            raise InvalidValueError(f"not a saved agent: it has no {', '.join(missing)}")
-        tools = [ToolRegistry.get(name) for name in data["tool_names"]]
-        turns = [Turn.from_dict(turn) for turn in data.get("queue", ())]
         pool, queue = data.get("context_pool"), data.get("context_queue")
-        AgentRegistry.make_way(data["name"])
-        agent = cls(
-            data["name"],
-            data["description"],
-            tools,
-            None if pool is None else ContextPool.from_dict(pool),
-            None if queue is None else ContextQueue.from_dict(queue),
-            data.get("tags"),
-        )
-        agent._turns.extend(turns)
-        agent._paused = data.get("is_paused", False)
+        name = saved(data, "name", cls)
+        with registries():  # it takes the name over when it is complete, not before
+            agent = cls(
+                name,
+                saved(data, "description", cls),
+                [ToolRegistry.get(name) for name in saved(data, "tool_names", cls)],
+                None if pool is None else ContextPool.from_dict(pool),
+                None if queue is None else ContextQueue.from_dict(queue),
+                data.get("tags"),
+            )
+            agent._turns.extend(Turn.from_dict(turn) for turn in data.get("queue", ()))
+            agent._paused = data.get("is_paused", False)
+        AgentRegistry.replace(name, agent)
         return agent
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ramify.core.errors import InvalidValueError, UnregisteredError
-from ramify.core.function import Injected
-from ramify.core.plain import to_plain
+from ramify.core.function import Injected, checked_tags
+from ramify.core.plain import saved, to_plain
 from ramify.turns.hooks import ContextPoolHook, ContextQueueHook, Hook, HookPoint, fire
-from ramify.turns.options import checked_tags
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class ContextItem:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextItem":
         """Restore what ``to_dict`` gave."""
-        return cls(data["content"], data.get("id"), data.get("description"))
+        return cls(saved(data, "content", cls), data.get("id"), data.get("description"))
 
 
 class ContextQueue(Injected):
@@ -89,8 +88,11 @@ class ContextQueue(Injected):
             _check_item(item)
         await fire(self, ContextQueueHook.BEFORE_APPEND, self, list(items))
         for item in items:
-            if len(self._items) == self.limit:
-                await fire(self, ContextQueueHook.ON_EVICT, self, self._items[0])
+            while len(self._items) == self.limit:  # others may append while a hook runs
+                oldest = self._items[0]
+                await fire(self, ContextQueueHook.ON_EVICT, self, oldest)
+                if self._items and self._items[0] is oldest:
+                    self._items.popleft()
             self._items.append(item)
         await fire(self, ContextQueueHook.AFTER_APPEND, self, list(items))
 
@@ -115,8 +117,8 @@ class ContextQueue(Injected):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextQueue":
         """Restore what ``to_dict`` gave."""
-        queue = cls(data["limit"], data["tags"])
-        queue._items.extend(map(ContextItem.from_dict, data["items"]))
+        queue = cls(saved(data, "limit", cls), data.get("tags"))
+        queue._items.extend(map(ContextItem.from_dict, saved(data, "items", cls)))
         return queue
 
 
@@ -190,11 +192,11 @@ class ContextPool(Injected):
             raise InvalidValueError(
                 f"{item!r} has no id; give it one, or append it to a ContextQueue"
             )
-        if self.limit is not None and item.id not in self._items and len(self) >= self.limit:
+        await fire(self, ContextPoolHook.BEFORE_ADD, self, item)
+        while self._is_full_for(item):  # others may add while a hook runs
             oldest = next(iter(self._items))
             await fire(self, ContextPoolHook.ON_EVICT, self, self._items[oldest])
             self._items.pop(oldest, None)
-        await fire(self, ContextPoolHook.BEFORE_ADD, self, item)
         self._put(item)
         await fire(self, ContextPoolHook.AFTER_ADD, self, item)
 
@@ -226,10 +228,13 @@ class ContextPool(Injected):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextPool":
         """Restore what ``to_dict`` gave."""
-        pool = cls(data["limit"], data["tags"])
-        for item in map(ContextItem.from_dict, data["items"]):
+        pool = cls(saved(data, "limit", cls), data.get("tags"))
+        for item in map(ContextItem.from_dict, saved(data, "items", cls)):
             pool._put(item)
         return pool
+
+    def _is_full_for(self, item: ContextItem) -> bool:
+        return self.limit is not None and len(self) >= self.limit and item.id not in self._items
 
     def _put(self, item: ContextItem) -> None:
         if item.id is not None:

@@ -7,8 +7,10 @@ from enum import Enum
 from typing import Any, Protocol, overload
 
 from ramify.core.errors import DefinitionError, UnregisteredHookError
+from ramify.core.function import checked_tags
+from ramify.core.signature import Signature
+from ramify.turns.late import with_fixed
 from ramify.turns.lock import CrossLoopLock
-from ramify.turns.options import checked_tags, with_fixed
 from ramify.turns.registry import Registry
 
 
@@ -116,13 +118,17 @@ class Hook:
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
             raise DefinitionError(f"a hook must be an 'async def', which {fn!r} is not")
-        if not types:
-            raise DefinitionError(f"hook {fn.__name__!r} needs at least one hook type")
+        if not types or not all(isinstance(kind, HookType) for kind in types):
+            raise DefinitionError(
+                f"hook {fn.__name__!r} needs hook types such as ToolHook.BEFORE_INVOKE, not"
+                f" {', '.join(map(repr, types)) or 'none'}"
+            )
         self.fn = fn
         self.types = tuple(types)
         self.lock = CrossLoopLock() if lock else None
         self.tags = checked_tags(tags, f"hook {fn.__name__!r}") or None
         self.fixed_kwargs = dict(fixed_kwargs or {})
+        self._signature = Signature(fn.__name__, fn)
         self.__name__ = fn.__name__
         self.__doc__ = fn.__doc__
 
@@ -130,7 +136,12 @@ class Hook:
         return f"<Hook {self.__name__} at {', '.join(type.name for type in self.types)}>"
 
     async def __call__(self, /, *args: Any, **kwargs: Any) -> None:
-        """Call the function with its fixed arguments added, one call at a time if it has a lock."""
+        """Call the function with its fixed arguments added, one call at a time if it has a lock.
+
+        Of the keywords it is given only those that it takes.
+        """
+        if not self._signature.takes_more:
+            kwargs = {name: kwargs[name] for name in self._signature.raw if name in kwargs}
         values = await with_fixed(self.fixed_kwargs, kwargs, f"hook {self.__name__!r}")
         async with self.lock or nullcontext():
             await self.fn(*args, **values)
@@ -203,6 +214,10 @@ def hook(
         >>> log_io
         <Hook log_io at AFTER_INVOKE>
     """
+    if not isinstance(type, Enum | list | tuple | set):
+        raise DefinitionError(
+            f"write '@hook(ToolHook.BEFORE_INVOKE)' or the like, not @hook({type!r})"
+        )
     types = [type] if isinstance(type, Enum) else list(type)
 
     def register(fn: HookFn) -> Hook:
@@ -234,11 +249,11 @@ class Attach:
         """Attach *fn*, or return a decorator that does."""
 
         def attach(fn: HookFn) -> Hook:
-            made = (
-                fn
-                if isinstance(fn, Hook)
-                else Hook(fn, [self._kind], lock=lock, fixed_kwargs=fixed_kwargs)
-            )
+            if isinstance(fn, Hook) and self._kind in fn.types:
+                made = fn
+            else:
+                fn = fn.fn if isinstance(fn, Hook) else fn
+                made = Hook(fn, [self._kind], lock=lock, fixed_kwargs=fixed_kwargs)
             self._hooks.append(made)
             return made
 

@@ -1,8 +1,8 @@
 """An async generator that nobody but its owner closes."""
 
 import sys
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Self
 
 _open: set[AsyncGenerator[Any, None]] = set()  # so that none is garbage together with its owner
 
@@ -15,13 +15,14 @@ class OwnedStream:
     not told of the inner one, which otherwise happens at the first step.
     """
 
-    def __init__(self, stream: AsyncGenerator[Any, None]) -> None:
-        self._stream = stream
+    def __init__(self) -> None:
+        self._stream: AsyncGenerator[Any, None] | None = None
 
-    async def next(self) -> Any:
-        """Return the next value, or raise StopAsyncIteration."""
-        if self._stream in _open:
+    async def next(self, make: Callable[..., AsyncGenerator[Any, None]], *args: Any) -> Any:
+        """Return the next value, or raise StopAsyncIteration; *make* makes the generator."""
+        if self._stream is not None:
             return await anext(self._stream)
+        self._stream = make(*args)
         _open.add(self._stream)
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(None, None)
@@ -31,8 +32,12 @@ class OwnedStream:
             sys.set_asyncgen_hooks(*hooks)
         return await first
 
-    async def close(self) -> None:
-        """End the generator, wherever it is."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._stream is None:
+            return
         try:
             await self._stream.aclose()
         finally:

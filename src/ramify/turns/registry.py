@@ -1,10 +1,10 @@
 """Find things by name, process-wide or within a scope."""
 
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ramify.core.errors import DuplicateNameError, UnregisteredError
 
@@ -12,23 +12,24 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Scope(Generic[T]):
-    outer: "_Scope[T] | None" = None
-    items: dict[str, T] = field(default_factory=dict[str, T])
+class _Scope:
+    """What all registries hold, by registry and name, as far as it was registered in here."""
+
+    outer: "_Scope | None" = None
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+
+_process = _Scope()
+_inner: ContextVar[_Scope] = ContextVar("ramify.registries")
 
 
 class Registry(Generic[T]):
     """Names and what they stand for; names of an inner scope hide those of the outer ones."""
 
-    every: ClassVar[list["Registry[Any]"]] = []
-
     def __init__(self, kind: str, missing: type[UnregisteredError], remedy: str) -> None:
         self._kind = kind
         self._missing = missing
         self._remedy = remedy
-        self._process = _Scope[T]()
-        self._inner: ContextVar[_Scope[T]] = ContextVar(kind)
-        Registry.every.append(self)
 
     def get(self, name: str) -> T:
         """Return what is registered under *name*.
@@ -36,25 +37,23 @@ class Registry(Generic[T]):
         Raises:
             UnregisteredError: nothing is; the subclass says what was looked for.
         """
-        scope: _Scope[T] | None = self._innermost()
-        while scope is not None:
-            if name in scope.items:
-                return scope.items[name]
-            scope = scope.outer
+        for table in self._tables():
+            if name in table:
+                return table[name]
         raise self._missing(f"no {self._kind} is called {name!r}; {self._remedy}")
 
     def all(self) -> list[T]:
         """Return everything that can be found here, in order of registration."""
         found: dict[str, T] = {}
-        for scope in reversed(list(self._scopes())):
-            found.update(scope.items)
+        for table in reversed(list(self._tables())):
+            found.update(table)
         return list(found.values())
 
     def empty(self) -> bool:
         """Whether nothing at all can be found here."""
-        scope: _Scope[T] | None = self._innermost()
+        scope: _Scope | None = _inner.get(_process)
         while scope is not None:
-            if scope.items:
+            if scope.tables.get(self._kind):
                 return False
             scope = scope.outer
         return True
@@ -65,13 +64,17 @@ class Registry(Generic[T]):
         Raises:
             DuplicateNameError: the name is taken there (a ValueError).
         """
-        items = self._innermost().items
-        if items.get(name, item) is not item:
+        table = self._innermost()
+        if table.get(name, item) is not item:
             raise DuplicateNameError(
                 f"the name of {self._kind} {name!r} is taken; choose another, or unregister it"
                 " first"
             )
-        items[name] = item
+        table[name] = item
+
+    def replace(self, name: str, item: T) -> None:
+        """Enter *item* under *name* in the innermost scope, whoever has the name."""
+        self._innermost()[name] = item
 
     def unregister(self, name: str) -> None:
         """Take *name* out; whoever holds the item may go on using it.
@@ -80,31 +83,18 @@ class Registry(Generic[T]):
             UnregisteredError: nothing is registered under it.
         """
         self.get(name)
-        for scope in self._scopes():
-            if scope.items.pop(name, None) is not None:
+        for table in self._tables():
+            if table.pop(name, None) is not None:
                 return
 
-    def make_way(self, name: str) -> None:
-        """Free *name* in the innermost scope, if it is taken, for what will replace it."""
-        self._innermost().items.pop(name, None)
+    def _innermost(self) -> dict[str, T]:
+        return _inner.get(_process).tables.setdefault(self._kind, {})
 
-    def _innermost(self) -> _Scope[T]:
-        return self._inner.get(self._process)
-
-    def _scopes(self) -> Iterator[_Scope[T]]:
-        scope: _Scope[T] | None = self._innermost()
+    def _tables(self) -> Iterator[dict[str, T]]:
+        scope: _Scope | None = _inner.get(_process)
         while scope is not None:
-            yield scope
+            yield scope.tables.get(self._kind, {})
             scope = scope.outer
-
-    @contextmanager
-    def scoped(self) -> Generator[None]:
-        """Open an inner scope; what is registered in it is gone when the block ends."""
-        token = self._inner.set(_Scope(outer=self._innermost()))
-        try:
-            yield
-        finally:
-            self._inner.reset(token)
 
 
 @contextmanager
@@ -126,7 +116,9 @@ def registries() -> Generator[None]:
             ...
         ramify.core.errors.UnregisteredToolError: no tool is called 'fetch'; ...
     """
-    with ExitStack() as stack:
-        for registry in Registry.every:
-            stack.enter_context(registry.scoped())
+    token = _inner.set(_Scope(outer=_inner.get(_process)))
+    try:
         yield
+    finally:
+        with suppress(ValueError):  # the block was left in another context than it was entered in
+            _inner.reset(token)

@@ -2,8 +2,9 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, overload
@@ -11,11 +12,11 @@ from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, overload
 from ramify.core.code import CodeFunction, send_all
 from ramify.core.errors import DefinitionError, UnregisteredToolError
 from ramify.core.function import Function, RunContext
-from ramify.core.signature import Kind, Signature
+from ramify.core.signature import Kind, Signature, name_of, underlying
 from ramify.runtime.runtime import current_context
 from ramify.turns.hooks import Hook, HookPoint, HookRegistry, ToolHook, fire
+from ramify.turns.late import with_fixed
 from ramify.turns.lock import CrossLoopLock
-from ramify.turns.options import checked_tags, with_fixed
 from ramify.turns.owned import OwnedStream
 from ramify.turns.registry import Registry
 
@@ -70,16 +71,16 @@ ToolRegistry = _ToolRegistry(
 class ToolOptions:
     """What ``@tool(...)`` was given; every other keyword is a fixed argument."""
 
-    lock: bool = False
-    tags: Iterable[str] | None = None
-    type: ToolType = ToolType.ACTION
-    uses: Iterable[Function] = ()
-    repeatable: bool = False
-    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    lock: bool
+    tags: Iterable[str] | None
+    type: ToolType
+    uses: Sequence[Function]
+    repeatable: bool
+    fixed: Mapping[str, Any]
 
     def check(self, fn: Callable[..., Any]) -> None:
         """Raise DefinitionError unless a tool can be made of *fn* with these."""
-        name = fn.__name__
+        name = name_of(fn)
         kind = Kind.of(fn)
         if kind is Kind.SYNC:
             raise DefinitionError(
@@ -93,8 +94,11 @@ class ToolOptions:
             raise self._reserved(name, "type", "a ToolType")
         if not all(isinstance(used, Function) for used in self.uses):
             raise self._reserved(name, "uses", "a list of Functions")
-        checked_tags(self.tags, f"tool {name!r}")
         signature = inspect.signature(fn)
+        if next(iter(signature.parameters), None) == "self":
+            raise DefinitionError(
+                f"tool {name!r} is a method: make the tool of a bound one, 'tool(thing.{name})'"
+            )
         if self.type is ToolType.COMPLETION_CHECK and (
             kind is Kind.STREAM or signature.return_annotation not in {bool, "bool"}
         ):
@@ -149,7 +153,7 @@ class Tool(CodeFunction, Generic[P, R]):
         self.parent = parent
         self.type = options.type
         self._fixed = dict(options.fixed)
-        short = fn.__name__
+        short = name_of(fn)
         super().__init__(
             callable=fn,
             name=short if parent is None else f"{parent.name}.{short}",
@@ -162,8 +166,7 @@ class Tool(CodeFunction, Generic[P, R]):
         self.lock: asyncio.Lock | None = CrossLoopLock() if options.lock else None
         self.subtools: list[AnyTool] = []
         self.__name__ = self.name
-        self.__doc__ = fn.__doc__
-        self.__module__ = fn.__module__
+        self.__doc__ = underlying(fn).__doc__
         self.__wrapped__ = fn
         ToolRegistry.register(self.name, self)
         if parent is not None:
@@ -209,13 +212,10 @@ class Tool(CodeFunction, Generic[P, R]):
         try:
             values = await self._prepare(values, ctx)
             failure: Exception | None = None
-            if self.lock is not None:
-                await self.lock.acquire()
-            stream = OwnedStream(self._signature.call(values))
-            try:
+            async with self.lock or nullcontext(), OwnedStream() as stream:
                 while True:
                     try:
-                        value = await stream.next()
+                        value = await stream.next(self._signature.call, values)
                     except StopAsyncIteration:
                         break
                     except Exception as error:  # noqa: BLE001 - raised below, outside the lock
@@ -224,15 +224,9 @@ class Tool(CodeFunction, Generic[P, R]):
                     given.append(value)
                     await fire(self, ToolHook.ON_YIELD, value)
                     try:
-                        yield value
-                    except GeneratorExit:  # the consumer has had enough
+                        yield value  # noqa: ASYNC119 - the loop closes what its consumer leaves
+                    except GeneratorExit:  # he has had enough
                         break
-            finally:
-                try:
-                    await stream.close()
-                finally:
-                    if self.lock is not None:
-                        self.lock.release()
             if failure is not None:
                 await fire(self, ToolHook.ON_ERROR, exc=failure)
                 raise failure
@@ -269,7 +263,8 @@ class Tool(CodeFunction, Generic[P, R]):
         **fixed_kwargs: Any,
     ) -> ToolDecorator:
         """Make the decorated function a tool under this one, registered as ``parent.child``."""
-        return ToolDecorator(ToolOptions(lock, tags, type, uses, repeatable, fixed_kwargs), self)
+        options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed_kwargs)
+        return ToolDecorator(options, self)
 
     def doc_tree(self) -> dict[str, Any]:
         """Return name and description, and those of all subtools, as plain data."""
@@ -331,5 +326,5 @@ def tool(
         >>> asyncio.run(greet("World"))
         'Hello, World!'
     """
-    options = ToolOptions(lock, tags, type, uses, repeatable, fixed_kwargs)
+    options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed_kwargs)
     return ToolDecorator(options) if fn is None else Tool(fn, options)

@@ -1,5 +1,6 @@
 """A turn: one call of a tool that somebody decided to make, and what came of it."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,10 +15,11 @@ from ramify.core.errors import (
     SafeExecutionError,
     SerializationError,
     TurnTimeoutError,
+    UnregisteredToolError,
     WrongRunMethodError,
 )
-from ramify.core.function import Function
-from ramify.core.plain import from_plain, to_plain
+from ramify.core.function import Function, checked_tags
+from ramify.core.plain import from_plain, saved, to_plain
 from ramify.core.states import NodeState
 from ramify.runtime.node import CodeNode
 from ramify.runtime.request import Request
@@ -25,8 +27,8 @@ from ramify.runtime.runtime import current_context
 from ramify.turns.context import ContextItem
 from ramify.turns.handoff import Handoff
 from ramify.turns.hooks import Hook, HookPoint, TurnHook, fire
+from ramify.turns.late import evaluated, is_late
 from ramify.turns.occupancy import Holder, Occupancy, held_by_itself
-from ramify.turns.options import checked_tags, evaluated, is_late
 from ramify.turns.tool import Tool, ToolRegistry
 
 _CHANGES_WHILE_RUNNING = frozenset({"start_time", "end_time", "output", "stop_reason", "metadata"})
@@ -88,7 +90,7 @@ class Turn:
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
     ) -> None:
-        if timeout is not None and not timeout >= 0:
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise InvalidValueError(f"the timeout of a turn is in seconds or None, not {timeout!r}")
         self.__dict__.update(
             tool=_resolved(tool),
@@ -189,12 +191,12 @@ class Turn:
                 )
         return {
             "uuid": self.uuid,
-            "tool_name": self.tool.name,
+            "tool_name": registered_name(self.tool),
             "args": [to_plain(v, f"argument {i} {what}") for i, v in enumerate(self.args)],
             "kwargs": {k: to_plain(v, f"argument {k!r} {what}") for k, v in self.kwargs.items()},
             "metadata": to_plain(self.metadata, f"the metadata {what}"),
             "tags": sorted(self.tags),
-            "timeout": self.timeout,
+            "timeout": to_plain(self.timeout, f"the timeout {what}"),
             "start_time": self.start_time.isoformat() if self.start_time else None,
             "end_time": self.end_time.isoformat() if self.end_time else None,
             "stop_reason": self.stop_reason.value if self.stop_reason else None,
@@ -204,9 +206,7 @@ class Turn:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Turn":
         """Restore what ``to_dict`` gave; the tool is looked up by name."""
-        if "tool_name" not in data:
-            raise InvalidValueError(f"not a saved turn, it has no 'tool_name': {data!r}")
-        function = _resolved(data["tool_name"])
+        function = _resolved(saved(data, "tool_name", cls))
         types = {p.name: p.annotation for p in function.parameters.items}
         byplace = itertools.chain(types.values(), itertools.repeat(Any))
         turn = cls(
@@ -223,7 +223,10 @@ class Turn:
             start_time=_time(data.get("start_time")),
             end_time=_time(data.get("end_time")),
             stop_reason=None if stop_reason is None else StopReason(stop_reason),
-            output=_load_output(function, data.get("output")),
+            output=_load_output(
+                list[function.output_type] if function.streams else function.output_type,
+                data.get("output"),
+            ),
         )
         return turn
 
@@ -240,6 +243,7 @@ class TurnRun:
         self._holder = holder
         self._values = Handoff()
         self._node: CodeNode | None = None
+        self._timed_out = False  # before there was a node
 
     async def __aenter__(self) -> Self:
         await self._turn.place.take(self._turn, self._holder)
@@ -259,8 +263,9 @@ class TurnRun:
             turn.end_time = datetime.now(UTC)
             try:
                 await fire(turn, TurnHook.ON_COMPLETE, turn, turn.stop_reason)
-            except Exception:
-                turn.stop_reason = StopReason.ERROR
+            except BaseException as fault:
+                cancelled = not isinstance(fault, Exception)
+                turn.stop_reason = StopReason.CANCELLED if cancelled else StopReason.ERROR
                 raise
             finally:
                 turn.place.give_up()
@@ -286,22 +291,36 @@ class TurnRun:
             start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None
         )
         await fire(turn, TurnHook.BEFORE_RUN, turn)
-        args, kwargs = turn.args, turn.kwargs
+        args, kwargs, timeout = turn.args, turn.kwargs, turn.timeout
         if any(map(callable, args)) or any(map(callable, kwargs.values())):
-            args = [await evaluated(value) for value in args]
-            kwargs = {name: await evaluated(value) for name, value in kwargs.items()}
+            args, kwargs, timeout = await self._evaluated()
         ctx = current_context()
         # What a turn gives to a tool is passed on as it is; other functions check it.
         request = Request(
             turn.tool,
             turn.tool.parameters.bind(args, kwargs),
-            turn.timeout,
+            timeout,
             checked=isinstance(turn.tool, Tool),
             sink=sink,
         )
         node: CodeNode = ctx.runtime.start(request, ctx.parent)
         self._node = node
         return node
+
+    async def _evaluated(self) -> tuple[list[Any], dict[str, Any], float | None]:
+        """Return the arguments, those that come late called now, and the time that is left."""
+        turn, loop = self._turn, asyncio.get_running_loop()
+        begun = loop.time()
+        limit = asyncio.timeout(turn.timeout)
+        try:
+            async with limit:
+                args = [await evaluated(value) for value in turn.args]
+                kwargs = {name: await evaluated(value) for name, value in turn.kwargs.items()}
+        except TimeoutError:
+            self._timed_out = limit.expired()
+            raise
+        spent = loop.time() - begun
+        return args, kwargs, None if turn.timeout is None else max(0.0, turn.timeout - spent)
 
     async def _complete(self, node: CodeNode) -> Any:
         turn = self._turn
@@ -317,7 +336,7 @@ class TurnRun:
         if node is not None:
             await node.give_up("its turn was given up")
         from_node = node is not None and error is node.exception
-        if node is not None and from_node and node.timed_out:
+        if self._timed_out or (node is not None and from_node and node.timed_out):
             turn.stop_reason = StopReason.TIMEOUT
             await fire(turn, TurnHook.ON_TIMEOUT, turn)
             raise TurnTimeoutError(
@@ -344,26 +363,56 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
+def registered_name(function: Function) -> str:
+    """Return the name under which *function* will be found again.
+
+    Raises:
+        SerializationError: it will not be; only what ``@tool`` registered can be.
+    """
+    try:
+        found = ToolRegistry.get(function.name)
+    except UnregisteredToolError:
+        found = None
+    if found is not function:
+        raise SerializationError(
+            f"{function!r} is not in the ToolRegistry and could not be found again by its name;"
+            " only what @tool made can be saved"
+        )
+    return function.name
+
+
 def _dump_output(value: Any, what: str) -> Any:
     """Return an output as plain data; turns and context items are marked, to come back as such."""
-    if isinstance(value, Turn):
-        return {"$turn": value.to_dict()}
-    if isinstance(value, ContextItem):
-        return {"$context_item": value.to_dict()}
-    if isinstance(value, list):
-        return [_dump_output(item, what) for item in cast("list[Any]", value)]
-    return to_plain(value, what)
+    match value:
+        case Turn():
+            return {"$turn": value.to_dict()}
+        case ContextItem():
+            return {"$context_item": value.to_dict()}
+        case list():
+            return [_dump_output(item, what) for item in cast("list[Any]", value)]
+        case _ if _is_marked(value):  # somebody else's, which only looks like ours
+            return {"$plain": to_plain(value, what)}
+        case _:
+            return to_plain(value, what)
 
 
-def _load_output(function: Function, value: Any) -> Any:
+def _load_output(annotation: Any, value: Any) -> Any:
     match value:
         case {"$turn": data}:
             return Turn.from_dict(data)
         case {"$context_item": data}:
             return ContextItem.from_dict(data)
-        case list() if function.streams:
-            return [_load_output(function, item) for item in cast("list[Any]", value)]
-        case None:
-            return None
+        case {"$plain": data}:
+            return data
+        case [*items] if any(_is_marked(item) for item in items):
+            return [_load_output(Any, item) for item in items]
         case _:
-            return from_plain(function.output_type, value)
+            return from_plain(annotation, value)
+
+
+def _is_marked(value: Any) -> bool:
+    match value:
+        case {"$turn": _} | {"$context_item": _} | {"$plain": _}:
+            return True
+        case _:
+            return False

@@ -56,8 +56,8 @@ def _lines(top: NodeView, lead: str, below: str, now: datetime) -> Iterator[str]
 
 
 def _line(view: NodeView, now: datetime) -> str:
-    args = ", ".join(f"{name}={_short(value)}" for name, value in view.inputs.items())
-    line = f"{_SIGNS[view.state]} {view.sequence} {printable(view.fn)}({args})"
+    args = ", ".join(f"{_name(name)}={_short(value)}" for name, value in view.inputs.items())
+    line = f"{_SIGNS[view.state]} {view.sequence} {_name(view.fn)}({args})"
     if view.state is NodeState.Success and view.outputs is not None:
         line += f" → {_short(view.outputs)}"
     elif view.exception is not None:
@@ -74,9 +74,17 @@ def printable(text: str) -> str:
     )
 
 
-def _short(value: object, limit: int = 40) -> str:
-    return printable(_cut(repr(value), limit))
+def _name(name: str) -> str:
+    return _cut(printable(name), 40)
+
+
+def _short(value: object) -> str:
+    try:
+        shown = repr(value)
+    except Exception as error:  # noqa: BLE001 - foreign code; the rest of the tree is shown anyway
+        shown = f"<{type(value).__name__}: its __repr__ raised {type(error).__name__}>"
+    return printable(_cut(shown, 60))
 
 
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"

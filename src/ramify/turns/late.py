@@ -1,27 +1,11 @@
-"""What decorators and constructors take besides the thing itself: tags, and values for later."""
+"""Values given now and needed later: fixed arguments, and functions that are called in time."""
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ramify.core.errors import DefinitionError
 from ramify.core.function import Function
-
-_NO_TAGS: frozenset[str] = frozenset()
-
-
-def checked_tags(tags: Iterable[str] | None, owner: str) -> frozenset[str]:
-    """Return *tags* as a set."""
-    if tags is None:
-        return _NO_TAGS
-    found: frozenset[Any] = frozenset(tags)
-    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in found):
-        raise DefinitionError(
-            f"the tags of {owner} must be a list or set of strings, not {tags!r}; 'tags' is"
-            " reserved for them"
-        )
-    return found
 
 
 async def evaluated(value: Any) -> Any:
