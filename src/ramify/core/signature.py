@@ -125,7 +125,7 @@ class Signature:
             elif self.raw[name].default is MISSING:
                 raise DefinitionError(
                     f"{self._owner!r} wants a {kind.__name__} as {name!r} and there is none here:"
-                    " run it through an Agent, pass one, or give the parameter a default"
+                    " run it through an Agent, pass one by name, or give the parameter a default"
                 )
 
     def call(self, values: Mapping[str, Any]) -> Any:
