@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -477,3 +479,32 @@ async def test_a_watcher_on_the_runs_own_loop_rests_more_than_it_works():
         views = [time.perf_counter() async for _ in runtime.watch(node)]
         assert await node == 3000
     assert len(views) < 300  # far fewer than the 9,000 events
+
+
+def test_an_interrupt_while_the_block_waits_still_closes_everything():
+    script = """
+import asyncio
+from ramify import RunContext, Runtime, SessionScope, tool
+
+class Resource:
+    def close(self):
+        print("closed", flush=True)
+
+@tool
+async def forever(ctx: RunContext) -> None:
+    ctx.get_or_put(SessionScope.Self, "test", "thing", Resource)
+    print("running", flush=True)
+    await asyncio.Event().wait()
+
+with Runtime() as runtime:
+    runtime.invoke(forever)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "running\n"
+    process.send_signal(signal.SIGINT)
+    printed, complaints = process.communicate(timeout=30)
+    assert printed == "closed\n"
+    assert complaints.rstrip().endswith("KeyboardInterrupt")
