@@ -17,7 +17,7 @@ class Forest:
     """
 
     def __init__(self, *, keeps_finished: bool) -> None:
-        self.keeps_finished = keeps_finished
+        self._keeps_finished = keeps_finished
         self._nodes: dict[int, CodeNode] = {}
         self._roots: dict[int, CodeNode] = {}
         self._open: set[CodeNode] = set()  # top-level calls that have not ended
@@ -86,7 +86,7 @@ class Forest:
 
     def _root_ended(self, root: CodeNode) -> None:
         self._open.discard(root)
-        if not self.keeps_finished:
+        if not self._keeps_finished:
             self._let_go(root)
         if self._idle is not None and not self._open:
             settle(self._idle)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from contextvars import Token
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from ramify.core.errors import ClosedError, DuplicateNameError, InvalidValueError, UsageError
 from ramify.core.function import Function, Node, RunContext
@@ -40,14 +40,14 @@ class Runtime:
         3
     """
 
+    keeps_finished_trees: ClassVar[bool] = True
+
     def __init__(self, specs: Iterable[Function] = ()) -> None:
         self.invocable_functions: Mapping[str, Function] = _discover(specs)
-        self._forest = Forest(keeps_finished=True)
+        self._forest = Forest(keeps_finished=self.keeps_finished_trees)
         self._context = Context(self, None)
         self._home: Home | None = None
-        self._lock = (
-            threading.Lock()
-        )  # guards the change from no home to one, and from open to closed
+        self._lock = threading.Lock()  # for changing from no home to one, from open to closed
         self._closed = False
         self._ids = itertools.count(1)
         self._numbers = itertools.count(1)
@@ -79,7 +79,7 @@ class Runtime:
         home = self._open_home()
         if parent is not None:  # it is the loop's, and not to be touched from elsewhere
             return home.call(self._start_child, home, request, parent)
-        tree = Tree(next(self._numbers), kept=self._forest.keeps_finished)
+        tree = Tree(next(self._numbers), kept=self.keeps_finished_trees)
         node = CodeNode(next(self._ids), request, parent=None, tree=tree, home=home)
         self._forest.add(node)
         home.tell(node.start, Context(self, node))
@@ -207,35 +207,6 @@ class Runtime:
             if self._home is None:
                 self._home = BackgroundHome()
             return self._home
-
-
-class AmbientRuntime(Runtime):
-    """Serves the calls made on one loop outside any other runtime; forgets a tree when it ends."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self._forest = Forest(keeps_finished=False)
-        self._home = Home(loop)
-
-
-_ambient: dict[asyncio.AbstractEventLoop, AmbientRuntime] = {}
-_ambient_lock = threading.Lock()  # several loops, in several threads
-
-
-def current_context() -> Context:
-    """Return the context of the running call, or of the runtime that calls here belong to."""
-    loop = asyncio.get_running_loop()
-    active = RunContext.active.get(None)
-    if isinstance(active, Context) and active.runtime.lives_on(loop):
-        node = active.parent
-        return active if node is None or not node.state.final else active.runtime.get_ctx()
-    ambient = _ambient.get(loop)
-    if ambient is None:
-        with _ambient_lock:
-            for gone in [known for known in _ambient if known.is_closed()]:
-                del _ambient[gone]
-            ambient = _ambient[loop] = AmbientRuntime(loop)
-    return ambient.get_ctx()
 
 
 def _discover(specs: Iterable[Function]) -> dict[str, Function]:

@@ -13,7 +13,7 @@ from ramify.core.code import CodeFunction, send_all
 from ramify.core.errors import DefinitionError, UnregisteredToolError
 from ramify.core.function import Function, RunContext
 from ramify.core.signature import Kind, Signature, name_of, underlying
-from ramify.runtime.runtime import current_context
+from ramify.runtime.ambient import current_context
 from ramify.turns.hooks import Hook, HookPoint, HookRegistry, ToolHook, fire
 from ramify.turns.late import with_fixed
 from ramify.turns.lock import CrossLoopLock

@@ -21,9 +21,9 @@ from ramify.core.errors import (
 from ramify.core.function import Function, checked_tags
 from ramify.core.plain import from_plain, saved, to_plain
 from ramify.core.states import NodeState
+from ramify.runtime.ambient import current_context
 from ramify.runtime.node import CodeNode
 from ramify.runtime.request import Request
-from ramify.runtime.runtime import current_context
 from ramify.turns.context import ContextItem
 from ramify.turns.handoff import Handoff
 from ramify.turns.hooks import Hook, HookPoint, TurnHook, fire

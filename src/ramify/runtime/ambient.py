@@ -1,0 +1,39 @@
+"""The runtime of calls that nobody gave one: one a loop, in memory, without a past."""
+
+import asyncio
+import threading
+
+from ramify.core.function import RunContext
+from ramify.runtime.context import Context
+from ramify.runtime.home import Home
+from ramify.runtime.runtime import Runtime
+
+
+class AmbientRuntime(Runtime):
+    """Serves the calls made on one loop outside any other runtime; forgets a tree when it ends."""
+
+    keeps_finished_trees = False
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._home = Home(loop)
+
+
+_ambient: dict[asyncio.AbstractEventLoop, AmbientRuntime] = {}
+_ambient_lock = threading.Lock()  # several loops, in several threads
+
+
+def current_context() -> Context:
+    """Return the context of the running call, or of the runtime that calls here belong to."""
+    loop = asyncio.get_running_loop()
+    active = RunContext.active.get(None)
+    if isinstance(active, Context) and active.runtime.lives_on(loop):
+        node = active.parent
+        return active if node is None or not node.state.final else active.runtime.get_ctx()
+    ambient = _ambient.get(loop)
+    if ambient is None:
+        with _ambient_lock:
+            for gone in [known for known in _ambient if known.is_closed()]:
+                del _ambient[gone]
+            ambient = _ambient[loop] = AmbientRuntime(loop)
+    return ambient.get_ctx()
