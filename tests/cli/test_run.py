@@ -55,11 +55,15 @@ def test_a_call_that_raises_is_exit_code_1_and_says_so():
     done = ramify("run", "examples/survey.py:survey", "--arg", "folder=nowhere")
     assert done.returncode == 1
     assert "ramify run: FileNotFoundError: there is no Python file below nowhere" in done.stderr
+    (place,) = [line for line in done.stderr.splitlines() if " in survey" in line]
+    assert place.startswith("  ")
+    assert "examples/survey.py:" in place
 
 
 def test_what_cannot_be_called_is_exit_code_2_and_says_what_can():
     for target, words in [
         ("examples/survey.py:nothing", "it has measure, note, name_longest, survey"),
+        ("examples/survey.py:Path", "needs a Function, which <class 'pathlib.Path'> is not"),
         ("examples/survey.py", "is not MODULE:FUNCTION"),
         ("nowhere.py:f", "there is no file nowhere.py"),
         ("no_such_module:f", "No module named 'no_such_module'"),
@@ -122,7 +126,7 @@ def test_an_interrupt_cancels_the_tree_and_shows_it(tmp_path: Path):
     _, shown = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "⊘ 1 slow() → CancellationException: slow (node 1) was cancelled: interrupted" in shown
-    assert "⊘ 1 nap()" in shown
+    assert "⊘ 1.1 nap()" in shown
 
 
 def test_on_a_terminal_the_tree_is_drawn_while_it_grows(tmp_path: Path):
@@ -145,6 +149,6 @@ def test_on_a_terminal_the_tree_is_drawn_while_it_grows(tmp_path: Path):
         os.close(master)
     assert process.wait(30) == 0
     text = shown.decode()
-    assert "● 1 nap()" in text  # seen while it ran
-    assert "✓ 1 nap()" in text
+    assert "● 1.1 nap()" in text  # seen while it ran
+    assert "✓ 1.1 nap()" in text
     assert "\x1b[" in text

@@ -435,8 +435,12 @@ def test_callables_of_every_kind_become_functions():
 
 
 def test_a_code_function_must_take_a_context_first():
-    with pytest.raises(TypeError, match="'nothing' must take a RunContext first"):
-        CodeFunction(name="nothing", callable=lambda: 1)
+    def unlike(a: int) -> int:
+        return a
+
+    for wrong in (lambda: 1, unlike, lambda *, ctx: ctx):
+        with pytest.raises(TypeError, match="'nothing' must take a RunContext first"):
+            CodeFunction(name="nothing", callable=wrong)
 
 
 def test_mutable_defaults_are_not_shared_between_calls():

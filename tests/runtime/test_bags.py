@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ramify import CodeFunction, RunContext, Runtime, SessionBag, SessionScope, Turn, tool
-from ramify.core.errors import NoParentSessionError
+from ramify.core.errors import NoParentSessionError, UsageError
 
 
 class Resource:
@@ -104,6 +104,14 @@ def test_a_factory_that_raises_leaves_nothing_behind():
     with pytest.raises(ZeroDivisionError):
         bag.get_or_put("a", "b", lambda: 1 / 0)
     assert bag.get_or_put("a", "b", lambda: "made") == "made"
+
+
+def test_an_async_factory_is_refused():
+    async def factory() -> str:
+        return "never"
+
+    with pytest.raises(UsageError, match="the factory of a/b is async"):
+        _ = SessionBag().get_or_put("a", "b", factory)
 
 
 def test_a_factory_may_use_the_same_bag():

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from ramify import CancellationException, CodeFunction, Node, NodeState, RunContext, Runtime, tool
-from ramify.core.errors import CallTimeoutError, ClosedError, InvalidArgumentsError
+from ramify.core.errors import (
+    CallTimeoutError,
+    ClosedError,
+    InvalidArgumentsError,
+    UsageError,
+)
 from support import boom, double, forever
 
 
@@ -445,12 +450,51 @@ async def test_a_stream_function_gives_all_its_values_and_shows_each():
         assert runtime.get_view(node.id).values == (0, 1, 2)
 
 
-async def test_only_a_function_can_be_invoked():
+async def test_only_a_function_can_be_invoked_with_arguments_by_name_and_a_sane_timeout():
     async def plain() -> None: ...
 
     async with Runtime() as runtime:
-        with pytest.raises(ValueError, match="is not a Function: decorate it with @tool"):
+        with pytest.raises(TypeError, match="a call needs a Function, .* decorate it with @tool"):
             runtime.invoke(plain)  # pyright: ignore
+        with pytest.raises(TypeError, match="a call needs a Function, .* without calling it"):
+            runtime.invoke(double(1))  # pyright: ignore
+        with pytest.raises(ValueError, match="the arguments of double go by name"):
+            runtime.invoke(double, [1])  # pyright: ignore
+        for timeout in ("5", -1, float("nan")):
+            with pytest.raises(ValueError, match="the timeout of a call of double is in seconds"):
+                runtime.invoke(double, {"n": 1}, timeout=timeout)  # pyright: ignore
+    with pytest.raises(TypeError, match="a Runtime needs a Function"):
+        Runtime([plain])  # pyright: ignore
+
+
+async def test_a_call_cannot_wait_for_itself():
+    @tool
+    async def vain(ctx: RunContext) -> None:
+        await ctx.node
+
+    async with Runtime() as runtime, asyncio.timeout(5):
+        with pytest.raises(UsageError, match="vain .node 1. cannot wait for itself"):
+            await runtime.invoke(vain)
+
+
+async def test_failures_that_nobody_asked_about_are_logged(caplog: pytest.LogCaptureFixture):
+    @tool
+    async def careless(ctx: RunContext) -> str:
+        ctx.invoke(boom)
+        seen = ctx.invoke(boom)
+        with pytest.raises(ZeroDivisionError):
+            await seen
+        return "done"
+
+    async with Runtime() as runtime:
+        assert await runtime.invoke(careless) == "done"
+        runtime.invoke(boom)
+
+    assert caplog.messages == [
+        f"<CodeNode {path} boom error> failed, and nobody asked for its result:"
+        " ZeroDivisionError: oops"
+        for path in ("1.1", "2")
+    ]
 
 
 def test_an_exit_from_inside_a_call_leaves_the_loop_and_is_recorded():

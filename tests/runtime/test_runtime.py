@@ -305,7 +305,7 @@ async def test_a_tool_called_directly_outside_any_call_can_still_make_calls():
 
 async def test_a_context_outside_any_call_has_no_node():
     async with Runtime() as runtime:
-        with pytest.raises(UsageError, match="has no node"):
+        with pytest.raises(UsageError, match="no node: run the function by runtime.invoke"):
             _ = runtime.get_ctx().node
 
 

@@ -31,6 +31,7 @@ from ramify.core.errors import (
     DefinitionError,
     InvalidValueError,
     SerializationError,
+    UsageError,
 )
 
 # Tools
@@ -92,6 +93,57 @@ def test_what_is_no_tool_is_refused_with_a_remedy():
     ]:
         with pytest.raises(TypeError, match=words):
             tool(**wrong)(act)  # pyright: ignore
+
+
+async def test_a_locked_tool_that_calls_itself_is_told_so():
+    @tool(lock=True)
+    async def recurse(n: int) -> int:
+        return await recurse(n - 1) if n else 0
+
+    async with asyncio.timeout(5):
+        assert await recurse(0) == 0
+        with pytest.raises(UsageError, match="'recurse' has lock=True and called itself"):
+            await recurse(1)
+        assert await recurse(0) == 0
+
+
+async def test_a_tool_that_is_not_awaited_is_named(recwarn: pytest.WarningsRecorder):
+    @tool
+    async def forgotten() -> None: ...
+
+    with pytest.warns(RuntimeWarning, match="coroutine 'forgotten' was never awaited"):
+        forgotten()  # pyright: ignore
+
+
+async def test_subtools_can_be_made_without_parentheses():
+    @tool
+    async def parent() -> None: ...
+
+    @parent.subtool
+    async def child() -> str:
+        return "child"
+
+    assert await Turn("parent.child").returning() == await child() == "child"
+
+
+async def test_a_misspelt_argument_is_mentioned_when_another_is_missing():
+    @tool
+    async def act(name: str) -> str:
+        return name
+
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'") as caught:
+        await Turn(act, kwargs={"nmae": 1, "x": 2}).returning()
+    assert caught.value.__notes__ == ["act does not take 'nmae', 'x', which the turn gave"]
+
+
+def test_a_name_that_is_nearly_right_is_suggested():
+    @tool
+    async def fetch() -> None: ...
+
+    with pytest.raises(KeyError, match="no tool is called 'fecth'; did you mean 'fetch'?"):
+        Turn("fecth")
+    with pytest.raises(ValueError, match="free it with ToolRegistry.unregister.'fetch'"):
+        tool(fetch.fn)
 
 
 def test_options_may_be_given_as_any_iterable():
@@ -291,8 +343,16 @@ async def test_what_is_no_turn_is_refused():
         await agent.put(3)  # pyright: ignore
     with pytest.raises(InvalidValueError, match="does not have tool 'act'; it has none"):
         await agent.put(Turn(act))
-    with pytest.raises(TypeError, match="cannot use .*: decorate it with @tool"):
-        Agent("c", "d", [print])  # pyright: ignore
+    for wrong, words in [
+        ([print], "agent 'c' needs a Function, .* decorate it with @tool"),
+        (["act"], "give the function itself, or ToolRegistry.get.'act'"),
+        ([act()], "give the function itself: 'act', without calling it"),
+        (act, "agent 'c' needs a list of tools"),
+    ]:
+        with pytest.raises(TypeError, match=words):
+            Agent("c", "d", wrong)  # pyright: ignore
+    with pytest.raises(TypeError, match="agent 'c' needs a ContextPool, not <ContextQueue 0 of 3>"):
+        Agent("c", "d", [act], ContextQueue(3))  # pyright: ignore
 
 
 async def test_a_completion_check_that_is_none_raises_before_it_yields():

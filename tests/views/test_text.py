@@ -10,7 +10,7 @@ from ramify.views.text import render
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LEAF = NodeView(
     id=2,
-    path="1.1",
+    path="1",
     fn="leaf",
     inputs={"n": 1},
     outputs=None,
@@ -27,26 +27,29 @@ LEAF = NodeView(
 
 def test_every_state_has_its_sign_and_every_call_its_line():
     ended = START + timedelta(seconds=1.5)
+    paused = replace(LEAF, state=NodeState.Paused)
     tree = replace(
         LEAF,
         fn="top",
         inputs={},
         children=(
-            replace(LEAF, state=NodeState.Success, outputs=2, ended_at=ended),
-            replace(LEAF, sequence=2, children=(replace(LEAF, state=NodeState.Paused),)),
-            replace(LEAF, sequence=2, state=NodeState.Waiting, started_at=None),
+            replace(LEAF, path="1.1", state=NodeState.Success, outputs=2, ended_at=ended),
+            replace(
+                LEAF, path="1.2", sequence=2, children=(replace(LEAF, state=NodeState.Paused),)
+            ),
+            replace(LEAF, path="1.3", sequence=2, state=NodeState.Waiting, started_at=None),
             replace(LEAF, sequence=3, state=NodeState.Canceled, exception=Failure("Stop", "why")),
             replace(LEAF, sequence=4, state=NodeState.Error, exception=Failure("ValueError", "no")),
         ),
     )
     assert render(tree, now=START + timedelta(seconds=3)).splitlines() == [
         "● 1 top()  3.0 s",
-        "├─ ✓ 1 leaf(n=1) → 2  1.5 s",
-        "├─ ● 2 leaf(n=1)  3.0 s",
+        "├─ ✓ 1.1 leaf(n=1) → 2  1.5 s",
+        "├─ ● 1.2 ∥2 leaf(n=1)  3.0 s",
         "│  └─ ‖ 1 leaf(n=1)  3.0 s",
-        "├─ · 2 leaf(n=1)",
-        "├─ ⊘ 3 leaf(n=1) → Stop: why  3.0 s",
-        "└─ ✗ 4 leaf(n=1) → ValueError: no  3.0 s",
+        "├─ · 1.3 ∥2 leaf(n=1)",
+        "├─ ⊘ 1 leaf(n=1) → Stop: why  3.0 s",
+        "└─ ✗ 1 leaf(n=1) → ValueError: no  3.0 s",
     ]
 
 

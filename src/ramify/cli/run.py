@@ -6,6 +6,7 @@ import importlib.util
 import json
 import shutil
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from typing import Any
 
 from ramify.core.errors import InvalidValueError, RamifyError
 from ramify.core.events import Failure
-from ramify.core.function import Function, Node
+from ramify.core.function import Function, Node, checked_function
 from ramify.runtime.runtime import Runtime
 from ramify.views.text import printable, render
 
@@ -67,11 +68,20 @@ def run(options: argparse.Namespace) -> int:
             _follow(runtime, node)
             return EXIT_INTERRUPTED
     if node.exception is not None:
-        failure = printable(str(Failure.of(node.exception)))
-        print(f"ramify run: {failure}", file=sys.stderr)
+        _explain(node.exception)
         return EXIT_FAILED
     print("\n".join(map(printable, str(node.outputs).split("\n"))))
     return 0
+
+
+def _explain(error: BaseException) -> None:
+    """Print *error* and where in the user's own code it came from."""
+    ours = str(Path(__file__).parent.parent)
+    frames = traceback.extract_tb(error.__traceback__)
+    for frame in frames:
+        if not frame.filename.startswith(ours):
+            print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
+    print(f"ramify run: {printable(str(Failure.of(error)))}", file=sys.stderr)
 
 
 def _follow(runtime: Runtime, node: Node) -> None:
@@ -101,6 +111,8 @@ def _load(target: str) -> Function:
     except (Exception, SystemExit) as error:
         raise InvalidValueError(f"{place} cannot be imported: {Failure.of(error)}") from error
     found = getattr(module, name, None)
+    if callable(found):
+        return checked_function(found, f"ramify run {target}")
     if not isinstance(found, Function):
         known = [name for name, value in vars(module).items() if isinstance(value, Function)]
         listed = ", ".join(known) or "none"

@@ -9,11 +9,11 @@ from ramify.core.function import Function, RunContext
 from ramify.core.json_schema import read_parameters
 from ramify.core.parameter import MISSING, FunctionArg, JsonSchema
 from ramify.core.parameters import Parameters
-from ramify.core.signature import Kind, Signature, name_of, underlying
+from ramify.core.signature import POSITIONAL, Kind, Signature, name_of, underlying
 
 
 class CodeFunction(Function):
-    """A Python callable that the framework calls with a RunContext and its arguments.
+    """A Python callable whose first parameter takes a RunContext, and the others its arguments.
 
     An ``async def`` runs on the loop, an async generator gives its values one by one, and a plain
     ``def`` runs in a worker thread. Without *args*, a list of FunctionArg or a JSON schema, the
@@ -58,8 +58,9 @@ class CodeFunction(Function):
 
     def _read_signature(self) -> Signature:
         for parameter in inspect.signature(self.callable).parameters.values():
-            if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}:
-                return Signature(self.name, self.callable, context=parameter.name)
+            signature = Signature(self.name, self.callable, context=parameter.name)
+            if parameter.kind in POSITIONAL and signature.may_take_context(parameter.name):
+                return signature
             break
         raise DefinitionError(
             f"the callable of {self.name!r} must take a RunContext first: write"

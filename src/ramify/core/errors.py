@@ -29,7 +29,7 @@ An exception that a function raises itself is passed on as it is.
 
 
 class RamifyError(Exception):
-    """Base of every error that ramify raises."""
+    """Base of every error that ramify raises; the whole tree is in ``ramify.core.errors``."""
 
 
 class UsageError(RamifyError):

@@ -5,14 +5,15 @@ RunContext and nothing else of the framework. The three name each other, so they
 Who runs them is not this module's business.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from enum import Enum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
-from ramify.core.errors import DefinitionError
+from ramify.core.errors import DefinitionError, InvalidValueError
 from ramify.core.parameter import JsonSchema
 from ramify.core.parameters import Parameters
 from ramify.core.states import NodeState
@@ -26,6 +27,9 @@ class Injected(ABC):
     def current(cls) -> Self | None:
         """Return the object that belongs to the running call, if there is one."""
 
+
+T = TypeVar("T")
+Q = ParamSpec("Q")
 
 _NO_TAGS: frozenset[str] = frozenset()
 
@@ -41,6 +45,28 @@ def checked_tags(tags: Iterable[str] | None, owner: str) -> frozenset[str]:
             " reserved for them"
         )
     return found
+
+
+def checked_timeout(timeout: float | None, owner: str) -> float | None:
+    """Return *timeout*, which is in seconds or None."""
+    if timeout is None or (isinstance(timeout, int | float) and timeout >= 0):
+        return timeout
+    raise InvalidValueError(f"the timeout of {owner} is in seconds or None, not {timeout!r}")
+
+
+def checked_function(thing: object, wanted_by: str) -> "Function":
+    """Return *thing* if it is a Function; otherwise say what to give instead."""
+    if isinstance(thing, Function):
+        return thing
+    if isinstance(thing, str):
+        remedy = f"give the function itself, or ToolRegistry.get({thing!r})"
+    elif inspect.iscoroutine(thing) or inspect.isasyncgen(thing):
+        remedy = f"give the function itself: '{thing.__qualname__}', without calling it"
+    else:
+        remedy = "decorate it with @tool, or wrap it in CodeFunction(callable=...)"
+    if inspect.iscoroutine(thing):
+        thing.close()  # it will not be awaited, which is not what there is to complain of
+    raise DefinitionError(f"{wanted_by} needs a Function, which {thing!r} is not: {remedy}")
 
 
 class SessionScope(Enum):
@@ -238,8 +264,8 @@ class RunContext(Injected):
 
     @abstractmethod
     def get_or_put(
-        self, scope: SessionScope, namespace: str, key: str, factory: Callable[[], Any]
-    ) -> Any:
+        self, scope: SessionScope, namespace: str, key: str, factory: Callable[[], T]
+    ) -> T:
         """Return what the bag of *scope* holds under *namespace* and *key*, made if need be.
 
         Raises:
@@ -251,5 +277,5 @@ class RunContext(Injected):
         """Give out a value before the end; waits until whoever consumes the values took it."""
 
     @abstractmethod
-    async def in_thread(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    async def in_thread(self, function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
         """Run sync code in a worker thread that has the context variables of this call."""

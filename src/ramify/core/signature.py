@@ -24,7 +24,7 @@ from ramify.core.parameter import MISSING, Parameter
 from ramify.core.parameters import REST, Parameters
 
 _VARIADIC = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Kind(Enum):
@@ -106,13 +106,18 @@ class Signature:
             positional=[
                 p.name
                 for p in self.raw.values()
-                if p.kind in _POSITIONAL and p.name not in self.injected
+                if p.kind in POSITIONAL and p.name not in self.injected
             ],
             unseen=unseen,
             takes_more=self.takes_more,
             takes_rest=self._takes_rest,
             docstring=inspect.getdoc(underlying(self._fn)),
         )
+
+    def may_take_context(self, name: str) -> bool:
+        """Whether nothing in the annotation of a parameter speaks against a RunContext."""
+        hint = self.hints.get(name, Any)
+        return hint in {Any, object} or isinstance(hint, str) or _injected_type(hint) is RunContext
 
     def inject(self, values: dict[str, Any], ctx: RunContext | None) -> None:
         """Add to *values* what the framework fills in and the caller has not given."""

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from ramify.core.errors import BlockingCallError, ClosedError, UsageError
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -25,7 +26,9 @@ class _Slot:
 class SessionBag:
     """Objects that belong to one node, under a namespace and a key.
 
-    Functions reach it through ``ctx.get_or_put``, which says whose bag is meant.
+    Functions reach it through ``ctx.get_or_put``, which says whose bag is meant. What has an
+    ``aclose()`` or a ``close()`` is closed when its tree is deleted or its runtime closes, not when
+    the call ends: a finished tree can still be looked into.
 
     Example:
         >>> bag = SessionBag()
@@ -40,7 +43,7 @@ class SessionBag:
         self._lock = threading.Lock()  # never held while foreign code runs
         self._closed = False
 
-    def get_or_put(self, namespace: str, key: str, factory: Callable[[], Any]) -> Any:
+    def get_or_put(self, namespace: str, key: str, factory: Callable[[], T]) -> T:
         """Return the object under *namespace* and *key*; *factory* makes it, once.
 
         Raises:
@@ -56,6 +59,9 @@ class SessionBag:
             return _wait_for(slot, f"{namespace}/{key}")
         try:
             value = factory()
+            if inspect.iscoroutine(value):
+                value.close()
+                _refuse_async_factory(f"{namespace}/{key}")
         except BaseException as error:
             with self._lock:
                 self._slots.pop((namespace, key), None)
@@ -82,6 +88,13 @@ class SessionBag:
                     await outcome
             except BaseException:  # foreign code; the others still have to be closed
                 log.exception("closing %s/%s of a session bag failed", namespace, key)
+
+
+def _refuse_async_factory(what: str) -> NoReturn:
+    raise UsageError(
+        f"the factory of {what} is async; make the object first and give 'lambda: it', or make it"
+        " connect when it is first used"
+    )
 
 
 def _wait_for(slot: _Slot, what: str) -> Any:

@@ -1,14 +1,24 @@
 """What a running call sees of the framework."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 
-from ramify.core.errors import NoParentSessionError, UsageError
-from ramify.core.function import Function, Node, RunContext, SessionScope
+from ramify.core.errors import InvalidValueError, NoParentSessionError, UsageError
+from ramify.core.function import (
+    Function,
+    Node,
+    RunContext,
+    SessionScope,
+    checked_function,
+    checked_timeout,
+)
 from ramify.runtime.node import CodeNode
 from ramify.runtime.request import Request
 from ramify.runtime.threads import in_thread
 from ramify.runtime.walk import root_of
+
+T = TypeVar("T")
+Q = ParamSpec("Q")
 
 
 class Starter(Protocol):
@@ -38,7 +48,10 @@ class Context(RunContext):
     @property
     def node(self) -> CodeNode:
         if self._node is None:
-            raise UsageError("this RunContext belongs to a runtime, not to a call: it has no node")
+            raise UsageError(
+                "there is no call here, and so no node: run the function by runtime.invoke(...) or"
+                " Turn(...).returning() instead of calling it directly"
+            )
         return self._node
 
     @property
@@ -54,12 +67,18 @@ class Context(RunContext):
         timeout: float | None = None,
         tied_with: Node | None = None,
     ) -> CodeNode:
+        function = checked_function(function, "a call")
+        if not isinstance(args, Mapping | None):
+            raise InvalidValueError(
+                f"the arguments of {function.name} go by name, {{'name': value}}, not {args!r}"
+            )
+        timeout = checked_timeout(timeout, f"a call of {function.name}")
         request = Request(function, dict(args or {}), timeout, tied_with)
         return self._runtime.start(request, self._node)
 
     def get_or_put(
-        self, scope: SessionScope, namespace: str, key: str, factory: Callable[[], Any]
-    ) -> Any:
+        self, scope: SessionScope, namespace: str, key: str, factory: Callable[[], T]
+    ) -> T:
         return self._owner_of(scope).bag.get_or_put(namespace, key, factory)
 
     def _owner_of(self, scope: SessionScope) -> CodeNode:
@@ -77,5 +96,5 @@ class Context(RunContext):
     async def send(self, value: Any) -> None:
         await self.node.send(value)
 
-    async def in_thread(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    async def in_thread(self, function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
         return await in_thread(function, *args, **kwargs)

@@ -6,7 +6,7 @@ from functools import partial
 from ramify.core.errors import UnknownNodeError, UsageError
 from ramify.core.function import Node
 from ramify.runtime.home import settle
-from ramify.runtime.node import CodeNode
+from ramify.runtime.node import CodeNode, report_if_unseen
 from ramify.runtime.walk import root_of, subtree
 
 
@@ -54,6 +54,7 @@ class Forest:
             )
         if root in self._open:
             raise UsageError(f"{root!r} has not ended; cancel it first")
+        report_if_unseen(root)
         self._let_go(root)
         self._close_bags(root)
 
@@ -73,6 +74,7 @@ class Forest:
             except asyncio.CancelledError:
                 cancel = interrupted = True
         for root in self.roots:
+            report_if_unseen(root)
             self._close_bags(root)
         while self._closing:
             try:

@@ -7,6 +7,7 @@ used from anywhere and go there by themselves.
 import asyncio
 import contextlib
 import contextvars
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -20,6 +21,7 @@ from ramify.core.errors import (
     CancellationException,
     ClosedError,
     InvalidValueError,
+    UsageError,
 )
 from ramify.core.events import CallEnded, CallRequested, CallStarted, Failure, ValueSent
 from ramify.core.function import Node, RunContext
@@ -28,6 +30,8 @@ from ramify.runtime.bags import SessionBag
 from ramify.runtime.home import Home, settle, settle_from_anywhere
 from ramify.runtime.request import Request
 from ramify.runtime.tree import Tree
+
+log = logging.getLogger(__name__)
 
 # A cancelled timer may stay in the loop's heap for long; its variables would keep the node there.
 _NO_VARIABLES = contextvars.Context()
@@ -44,6 +48,7 @@ class CodeNode(Node):
     __slots__ = (
         "__weakref__",
         "_ended",
+        "_failures",
         "_idle",
         "_index",
         "_next_sequence",
@@ -69,6 +74,7 @@ class CodeNode(Node):
         "state",
         "timed_out",
         "tree",
+        "unseen_failure",
         "waiting_on",
     )
 
@@ -103,6 +109,8 @@ class CodeNode(Node):
         self._timer: asyncio.TimerHandle | None = None
         self._traceback: TracebackType | None = None
         self._reason: str | None = None  # why it is being cancelled
+        self._failures = 0  # how many children have failed
+        self.unseen_failure = False  # it raised, and nobody has asked for the result
         self._returned = False  # its function is done; only children may still run
         self._started: float | None = None
         self._ended: float | None = None
@@ -155,10 +163,10 @@ class CodeNode(Node):
 
     def result(self, timeout: float | None = None) -> Any:
         if self._ended is None:
+            caller = self._caller()
             ended = threading.Event()
             self.home.forbid_waiting(f"result() of {self.function.name!r}")
             self.home.tell(self.when_ended, ended.set)
-            caller = self._caller()
             if caller is not None:
                 caller.waiting_on = self
             try:
@@ -175,6 +183,7 @@ class CodeNode(Node):
 
     def __await__(self) -> Generator[Any, None, Any]:
         if self._ended is None:
+            caller = self._caller()
             loop = asyncio.get_running_loop()
             ended = loop.create_future()
             at_home = loop is self.home.loop
@@ -184,7 +193,6 @@ class CodeNode(Node):
             else:
                 wake = settle_from_anywhere(ended)
                 self.home.tell(self.when_ended, wake)
-            caller = self._caller()
             if caller is not None:
                 caller.waiting_on = self
             try:
@@ -204,8 +212,12 @@ class CodeNode(Node):
     def _caller(self) -> "CodeNode | None":
         """Return the parent, if it is the one that is asking."""
         asking = RunContext.active.get(None)
+        if asking is None:
+            return None
+        if asking is self.context:
+            raise UsageError(f"{self.function.name} (node {self.path}) cannot wait for itself")
         parent = self._parent
-        return parent if parent and asking and asking is parent.context else None
+        return parent if parent is not None and asking is parent.context else None
 
     def when_ended(self, wake: Callable[[], None]) -> None:
         """Have *wake* called on the loop when it ends, or now if it has."""
@@ -239,6 +251,7 @@ class CodeNode(Node):
     def _outcome(self) -> Any:
         if self.exception is None:
             return self.outputs
+        self.unseen_failure = False
         raise self.exception.with_traceback(self._traceback)
 
     # Running it
@@ -367,14 +380,18 @@ class CodeNode(Node):
         now = time.time()
         failure = None if error is None else Failure.of(error)
         self.tree.publish(CallEnded(self.id, state, now, value, failure))
+        self.unseen_failure = state is NodeState.Error
         self._ended = now
         self._task = None
+        if self._failures:
+            for child in self.children:
+                report_if_unseen(child)
         self.context = None  # or the two would keep each other alive
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._parent is not None:
-            self._parent._child_ended()
+            self._parent._child_ended(failed=self.unseen_failure)
         waiters, self._waiters = self._waiters, []
         for wake in waiters:
             wake()
@@ -394,7 +411,7 @@ class CodeNode(Node):
         if tied_with is None:
             child.sequence = self._next_sequence
             self._next_sequence += 1
-        elif tied_with.parent is self:
+        elif isinstance(tied_with, Node) and tied_with.parent is self:
             child.sequence = tied_with.sequence
         else:
             raise InvalidValueError(
@@ -404,7 +421,15 @@ class CodeNode(Node):
         self._running += 1
         child._index = len(self.children)
 
-    def _child_ended(self) -> None:
+    def _child_ended(self, *, failed: bool) -> None:
         self._running -= 1
+        self._failures += failed
         if not self._running and self._idle is not None:
             settle(self._idle)
+
+
+def report_if_unseen(node: CodeNode) -> None:
+    """Log that *node* failed if nobody has asked for its result, because now nobody will."""
+    if node.unseen_failure and node.exception is not None:
+        failure = Failure.of(node.exception)
+        log.warning("%s failed, and nobody asked for its result: %s", node, failure)

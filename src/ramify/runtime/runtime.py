@@ -10,8 +10,8 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-from ramify.core.errors import ClosedError, DuplicateNameError, InvalidValueError, UsageError
-from ramify.core.function import Function, Node, RunContext
+from ramify.core.errors import ClosedError, DuplicateNameError, UsageError
+from ramify.core.function import Function, Node, RunContext, checked_function
 from ramify.core.views import NodeView
 from ramify.runtime.context import Context
 from ramify.runtime.forest import Forest
@@ -71,11 +71,6 @@ class Runtime:
 
     def start(self, request: Request, parent: CodeNode | None) -> CodeNode:
         """Start the call that *request* asks for; its task has the context variables of here."""
-        if not isinstance(request.function, Function):
-            raise InvalidValueError(
-                f"{request.function!r} is not a Function: decorate it with @tool, or wrap it in"
-                " CodeFunction(callable=...)"
-            )
         home = self._open_home()
         if parent is not None:  # it is the loop's, and not to be touched from elsewhere
             return home.call(self._start_child, home, request, parent)
@@ -214,7 +209,7 @@ def _discover(specs: Iterable[Function]) -> dict[str, Function]:
     found: dict[str, Function] = {}
     queue = deque(specs)
     while queue:
-        function = queue.popleft()
+        function = checked_function(queue.popleft(), "a Runtime")
         if found.setdefault(function.name, function) is not function:
             raise DuplicateNameError(
                 f"two functions are called {function.name!r}: rename one of {function!r} and"

@@ -5,10 +5,13 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+T = TypeVar("T")
+Q = ParamSpec("Q")
 
 
-async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+async def in_thread(function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
     """Run *function* in a thread of its own, with the caller's context variables.
 
     Each call has its own thread, because sync functions that wait for each other would exhaust any
@@ -16,27 +19,26 @@ async def in_thread(function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     itself, and it must not keep the process alive.
     """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
+    done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(value: Any, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(value)
-        elif isinstance(error, StopIteration):  # a future refuses it
-            done.set_exception(RuntimeError("a function run in a thread raised StopIteration"))
-        else:
-            done.set_exception(error)
+    def settle(conclude: Callable[[Any], None], outcome: Any) -> None:
+        if not done.done():
+            conclude(outcome)
+
+    def tell(conclude: Callable[[Any], None], outcome: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has closed, and nobody waits any more
+            loop.call_soon_threadsafe(settle, conclude, outcome)
 
     def work() -> None:
-        value, error = None, None
         try:
             value = context.run(function, *args, **kwargs)
-        except BaseException as caught:  # noqa: BLE001 - it belongs to whoever awaits
-            error = caught
-        with contextlib.suppress(RuntimeError):  # the loop has closed, and nobody waits any more
-            loop.call_soon_threadsafe(settle, value, error)
+        except StopIteration:  # a future refuses it
+            tell(done.set_exception, RuntimeError("a function in a thread raised StopIteration"))
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits
+            tell(done.set_exception, error)
+        else:
+            tell(done.set_result, value)
 
     threading.Thread(target=work, name="ramify worker", daemon=True).start()
     return await done

@@ -12,7 +12,7 @@ from ramify.core.errors import (
     InvalidValueError,
     UnregisteredAgentError,
 )
-from ramify.core.function import Function, checked_tags
+from ramify.core.function import Function, checked_function, checked_tags
 from ramify.core.plain import saved
 from ramify.runtime.home import settle_from_anywhere
 from ramify.turns.context import ContextItem, ContextPool, ContextQueue, Remembering
@@ -30,9 +30,15 @@ AgentRegistry: "Registry[Agent]" = Registry(
 class Agent:
     """Runs queued turns in order and hands out what they give.
 
-    A Turn that a tool returns is queued, a ContextItem is kept, anything else is yielded by
-    ``run()`` as ``(turn, value)``. A turn leaves the queue when it has completed; one that raised
-    stays first, for the next ``run()``.
+    A Turn that a tool returns or yields is queued, a ContextItem is kept, anything else is yielded
+    by ``run()`` as ``(turn, value)``. A turn leaves the queue when it has completed; one that
+    raised, or whose stream you left, stays first and begins anew with the next ``run()``.
+
+    Attributes:
+        tools: what it can run, with all their subtools.
+        context_queue: the latest items that its tools returned, ten if nothing is said.
+        context_pool: the items with an id that its tools returned.
+        turns: the queue, next one first.
 
     Example:
         >>> import asyncio
@@ -66,9 +72,14 @@ class Agent:
         context_queue: ContextQueue | None = None,
         tags: Iterable[str] | None = None,
     ) -> None:
+        for thing, kind in ((context_pool, ContextPool), (context_queue, ContextQueue)):
+            if not isinstance(thing, kind | None):
+                raise DefinitionError(f"agent {name!r} needs a {kind.__name__}, not {thing!r}")
+        if isinstance(tools, Function | str):
+            raise DefinitionError(f"agent {name!r} needs a list of tools: [{tools}]")
         self.name = name
         self.description = description
-        self.tools = list(tools)
+        self.tools = [checked_function(function, f"agent {name!r}") for function in tools]
         self.tags = checked_tags(tags, f"agent {name!r}")
         self.hooks: list[Hook] = []
         self.context_pool = ContextPool() if context_pool is None else context_pool
@@ -212,7 +223,10 @@ class Agent:
         return self._paused
 
     def pause(self) -> None:
-        """Start no turn from now on; the one that runs is finished. From any thread."""
+        """Start no turn from now on; the one that runs is finished. From any thread.
+
+        ``run()`` waits until somebody calls ``resume()``, also in an agent restored from a save.
+        """
         self._paused = True
 
     def resume(self) -> None:
@@ -305,10 +319,6 @@ def _names_of(agent: str, tools: Iterable[Function]) -> dict[str, Function]:
     """Return *tools* and their subtools by name."""
     found: dict[str, Function] = {}
     for function in _with_subtools(tools):
-        if not isinstance(function, Function):
-            raise DefinitionError(
-                f"agent {agent!r} cannot use {function!r}: decorate it with @tool first"
-            )
         if found.setdefault(function.name, function) is not function:
             raise DuplicateNameError(f"agent {agent!r} has two tools called {function.name!r}")
     return found

@@ -1,5 +1,6 @@
 """Find things by name, process-wide or within a scope."""
 
+import difflib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -40,7 +41,9 @@ class Registry(Generic[T]):
         for table in self._tables():
             if name in table:
                 return table[name]
-        raise self._missing(f"no {self._kind} is called {name!r}; {self._remedy}")
+        near = difflib.get_close_matches(str(name), self._names(), n=1)
+        meant = f"did you mean {near[0]!r}? Otherwise " if near else ""
+        raise self._missing(f"no {self._kind} is called {name!r}; {meant}{self._remedy}")
 
     def all(self) -> list[T]:
         """Return everything that can be found here, in order of registration."""
@@ -67,8 +70,9 @@ class Registry(Generic[T]):
         table = self._innermost()
         if table.get(name, item) is not item:
             raise DuplicateNameError(
-                f"the name of {self._kind} {name!r} is taken; choose another, or unregister it"
-                " first"
+                f"the name of {self._kind} {name!r} is taken; choose another, free it with"
+                f" {self._kind.title()}Registry.unregister({name!r}), or work in a scope of your"
+                " own: 'with registries():'"
             )
         table[name] = item
 
@@ -86,6 +90,9 @@ class Registry(Generic[T]):
         for table in self._tables():
             if table.pop(name, None) is not None:
                 return
+
+    def _names(self) -> list[str]:
+        return [name for table in self._tables() for name in table]
 
     def _innermost(self) -> dict[str, T]:
         return _inner.get(_process).tables.setdefault(self._kind, {})

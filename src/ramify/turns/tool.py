@@ -2,7 +2,15 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,7 +18,7 @@ from enum import Enum
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from ramify.core.code import CodeFunction, send_all
-from ramify.core.errors import DefinitionError, UnregisteredToolError
+from ramify.core.errors import DefinitionError, UnregisteredToolError, UsageError
 from ramify.core.function import Function, RunContext
 from ramify.core.signature import Kind, Signature, name_of, underlying
 from ramify.runtime.ambient import current_context
@@ -21,11 +29,17 @@ from ramify.turns.owned import OwnedStream
 from ramify.turns.registry import Registry
 
 P = ParamSpec("P")
-R = TypeVar("R")
+Q = ParamSpec("Q")
+R = TypeVar("R", bound=Awaitable[Any] | AsyncIterator[Any])
+S = TypeVar("S", bound=Awaitable[Any] | AsyncIterator[Any])
 
 
 class ToolType(Enum):
-    """What the result of a tool means to the agent that runs it."""
+    """What the result of a tool means to the agent that runs it.
+
+    A COMPLETION_CHECK is a tool like any other, run when a turn of it comes up in the queue; if it
+    then returns True, the run ends.
+    """
 
     ACTION = "action"
     COMPLETION_CHECK = "completion_check"
@@ -133,6 +147,13 @@ class ToolDecorator:
         return Tool(fn, self._options, self._parent)
 
 
+class FixingDecorator(ToolDecorator):
+    """The same with fixed arguments: callers need not give those, which types cannot say."""
+
+    def __call__(self, fn: Callable[P, R]) -> "Tool[..., R]":
+        return Tool(fn, self._options, self._parent)
+
+
 class Tool(CodeFunction, Generic[P, R]):
     """An async function that runs with hooks and, if asked for, one call at a time.
 
@@ -165,6 +186,7 @@ class Tool(CodeFunction, Generic[P, R]):
         self.hooks: list[Hook] = []
         self.lock: asyncio.Lock | None = CrossLoopLock() if options.lock else None
         self.subtools: list[AnyTool] = []
+        self._holder: asyncio.Task[Any] | None = None  # the task that has the lock, if not a stream
         self.__name__ = self.name
         self.__doc__ = underlying(fn).__doc__
         self.__wrapped__ = fn
@@ -179,7 +201,11 @@ class Tool(CodeFunction, Generic[P, R]):
         """Run the function with hooks and lock, outside any node."""
         values = self.parameters.bind(args, kwargs)
         ctx = current_context() if self._signature.injected else None
-        return cast("R", (self._stream if self.streams else self._once)(values, ctx))
+        if self.streams:
+            return cast("R", self._stream(values, ctx))
+        call = self._once(values, ctx)
+        call.__qualname__ = self.name  # what Python says was never awaited
+        return cast("R", call)
 
     async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         if self.kind is Kind.STREAM:
@@ -194,8 +220,7 @@ class Tool(CodeFunction, Generic[P, R]):
                 if self.lock is None:
                     result = await self._signature.call(values)
                 else:
-                    async with self.lock:
-                        result = await self._signature.call(values)
+                    result = await self._alone(self.lock, values)
             except Exception as error:
                 await fire(self, ToolHook.ON_ERROR, exc=error)
                 raise
@@ -203,6 +228,20 @@ class Tool(CodeFunction, Generic[P, R]):
             return result
         finally:
             self._finish(started)
+
+    async def _alone(self, lock: asyncio.Lock, values: dict[str, Any]) -> Any:
+        task = asyncio.current_task()
+        if self._holder is task:
+            raise UsageError(
+                f"tool {self.name!r} has lock=True and called itself, and would wait for itself for"
+                " ever; leave the lock out, or move what it repeats into a function of its own"
+            )
+        async with lock:
+            self._holder = task
+            try:
+                return await self._signature.call(values)
+            finally:
+                self._holder = None
 
     async def _stream(
         self, values: dict[str, Any], ctx: RunContext | None
@@ -252,8 +291,13 @@ class Tool(CodeFunction, Generic[P, R]):
         if self.metadata.start_time is started:  # no later run has taken its place
             self.metadata.end_time = datetime.now(UTC)
 
+    @overload
+    def subtool(self, fn: Callable[Q, S], /) -> "Tool[Q, S]": ...
+
+    @overload
     def subtool(
         self,
+        /,
         *,
         lock: bool = False,
         tags: Iterable[str] | None = None,
@@ -261,10 +305,23 @@ class Tool(CodeFunction, Generic[P, R]):
         uses: Iterable[Function] = (),
         repeatable: bool = False,
         **fixed_kwargs: Any,
-    ) -> ToolDecorator:
+    ) -> ToolDecorator: ...
+
+    def subtool(
+        self,
+        fn: Callable[Q, S] | None = None,
+        /,
+        *,
+        lock: bool = False,
+        tags: Iterable[str] | None = None,
+        type: ToolType = ToolType.ACTION,
+        uses: Iterable[Function] = (),
+        repeatable: bool = False,
+        **fixed_kwargs: Any,
+    ) -> "Tool[Q, S] | ToolDecorator":
         """Make the decorated function a tool under this one, registered as ``parent.child``."""
         options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed_kwargs)
-        return ToolDecorator(options, self)
+        return ToolDecorator(options, self) if fn is None else Tool(fn, options, self)
 
     def doc_tree(self) -> dict[str, Any]:
         """Return name and description, and those of all subtools, as plain data."""
@@ -283,6 +340,17 @@ def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
 
 
 @overload
+def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for the rest
+    *,
+    lock: bool = False,
+    tags: Iterable[str] | None = None,
+    type: ToolType = ToolType.ACTION,
+    uses: Iterable[Function] = (),
+    repeatable: bool = False,
+) -> ToolDecorator: ...
+
+
+@overload
 def tool(
     *,
     lock: bool = False,
@@ -291,7 +359,7 @@ def tool(
     uses: Iterable[Function] = (),
     repeatable: bool = False,
     **fixed_kwargs: Any,
-) -> ToolDecorator: ...
+) -> FixingDecorator: ...
 
 
 def tool(
@@ -327,4 +395,6 @@ def tool(
         'Hello, World!'
     """
     options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed_kwargs)
-    return ToolDecorator(options) if fn is None else Tool(fn, options)
+    if fn is not None:
+        return Tool(fn, options)
+    return FixingDecorator(options) if fixed_kwargs else ToolDecorator(options)

@@ -10,15 +10,13 @@ from typing import Any, Self, cast
 from uuid import uuid4
 
 from ramify.core.errors import (
-    DefinitionError,
-    InvalidValueError,
     SafeExecutionError,
     SerializationError,
     TurnTimeoutError,
     UnregisteredToolError,
     WrongRunMethodError,
 )
-from ramify.core.function import Function, checked_tags
+from ramify.core.function import Function, checked_function, checked_tags, checked_timeout
 from ramify.core.plain import from_plain, saved, to_plain
 from ramify.core.states import NodeState
 from ramify.runtime.ambient import current_context
@@ -46,8 +44,18 @@ class StopReason(Enum):
 class Turn:
     """What should happen: a tool, the arguments for it, and how long it may take.
 
-    Values of *args* and *kwargs* that are functions without parameters are called when the turn
-    runs. While it runs only its times, output, stop reason and metadata can change.
+    The arguments go in *kwargs*, by name, or in *args*; those that the tool does not take are left
+    out. Values that are functions without parameters are called when the turn runs. While it runs
+    only its times, output, stop reason and metadata can be set.
+
+    Attributes:
+        tool: the Function that it runs; *tool* may also be the name of a registered one.
+        timeout: how many seconds it may take, 60 if nothing is said; None for any time.
+        metadata: a dict for your own use.
+        tags: what global hooks can select by.
+        start_time, end_time: when it last ran.
+        stop_reason: how that ended.
+        output: what came of it; for a stream the list of its values.
 
     Example:
         >>> import asyncio
@@ -90,11 +98,9 @@ class Turn:
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] | None = None,
     ) -> None:
-        if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
-            raise InvalidValueError(f"the timeout of a turn is in seconds or None, not {timeout!r}")
         self.__dict__.update(
             tool=_resolved(tool),
-            timeout=timeout,
+            timeout=checked_timeout(timeout, "a turn"),
             args=list(args or ()),
             kwargs=dict(kwargs or {}),
             metadata=dict(metadata or {}),
@@ -346,17 +352,22 @@ class TurnRun:
         cancelled = node is not None and from_node and node.state is NodeState.Canceled
         if isinstance(error, Exception) and not cancelled:
             turn.stop_reason = StopReason.ERROR
+            if isinstance(error, TypeError) and node is not None:
+                _note_what_was_left_out(error, turn, node)
             await fire(turn, TurnHook.ON_ERROR, turn, error)
 
 
 def _resolved(tool: str | Function) -> Function:
     if isinstance(tool, str):
         return ToolRegistry.get(tool)
-    if not isinstance(tool, Function):
-        raise DefinitionError(
-            f"a turn cannot run {tool!r}; give it a tool, the name of one, or another Function"
-        )
-    return tool
+    return checked_function(tool, "a turn")
+
+
+def _note_what_was_left_out(error: TypeError, turn: Turn, node: CodeNode) -> None:
+    """Tell of arguments that the tool does not take: perhaps one was meant that is missing."""
+    if left_out := turn.kwargs.keys() - node.inputs.keys():
+        names = ", ".join(map(repr, sorted(left_out)))
+        error.add_note(f"{turn.tool.name} does not take {names}, which the turn gave")
 
 
 def _time(text: str | None) -> datetime | None:

@@ -3,6 +3,7 @@
 Whatever a function or a model said is shown escaped: it cannot move the cursor or colour the line.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -22,8 +23,8 @@ _SIGNS = {
 def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> str:
     """Return *view* and all below it, one line a node, none longer than *width*.
 
-    Calls that were asked for in parallel have the same number. *now* is what running calls are
-    timed against.
+    Each begins with its state and its path; calls that were asked for in parallel are marked with
+    the number that they share. *now* is what running calls are timed against.
 
     Example:
         >>> from ramify import CodeFunction, Runtime
@@ -36,28 +37,31 @@ def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> 
         ✓ 1 add(a=1, b=2) → 3  0.0 s
     """
     now = now or datetime.now(UTC)
-    return "\n".join(_cut(line, width) for line in _lines(view, "", "", now))
+    return "\n".join(_cut(line, width) for line in _lines(view, now))
 
 
-def _lines(top: NodeView, lead: str, below: str, now: datetime) -> Iterator[str]:
-    stack = [(top, lead, below)]
+def _lines(top: NodeView, now: datetime) -> Iterator[str]:
+    stack = [(top, "", "", False)]
     while stack:
-        view, lead, below = stack.pop()
-        yield lead + _line(view, now)
-        last = len(view.children) - 1
+        view, lead, below, tied = stack.pop()
+        yield lead + _line(view, now, tied=tied)
+        together = Counter(child.sequence for child in view.children)
+        last = view.children[-1] if view.children else None
         stack.extend(
             (
                 child,
-                below + ("└─ " if i == last else "├─ "),
-                below + ("   " if i == last else "│  "),
+                below + ("└─ " if child is last else "├─ "),
+                below + ("   " if child is last else "│  "),
+                together[child.sequence] > 1,
             )
-            for i, child in reversed(list(enumerate(view.children)))
+            for child in reversed(view.children)
         )
 
 
-def _line(view: NodeView, now: datetime) -> str:
+def _line(view: NodeView, now: datetime, *, tied: bool) -> str:
     args = ", ".join(f"{_name(name)}={_short(value)}" for name, value in view.inputs.items())
-    line = f"{_SIGNS[view.state]} {view.sequence} {_name(view.fn)}({args})"
+    number = f"{view.path} ∥{view.sequence}" if tied else view.path
+    line = f"{_SIGNS[view.state]} {number} {_name(view.fn)}({args})"
     if view.state is NodeState.Success and view.outputs is not None:
         line += f" → {_short(view.outputs)}"
     elif view.exception is not None:
