@@ -14,8 +14,8 @@ help:
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(VENV)/base.done
-	@echo "==> ramify run examples/survey.py:survey --arg folder=src"
-	@$(BIN)/ramify run examples/survey.py:survey --arg folder=src
+	@echo "==> ramify run examples/survey.py:survey --arg folder=src/ramify/core"
+	@$(BIN)/ramify run examples/survey.py:survey --arg folder=src/ramify/core
 
 test: lint
 	@echo "==> tests"

@@ -33,10 +33,10 @@ def test_the_example_of_the_help_runs():
     (example,) = [line for line in shown.splitlines() if line.startswith("example: ramify ")]
     done = ramify(*example.removeprefix("example: ramify ").split())
     assert done.returncode == 0
-    assert "the longest is src/ramify/" in done.stdout
+    assert "the longest is src/ramify/core/" in done.stdout
     first, *rest = done.stderr.splitlines()
-    assert first.startswith("✓ 1 survey(folder='src')")
-    assert any("measure(path='src/ramify/__init__.py')" in line for line in rest)
+    assert first.startswith("✓ 1 survey(folder='src/ramify/core')")
+    assert rest[0].startswith("├─ ✓ 1.1 ∥1 measure(path='src/ramify/core/__init__.py')")
 
 
 def test_values_are_read_as_json_or_as_text(tmp_path: Path):

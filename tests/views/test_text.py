@@ -27,7 +27,6 @@ LEAF = NodeView(
 
 def test_every_state_has_its_sign_and_every_call_its_line():
     ended = START + timedelta(seconds=1.5)
-    paused = replace(LEAF, state=NodeState.Paused)
     tree = replace(
         LEAF,
         fn="top",

@@ -32,7 +32,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="call a function and watch the tree grow",
         description="Call a function and watch the tree grow. Prints what it returned.",
         epilog=(
-            "example: ramify run examples/survey.py:survey --arg folder=src\n\n"
+            "example: ramify run examples/survey.py:survey --arg folder=src/ramify/core\n\n"
             "exit codes: 0 it returned, 1 it raised, 2 it was not called, 130 it was interrupted"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
