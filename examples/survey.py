@@ -1,6 +1,6 @@
 """Survey the Python files of a folder: a tree of calls, with a queue of turns in the middle.
 
-ramify run examples/survey.py:survey --arg folder=src
+ramify run examples/survey.py:survey --arg folder=src/ramify/core
 """
 
 import ast

@@ -116,6 +116,7 @@ def test_an_interrupt_cancels_the_tree_and_shows_it(tmp_path: Path):
     module.write_text(SLOW)
     process = subprocess.Popen(
         [sys.executable, "-m", "ramify", "run", f"{module}:slow"],
+        env=os.environ | {"COLUMNS": "200"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -37,14 +37,15 @@ def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> 
         ✓ 1 add(a=1, b=2) → 3  0.0 s
     """
     now = now or datetime.now(UTC)
-    return "\n".join(_cut(line, width) for line in _lines(view, now))
+    return "\n".join(_lines(view, width, now))
 
 
-def _lines(top: NodeView, now: datetime) -> Iterator[str]:
+def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
     stack = [(top, "", "", False)]
     while stack:
         view, lead, below, tied = stack.pop()
-        yield lead + _line(view, now, tied=tied)
+        time = _time(view, now)
+        yield _cut(lead + _line(view, tied=tied), width - len(time)) + time
         together = Counter(child.sequence for child in view.children)
         last = view.children[-1] if view.children else None
         stack.extend(
@@ -58,7 +59,7 @@ def _lines(top: NodeView, now: datetime) -> Iterator[str]:
         )
 
 
-def _line(view: NodeView, now: datetime, *, tied: bool) -> str:
+def _line(view: NodeView, *, tied: bool) -> str:
     args = ", ".join(f"{_name(name)}={_short(value)}" for name, value in view.inputs.items())
     number = f"{view.path} ∥{view.sequence}" if tied else view.path
     line = f"{_SIGNS[view.state]} {number} {_name(view.fn)}({args})"
@@ -66,9 +67,13 @@ def _line(view: NodeView, now: datetime, *, tied: bool) -> str:
         line += f" → {_short(view.outputs)}"
     elif view.exception is not None:
         line += f" → {printable(str(view.exception))}"
-    if view.started_at is not None:
-        line += f"  {((view.ended_at or now) - view.started_at).total_seconds():.1f} s"
     return line
+
+
+def _time(view: NodeView, now: datetime) -> str:
+    if view.started_at is None:
+        return ""
+    return f"  {((view.ended_at or now) - view.started_at).total_seconds():.1f} s"
 
 
 def printable(text: str) -> str:
