@@ -28,7 +28,7 @@ _HOMES = {
     "ramify.runtime.node": ["CodeNode"],
     "ramify.runtime.runtime": ["Runtime"],
     "ramify.turns.agent": ["Agent", "AgentRegistry"],
-    "ramify.turns.context": ["ContextItem", "ContextPool", "ContextQueue"],
+    "ramify.turns.memory": ["ContextItem", "ContextPool", "ContextQueue"],
     "ramify.turns.hooks": [
         "AgentHook",
         "ContextPoolHook",

@@ -51,15 +51,6 @@ from ramify.runtime.node import CodeNode as CodeNode
 from ramify.runtime.runtime import Runtime as Runtime
 from ramify.turns.agent import Agent as Agent
 from ramify.turns.agent import AgentRegistry as AgentRegistry
-from ramify.turns.context import (
-    ContextItem as ContextItem,
-)
-from ramify.turns.context import (
-    ContextPool as ContextPool,
-)
-from ramify.turns.context import (
-    ContextQueue as ContextQueue,
-)
 from ramify.turns.hooks import (
     AgentHook as AgentHook,
 )
@@ -83,6 +74,15 @@ from ramify.turns.hooks import (
 )
 from ramify.turns.hooks import (
     hook as hook,
+)
+from ramify.turns.memory import (
+    ContextItem as ContextItem,
+)
+from ramify.turns.memory import (
+    ContextPool as ContextPool,
+)
+from ramify.turns.memory import (
+    ContextQueue as ContextQueue,
 )
 from ramify.turns.registry import registries as registries
 from ramify.turns.tool import (

@@ -22,7 +22,3 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     options = parser.parse_args(argv)
     return options.command(options)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -32,7 +32,7 @@ class Parameters:
         owner: str,
         items: Sequence[Parameter],
         *,
-        positional: Sequence[str] = (),
+        positional: Sequence[str] | None = None,
         unseen: Iterable[str] = (),
         takes_more: bool = False,
         takes_rest: bool = False,
@@ -41,7 +41,7 @@ class Parameters:
     ) -> None:
         self.owner = owner
         self.items = tuple(items)
-        self._positional = tuple(positional) or tuple(p.name for p in items)
+        self._positional = [p.name for p in items] if positional is None else positional
         self._unseen = frozenset(unseen)  # Python code may give them; they are not described
         self._takes_more = takes_more  # it has **kwargs
         self._takes_rest = takes_rest  # it has *args

@@ -39,7 +39,7 @@ def from_plain(annotation: Any, value: Any) -> Any:
         return value
 
 
-def saved(data: Mapping[str, Any], key: str, kind: type) -> Any:
+def required_key(data: Mapping[str, Any], key: str, kind: type) -> Any:
     """Return what saved *data* of a *kind* holds under *key*.
 
     Raises:

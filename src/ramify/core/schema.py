@@ -30,11 +30,10 @@ class PydanticSchema:
         self._items = {p.name: p for p in items}
         told = _told_of_parameters(docstring)
         try:
-            fields: dict[str, Any] = {
-                name: Required[hint] if p.required else NotRequired[hint]
-                for name, p in self._items.items()
-                for hint in [_described(p, p.description or told.get(name))]
-            }
+            fields: dict[str, Any] = {}
+            for p in items:
+                hint = _described(p, p.description or told.get(p.name))
+                fields[p.name] = Required[hint] if p.required else NotRequired[hint]
             kind = cast("Any", TypedDict)(self._owner, fields)
             kind.__pydantic_config__ = ConfigDict(
                 extra="allow" if takes_more else "forbid", arbitrary_types_allowed=True

@@ -28,8 +28,7 @@ def current_context() -> Context:
     loop = asyncio.get_running_loop()
     active = RunContext.active.get(None)
     if isinstance(active, Context) and active.runtime.lives_on(loop):
-        node = active.parent
-        return active if node is None or not node.state.final else active.runtime.get_ctx()
+        return active.runtime.get_ctx() if active.has_ended else active
     ambient = _ambient.get(loop)
     if ambient is None:
         with _ambient_lock:

@@ -75,6 +75,7 @@ class SessionBag:
         with self._lock:
             self._closed = True
             slots, self._slots = self._slots, {}
+        interrupted: BaseException | None = None
         for (namespace, key), slot in reversed(slots.items()):
             if not slot.made.done() or slot.made.exception() is not None:
                 continue
@@ -86,8 +87,12 @@ class SessionBag:
                 outcome = close()
                 if inspect.isawaitable(outcome):
                     await outcome
-            except BaseException:  # foreign code; the others still have to be closed
+            except Exception:  # foreign code; the others still have to be closed
                 log.exception("closing %s/%s of a session bag failed", namespace, key)
+            except BaseException as error:  # noqa: BLE001 - raised when the others are closed, too
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
 
 
 def _refuse_async_factory(what: str) -> NoReturn:

@@ -55,9 +55,13 @@ class Context(RunContext):
         return self._node
 
     @property
-    def parent(self) -> CodeNode | None:
-        """The node whose children its calls will be; None at top level."""
-        return self._node
+    def has_ended(self) -> bool:
+        """Whether it belongs to a call that can make no more calls."""
+        return self._node is not None and self._node.state.final
+
+    def start(self, request: Request) -> CodeNode:
+        """Start a call as a child of this one, or at top level."""
+        return self._runtime.start(request, self._node)
 
     def invoke(
         self,
@@ -74,7 +78,7 @@ class Context(RunContext):
             )
         timeout = checked_timeout(timeout, f"a call of {function.name}")
         request = Request(function, dict(args or {}), timeout, tied_with)
-        return self._runtime.start(request, self._node)
+        return self.start(request)
 
     def get_or_put(
         self, scope: SessionScope, namespace: str, key: str, factory: Callable[[], T]

@@ -5,7 +5,6 @@ from functools import partial
 
 from ramify.core.errors import UnknownNodeError, UsageError
 from ramify.core.function import Node
-from ramify.runtime.home import settle
 from ramify.runtime.node import CodeNode, report_if_unseen
 from ramify.runtime.walk import root_of, subtree
 
@@ -13,7 +12,7 @@ from ramify.runtime.walk import root_of, subtree
 class Forest:
     """Finds nodes by id, keeps or drops finished trees, and knows when nothing runs any more.
 
-    Nodes may be added from any thread; the rest happens on the runtime's loop.
+    Nodes may be added and found from any thread; trees end and go on the runtime's loop.
     """
 
     def __init__(self, *, keeps_finished: bool) -> None:
@@ -22,7 +21,6 @@ class Forest:
         self._roots: dict[int, CodeNode] = {}
         self._open: set[CodeNode] = set()  # top-level calls that have not ended
         self._closing: set[asyncio.Task[None]] = set()
-        self._idle: asyncio.Future[None] | None = None
 
     @property
     def roots(self) -> list[CodeNode]:
@@ -55,7 +53,7 @@ class Forest:
         if root in self._open:
             raise UsageError(f"{root!r} has not ended; cancel it first")
         report_if_unseen(root)
-        self._let_go(root)
+        self.forget(root)
         self._close_bags(root)
 
     async def end(self, *, cancel: bool) -> None:
@@ -65,17 +63,23 @@ class Forest:
         """
         interrupted = False
         while self._open:
-            self._idle = asyncio.get_running_loop().create_future()
-            if cancel:  # which ends at once those that have not begun
+            if cancel:
                 for root in tuple(self._open):
-                    root.cancel_once("its runtime was closed")
+                    root.cancel_here("its runtime was closed")
             try:
-                await self._idle
+                for root in tuple(self._open):
+                    await root.ended()
             except asyncio.CancelledError:
                 cancel = interrupted = True
         for root in self.roots:
             report_if_unseen(root)
             self._close_bags(root)
+        await self._bags_closed()
+        if interrupted:
+            raise asyncio.CancelledError
+
+    async def _bags_closed(self) -> None:
+        interrupted = False
         while self._closing:
             try:
                 await asyncio.wait(self._closing)
@@ -89,11 +93,10 @@ class Forest:
     def _root_ended(self, root: CodeNode) -> None:
         self._open.discard(root)
         if not self._keeps_finished:
-            self._let_go(root)
-        if self._idle is not None and not self._open:
-            settle(self._idle)
+            self.forget(root)
 
-    def _let_go(self, root: CodeNode) -> None:
+    def forget(self, root: CodeNode) -> None:
+        """Find neither the tree nor any of its nodes from now on."""
         self._roots.pop(root.id, None)
         for node in subtree(root):
             self._nodes.pop(node.id, None)

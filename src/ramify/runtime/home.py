@@ -27,8 +27,11 @@ class Home:
         self._thread = threading.get_ident()
 
     def is_here(self) -> bool:
-        """Whether this thread is the one that runs the loop."""
-        return threading.get_ident() == self._thread
+        """Whether the loop's work may be done right here: it runs in this thread, or not at all."""
+        try:
+            return asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            return not self.loop.is_running() and threading.get_ident() == self._thread
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Have *function* called on the loop, soon."""

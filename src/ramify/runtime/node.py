@@ -47,9 +47,10 @@ class CodeNode(Node):
 
     __slots__ = (
         "__weakref__",
+        "_awaited",
+        "_closing",
         "_ended",
         "_failures",
-        "_idle",
         "_index",
         "_next_sequence",
         "_parent",
@@ -103,7 +104,8 @@ class CodeNode(Node):
         self.children: list[CodeNode] = []
         self._running = 0  # how many children have not ended
         self._next_sequence = 1
-        self._idle: asyncio.Future[None] | None = None
+        self._awaited = 0  # how often its caller waits for it just now
+        self._closing = False  # its children are being cancelled, and there will be no more
         self._waiters: list[Callable[[], None]] = []
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -187,26 +189,25 @@ class CodeNode(Node):
             loop = asyncio.get_running_loop()
             ended = loop.create_future()
             at_home = loop is self.home.loop
-            if at_home:
-                wake = partial(settle, ended)
-                self._waiters.append(wake)
-            else:
-                wake = settle_from_anywhere(ended)
-                self.home.tell(self.when_ended, wake)
+            wake = partial(settle, ended) if at_home else settle_from_anywhere(ended)
+            self.home.tell(self.when_ended, wake)
             if caller is not None:
                 caller.waiting_on = self
+                self._awaited += 1
             try:
                 yield from ended
             except asyncio.CancelledError:
                 self.home.tell(self._wake_no_more, wake)
                 # Who asked for the call has given it up, unless he waits for it elsewhere too.
                 # Others only look on.
-                if caller is not None and not self._waiters:
-                    self.home.tell(self._cancel, "its caller stopped waiting for it")
+                if caller is not None and self._awaited == 1:
+                    self.home.tell(self.cancel_here, "its caller stopped waiting for it")
                 raise
             finally:
-                if caller is not None and caller.waiting_on is self:
-                    caller.waiting_on = None
+                if caller is not None:
+                    self._awaited -= 1
+                    if caller.waiting_on is self:
+                        caller.waiting_on = None
         return self._outcome()
 
     def _caller(self) -> "CodeNode | None":
@@ -226,23 +227,12 @@ class CodeNode(Node):
         else:
             wake()
 
-    async def give_up(self, reason: str) -> None:
-        """Cancel it and wait on the runtime's own loop until it has ended, come what may.
-
-        Raises:
-            CancelledError: whoever waits was cancelled meanwhile.
-        """
-        interrupted = False
-        self._cancel(reason)
-        while self._ended is None:
+    async def ended(self) -> None:
+        """Wait on the runtime's own loop until it has ended, whatever came of it."""
+        if self._ended is None:
             ended = self.home.loop.create_future()
             self.when_ended(partial(settle, ended))
-            try:
-                await ended
-            except asyncio.CancelledError:
-                interrupted = True
-        if interrupted:
-            raise asyncio.CancelledError
+            await ended
 
     def _wake_no_more(self, wake: Callable[[], None]) -> None:
         with contextlib.suppress(ValueError):
@@ -300,19 +290,24 @@ class CodeNode(Node):
         self._returned = True
         if self._running:
             await self._join(cancel=outcome[0] is not NodeState.Success)
+        self._stop_timer()
         if self._parent is None:
             await self.tree.root_returns()
         self._end(*outcome)
 
     def _interrupt(self, error: BaseException) -> None:
         for child in self.children:
-            child._cancel("interrupted")
+            child.cancel_here("interrupted")
         if self._task is not None:
             self._task.add_done_callback(lambda task: task.exception())  # nobody else looks at it
         self._end(NodeState.Error, None, error)
 
     async def send(self, value: Any) -> None:
         """Publish a value of this call, and hand it to whoever consumes them."""
+        if self._ended is not None:
+            raise ClosedError(
+                f"{self.function.name} (node {self.path}) has ended; it sends no more"
+            )
         self.tree.publish(ValueSent(self.id, value))
         if self._request.sink is not None:
             await self._request.sink(value)
@@ -321,15 +316,11 @@ class CodeNode(Node):
         if self._ended is None:
             self.home.tell(self._cancel_or_insist, reason)
 
-    def cancel_once(self, reason: str) -> None:
-        """Cancel it on the runtime's own loop, unless it is being cancelled already."""
-        self._cancel(reason)
-
     def _cancel_or_insist(self, reason: str) -> None:
-        self._cancel(reason, insist=self._reason is not None)
+        self.cancel_here(reason, insist=self._reason is not None)
 
-    def _cancel(self, reason: str, *, insist: bool = False) -> None:
-        """Cancel every task of the subtree at once, so that depth costs no time.
+    def cancel_here(self, reason: str, *, insist: bool = False) -> None:
+        """Cancel, on the runtime's own loop, every task of the subtree at once.
 
         A node that is being cancelled already is left to clean up in peace, with all below it,
         unless somebody insists.
@@ -349,7 +340,7 @@ class CodeNode(Node):
 
     def _expire(self) -> None:
         self.timed_out = self._reason is None and not self._returned
-        self._cancel(f"it took longer than {self._request.timeout} s")
+        self.cancel_here(f"it took longer than {self._request.timeout} s")
 
     def _given_up(self) -> tuple[NodeState, None, BaseException]:
         name, reason = self.function.name, self._reason or "its task was cancelled"
@@ -360,14 +351,14 @@ class CodeNode(Node):
     async def _join(self, *, cancel: bool) -> None:
         """Wait for the children that still run."""
         while self._running:
-            self._idle = self.home.loop.create_future()
-            if cancel:  # which ends at once those that have not begun
+            if cancel:
+                self._closing = True
                 reason = self._reason or f"{self.function.name} ended without it"
-                self._reason = reason
                 for child in self.children:
-                    child._cancel(reason)
+                    child.cancel_here(reason)
             try:
-                await self._idle
+                for child in self.children:
+                    await child.ended()
             except asyncio.CancelledError:
                 # The outcome stands; what is left to do is to end the children too.
                 cancel = True
@@ -387,14 +378,17 @@ class CodeNode(Node):
             for child in self.children:
                 report_if_unseen(child)
         self.context = None  # or the two would keep each other alive
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         if self._parent is not None:
             self._parent._child_ended(failed=self.unseen_failure)
         waiters, self._waiters = self._waiters, []
         for wake in waiters:
             wake()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _enter(self, state: NodeState) -> None:
         check_transition(self.state, state)
@@ -403,7 +397,7 @@ class CodeNode(Node):
     # Its children
 
     def _adopt(self, child: "CodeNode", tied_with: Node | None) -> None:
-        if self._ended is not None or (self._returned and self._reason is not None):
+        if self._ended is not None or self._closing:
             raise ClosedError(
                 f"{self.function.name} (node {self.path}) has ended and can make no more calls;"
                 " await what it starts before it returns"
@@ -424,8 +418,6 @@ class CodeNode(Node):
     def _child_ended(self, *, failed: bool) -> None:
         self._running -= 1
         self._failures += failed
-        if not self._running and self._idle is not None:
-            settle(self._idle)
 
 
 def report_if_unseen(node: CodeNode) -> None:

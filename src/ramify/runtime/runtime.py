@@ -120,10 +120,10 @@ class Runtime:
             UsageError: *id* is not a top-level call, or it still runs.
         """
         root = self._forest.find(id)
-        if self._closed:
-            self._forest.delete(root)
-        else:
+        try:
             root.home.call(self._forest.delete, root)
+        except ClosedError:  # and all bags with it
+            self._forest.forget(root)
 
     # Beginning and end
 
@@ -136,12 +136,12 @@ class Runtime:
         self._close(cancel=True)
 
     def _close(self, *, cancel: bool) -> None:
-        home = self._home
-        if home is not None and not self._closed:
-            home.forbid_waiting("closing the runtime", "leave the 'async with' block instead")
+        if self._home is not None and not self._closed:
+            self._home.forbid_waiting("closing the runtime", "leave the 'async with' block instead")
         with self._lock:
-            already, self._closed = self._closed, self._closed or cancel or home is None
-        if already or home is None:
+            home, was_closed = self._home, self._closed
+            self._closed = was_closed or cancel or home is None
+        if was_closed or home is None:
             return
         try:
             self._end_forest(home, cancel=cancel)
@@ -199,6 +199,8 @@ class Runtime:
         if self._home is not None:
             return self._home
         with self._lock:
+            if self._closed:
+                raise ClosedError("this runtime has been closed; make a new one to run more calls")
             if self._home is None:
                 self._home = BackgroundHome()
             return self._home

@@ -18,7 +18,17 @@ from ramify.runtime.bags import SessionBag
 class Tree:
     """One tree: what happened in it, who waits for more, and what its calls keep."""
 
-    __slots__ = ("_bags", "_closed", "_fold", "_kept", "_lock", "_pending", "_waiting", "number")
+    __slots__ = (
+        "_bags",
+        "_closed",
+        "_fold",
+        "_fold_lock",
+        "_kept",
+        "_lock",
+        "_pending",
+        "_waiting",
+        "number",
+    )
 
     def __init__(self, number: int, *, kept: bool) -> None:
         self.number = number
@@ -27,7 +37,8 @@ class Tree:
         self._closed = False
         self._pending: deque[Event] = deque()
         self._waiting: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # for who waits, and for the bags; never held for long
+        self._fold_lock = threading.Lock()
         self._fold: TreeFold | None = None
 
     # Events
@@ -43,7 +54,7 @@ class Tree:
 
     def view(self, id: int) -> NodeView:
         """Return the node with this id as it stands."""
-        with self._lock:
+        with self._fold_lock:
             if self._fold is None:
                 self._fold = TreeFold(self.number)
             self._fold.apply(self._take_pending())

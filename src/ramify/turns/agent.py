@@ -13,14 +13,14 @@ from ramify.core.errors import (
     UnregisteredAgentError,
 )
 from ramify.core.function import Function, checked_function, checked_tags
-from ramify.core.plain import saved
+from ramify.core.plain import required_key
 from ramify.runtime.home import settle_from_anywhere
-from ramify.turns.context import ContextItem, ContextPool, ContextQueue, Remembering
 from ramify.turns.hooks import AgentHook, Hook, HookPoint, fire
+from ramify.turns.memory import ContextItem, ContextPool, ContextQueue, Remembering
 from ramify.turns.occupancy import Holder, Occupancy, held_by_itself
 from ramify.turns.registry import Registry, registries
 from ramify.turns.tool import Tool, ToolRegistry, ToolType
-from ramify.turns.turn import Turn, TurnRun, registered_name
+from ramify.turns.turn import Turn, TurnRun
 
 AgentRegistry: "Registry[Agent]" = Registry(
     "agent", UnregisteredAgentError, "make it first: Agent(name, description, tools)"
@@ -112,10 +112,10 @@ class Agent:
         function = turn.tool
         if function is None:  # pyright: ignore[reportUnnecessaryComparison]
             raise InvalidValueError(f"a turn put to agent {self.name!r} has no tool; give it one")
-        if function.name not in self._accepted:
+        if self._accepted.get(function.name) is not function:
             raise InvalidValueError(
-                f"agent {self.name!r} does not have tool {function.name!r}; it has"
-                f" {', '.join(self._accepted) or 'none'}"
+                f"agent {self.name!r} does not have tool {function.name!r}, or has another one of"
+                f" that name; it has {', '.join(self._accepted) or 'none'}"
             )
         await fire(self, AgentHook.BEFORE_PUT, self, turn)
         self._turns.append(turn)
@@ -151,9 +151,9 @@ class Agent:
             while turn := await self._next_turn():
                 if turn.tool.streams:
                     async with TurnRun(turn, holder) as run:
-                        while (item := await self._next_value(turn, run)) is not None:
-                            if _is_for_caller(item[0]):
-                                yield turn, item[0]  # noqa: ASYNC119 - the loop closes what is left
+                        while (value := await self._next_value(turn, run)) is not _END:
+                            if _is_for_caller(value):
+                                yield turn, value  # noqa: ASYNC119 - the loop closes what is left
                     self._leave(turn)
                     await fire(self, AgentHook.AFTER_TURN, self, turn)
                 else:
@@ -171,6 +171,7 @@ class Agent:
             return None
         await self._pass_pause()
         await fire(self, AgentHook.BEFORE_TURN, self)
+        await self._pass_pause()  # the hook may have asked for one
         return self._turns[0] if self._turns else None
 
     async def _only_value(self, turn: Turn) -> Any:
@@ -181,12 +182,12 @@ class Agent:
         await fire(self, AgentHook.AFTER_TURN, self, turn)
         return value
 
-    async def _next_value(self, turn: Turn, run: TurnRun) -> tuple[Any] | None:
+    async def _next_value(self, turn: Turn, run: TurnRun) -> Any:
         with Remembering(self.context_queue, self.context_pool):
-            item = await run.next()
-        if item is not None:
-            await self._route(turn, item[0])
-        return item
+            value = await anext(run, _END)
+        if value is not _END:
+            await self._route(turn, value)
+        return value
 
     def _leave(self, turn: Turn) -> None:
         if turn in self._turns:  # nobody has removed it meanwhile
@@ -279,7 +280,7 @@ class Agent:
         return {
             "name": self.name,
             "description": self.description,
-            "tool_names": [registered_name(function) for function in self.tools],
+            "tool_names": [ToolRegistry.name_of(function) for function in self.tools],
             "queue": [turn.to_dict() for turn in self._turns],
             "context_pool": self.context_pool.to_dict(),
             "context_queue": self.context_queue.to_dict(),
@@ -294,13 +295,13 @@ class Agent:
         Raises:
             UnregisteredToolError: a tool is not registered; import its module first.
         """
+        name = required_key(data, "name", cls)
         pool, queue = data.get("context_pool"), data.get("context_queue")
-        name = saved(data, "name", cls)
         with registries():  # it takes the name over when it is complete, not before
             agent = cls(
                 name,
-                saved(data, "description", cls),
-                [ToolRegistry.get(name) for name in saved(data, "tool_names", cls)],
+                required_key(data, "description", cls),
+                [ToolRegistry.get(name) for name in required_key(data, "tool_names", cls)],
                 None if pool is None else ContextPool.from_dict(pool),
                 None if queue is None else ContextQueue.from_dict(queue),
                 data.get("tags"),
@@ -309,6 +310,9 @@ class Agent:
             agent._paused = data.get("is_paused", False)
         AgentRegistry.replace(name, agent)
         return agent
+
+
+_END = object()
 
 
 def _is_for_caller(value: Any) -> bool:

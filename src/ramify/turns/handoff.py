@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, Self
 
 from ramify.runtime.home import settle
 
@@ -28,17 +28,19 @@ class Handoff:
             settle(self._wanted)
         await resting
 
-    async def get(self) -> tuple[Any] | None:
-        """Return the next value, or None if there will be no more."""
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
         if self._resting is not None:
             settle(self._resting)
         while not self._offers:
             if self._closed:
-                return None
+                raise StopAsyncIteration
             self._wanted = asyncio.get_running_loop().create_future()
             await self._wanted
         value, self._resting = self._offers.popleft()
-        return (value,)
+        return value
 
     def close(self) -> None:
         """Say that there will be no more."""

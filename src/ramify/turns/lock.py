@@ -6,6 +6,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Literal
 
+from ramify.runtime.home import settle
+
 
 class CrossLoopLock(asyncio.Lock):
     """An asyncio.Lock that also holds between loops in different threads.
@@ -48,11 +50,6 @@ class CrossLoopLock(asyncio.Lock):
             while self._queue:
                 turn = self._queue.popleft()
                 with suppress(RuntimeError):  # its loop has closed: try the next
-                    turn.get_loop().call_soon_threadsafe(_give, turn)
+                    turn.get_loop().call_soon_threadsafe(settle, turn)
                     return
             self._locked = False
-
-
-def _give(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)

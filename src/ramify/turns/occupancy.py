@@ -1,4 +1,7 @@
-"""One run at a time."""
+"""One run at a time: who has the place, and how the next one gets it.
+
+Knows nothing of turns or agents, only that streams may be dropped while they run.
+"""
 
 import asyncio
 import weakref
@@ -19,40 +22,42 @@ class Occupancy:
     it does by itself and soon. Whoever comes next waits for that instead of being refused.
     """
 
-    __slots__ = ("_freed", "_holder", "_loop", "taken")
+    __slots__ = ("_freed", "_holder", "_loop")
 
     def __init__(self) -> None:
-        self.taken = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # where it is held
         self._holder: Holder | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._freed: asyncio.Future[None] | None = None
+        self._freed: list[Callable[[], None]] = []
+
+    @property
+    def taken(self) -> bool:
+        """Whether somebody has the place; a loop that has closed holds nothing any more."""
+        return self._loop is not None and not self._loop.is_closed()
 
     async def take(self, owner: object, holder: Holder | None = None) -> None:
-        """Take the place, of which the owner is to be run.
+        """Take the place at *owner*, who is to be run.
 
         Raises:
             SafeExecutionError: somebody else has it, and does not mean to give it up.
         """
         loop = asyncio.get_running_loop()
-        while self.taken and not (self._loop is not None and self._loop.is_closed()):
+        while self.taken:
             if self._holder is None or self._holder() is not None:
                 raise SafeExecutionError(
                     f"{owner!r} is running already; wait until it has ended, or make another"
                 )
-            if self._freed is None:
-                self._freed = loop.create_future()
-            await asyncio.shield(self._freed)
-        self.taken = True
-        self._holder = holder
+            freed = loop.create_future()
+            self._freed.append(settle_from_anywhere(freed))
+            await freed
         self._loop = loop
+        self._holder = holder
 
     def give_up(self) -> None:
         """Leave the place to the next."""
-        self.taken = False
-        self._holder = self._loop = None
-        if self._freed is not None:
-            settle_from_anywhere(self._freed)()
-            self._freed = None
+        self._loop = self._holder = None
+        freed, self._freed = self._freed, []
+        for wake in freed:
+            wake()
 
 
 def held_by_itself(

@@ -18,7 +18,12 @@ from enum import Enum
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from ramify.core.code import CodeFunction, send_all
-from ramify.core.errors import DefinitionError, UnregisteredToolError, UsageError
+from ramify.core.errors import (
+    DefinitionError,
+    SerializationError,
+    UnregisteredToolError,
+    UsageError,
+)
 from ramify.core.function import Function, RunContext
 from ramify.core.signature import Kind, Signature, name_of, underlying
 from ramify.runtime.ambient import current_context
@@ -74,6 +79,19 @@ class _ToolRegistry(Registry["AnyTool"]):
     def definitions(self) -> list[dict[str, Any]]:
         """Return the ``doc_tree()`` of every tool that is not a subtool."""
         return [tool.doc_tree() for tool in self.all() if tool.parent is None]
+
+    def name_of(self, function: Function) -> str:
+        """Return the name under which *function* will be found again.
+
+        Raises:
+            SerializationError: it will not be; only what ``@tool`` registered can be.
+        """
+        if not any(tool is function for tool in self.all()):
+            raise SerializationError(
+                f"{function!r} is not in the ToolRegistry and could not be found again by its name;"
+                " only what @tool made can be saved"
+            )
+        return function.name
 
 
 ToolRegistry = _ToolRegistry(
@@ -200,10 +218,9 @@ class Tool(CodeFunction, Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function with hooks and lock, outside any node."""
         values = self.parameters.bind(args, kwargs)
-        ctx = current_context() if self._signature.injected else None
         if self.streams:
-            return cast("R", self._stream(values, ctx))
-        call = self._once(values, ctx)
+            return cast("R", self._stream(values, None))
+        call = self._once(values, None)
         call.__qualname__ = self.name  # what Python says was never awaited
         return cast("R", call)
 
@@ -277,7 +294,8 @@ class Tool(CodeFunction, Generic[P, R]):
         """Add fixed and injected arguments, and tell the hooks."""
         if self._fixed:
             values = await with_fixed(self._fixed, values, f"tool {self.name!r}")
-        self._signature.inject(values, ctx)
+        if self._signature.injected:
+            self._signature.inject(values, ctx or current_context())
         if self.hooks or not HookRegistry.empty():
             await fire(self, ToolHook.BEFORE_INVOKE, **self._signature.with_defaults(values))
         return values

@@ -13,19 +13,18 @@ from ramify.core.errors import (
     SafeExecutionError,
     SerializationError,
     TurnTimeoutError,
-    UnregisteredToolError,
     WrongRunMethodError,
 )
 from ramify.core.function import Function, checked_function, checked_tags, checked_timeout
-from ramify.core.plain import from_plain, saved, to_plain
+from ramify.core.plain import from_plain, required_key, to_plain
 from ramify.core.states import NodeState
 from ramify.runtime.ambient import current_context
 from ramify.runtime.node import CodeNode
 from ramify.runtime.request import Request
-from ramify.turns.context import ContextItem
 from ramify.turns.handoff import Handoff
 from ramify.turns.hooks import Hook, HookPoint, TurnHook, fire
 from ramify.turns.late import evaluated, is_late
+from ramify.turns.memory import ContextItem
 from ramify.turns.occupancy import Holder, Occupancy, held_by_itself
 from ramify.turns.tool import Tool, ToolRegistry
 
@@ -171,8 +170,8 @@ class Turn:
 
     async def _yielding(self, holder: Holder) -> AsyncGenerator[Any, None]:
         async with TurnRun(self, holder) as run:
-            while (item := await run.next()) is not None:
-                yield item[0]  # noqa: ASYNC119 - the loop closes what its consumer leaves
+            async for value in run:
+                yield value  # noqa: ASYNC119 - the loop closes what its consumer leaves
 
     # Keeping it
 
@@ -197,7 +196,7 @@ class Turn:
                 )
         return {
             "uuid": self.uuid,
-            "tool_name": registered_name(self.tool),
+            "tool_name": ToolRegistry.name_of(self.tool),
             "args": [to_plain(v, f"argument {i} {what}") for i, v in enumerate(self.args)],
             "kwargs": {k: to_plain(v, f"argument {k!r} {what}") for k, v in self.kwargs.items()},
             "metadata": to_plain(self.metadata, f"the metadata {what}"),
@@ -212,7 +211,7 @@ class Turn:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Turn":
         """Restore what ``to_dict`` gave; the tool is looked up by name."""
-        function = _resolved(saved(data, "tool_name", cls))
+        function = _resolved(required_key(data, "tool_name", cls))
         types = {p.name: p.annotation for p in function.parameters.items}
         byplace = itertools.chain(types.values(), itertools.repeat(Any))
         turn = cls(
@@ -281,15 +280,18 @@ class TurnRun:
         node = await self._start(None)
         return await self._complete(node)
 
-    async def next(self) -> tuple[Any] | None:
-        """Run to the next value; None says that there are no more."""
-        if self._node is None:
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        node = self._node
+        if node is None:
             node = await self._start(self._values.put)
             node.when_ended(self._values.close)
-        item = await self._values.get()
-        if item is None and self._node is not None:
-            await self._complete(self._node)
-        return item
+        async for value in self._values:
+            return value
+        await self._complete(node)
+        raise StopAsyncIteration
 
     async def _start(self, sink: Callable[[Any], Awaitable[None]] | None) -> CodeNode:
         turn = self._turn
@@ -300,7 +302,6 @@ class TurnRun:
         args, kwargs, timeout = turn.args, turn.kwargs, turn.timeout
         if any(map(callable, args)) or any(map(callable, kwargs.values())):
             args, kwargs, timeout = await self._evaluated()
-        ctx = current_context()
         # What a turn gives to a tool is passed on as it is; other functions check it.
         request = Request(
             turn.tool,
@@ -309,9 +310,8 @@ class TurnRun:
             checked=isinstance(turn.tool, Tool),
             sink=sink,
         )
-        node: CodeNode = ctx.runtime.start(request, ctx.parent)
-        self._node = node
-        return node
+        self._node = current_context().start(request)
+        return self._node
 
     async def _evaluated(self) -> tuple[list[Any], dict[str, Any], float | None]:
         """Return the arguments, those that come late called now, and the time that is left."""
@@ -339,22 +339,38 @@ class TurnRun:
         """Record how the run was cut short, and leave nothing running."""
         turn, node = self._turn, self._node
         turn.stop_reason = StopReason.CANCELLED
+        timed_out, cancelled = self._timed_out, not isinstance(error, Exception)
         if node is not None:
-            await node.give_up("its turn was given up")
-        from_node = node is not None and error is node.exception
-        if self._timed_out or (node is not None and from_node and node.timed_out):
+            await _give_up(node)
+            if error is node.exception:
+                timed_out = node.timed_out
+                cancelled = node.state is NodeState.Canceled
+        if timed_out:
             turn.stop_reason = StopReason.TIMEOUT
             await fire(turn, TurnHook.ON_TIMEOUT, turn)
             raise TurnTimeoutError(
                 f"the turn of {turn.tool.name!r} took longer than {turn.timeout} s; give it a"
                 " longer timeout, or None"
             ) from None
-        cancelled = node is not None and from_node and node.state is NodeState.Canceled
-        if isinstance(error, Exception) and not cancelled:
-            turn.stop_reason = StopReason.ERROR
-            if isinstance(error, TypeError) and node is not None:
-                _note_what_was_left_out(error, turn, node)
-            await fire(turn, TurnHook.ON_ERROR, turn, error)
+        if cancelled or not isinstance(error, Exception):
+            return
+        turn.stop_reason = StopReason.ERROR
+        if isinstance(error, TypeError) and node is not None:
+            _note_what_was_left_out(error, turn, node)
+        await fire(turn, TurnHook.ON_ERROR, turn, error)
+
+
+async def _give_up(node: CodeNode) -> None:
+    """Cancel *node* and wait until it has ended, even if whoever waits is cancelled meanwhile."""
+    node.cancel_here("its turn was given up")
+    interrupted = False
+    while not node.state.final:
+        try:
+            await node.ended()
+        except asyncio.CancelledError:
+            interrupted = True
+    if interrupted:
+        raise asyncio.CancelledError
 
 
 def _resolved(tool: str | Function) -> Function:
@@ -372,24 +388,6 @@ def _note_what_was_left_out(error: TypeError, turn: Turn, node: CodeNode) -> Non
 
 def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
-
-
-def registered_name(function: Function) -> str:
-    """Return the name under which *function* will be found again.
-
-    Raises:
-        SerializationError: it will not be; only what ``@tool`` registered can be.
-    """
-    try:
-        found = ToolRegistry.get(function.name)
-    except UnregisteredToolError:
-        found = None
-    if found is not function:
-        raise SerializationError(
-            f"{function!r} is not in the ToolRegistry and could not be found again by its name;"
-            " only what @tool made can be saved"
-        )
-    return function.name
 
 
 def _dump_output(value: Any, what: str) -> Any:

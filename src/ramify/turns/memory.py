@@ -8,7 +8,7 @@ from typing import Any
 
 from ramify.core.errors import InvalidValueError, UnregisteredError
 from ramify.core.function import Injected, checked_tags
-from ramify.core.plain import saved, to_plain
+from ramify.core.plain import required_key, to_plain
 from ramify.turns.hooks import ContextPoolHook, ContextQueueHook, Hook, HookPoint, fire
 
 
@@ -35,7 +35,7 @@ class ContextItem:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextItem":
         """Restore what ``to_dict`` gave."""
-        return cls(saved(data, "content", cls), data.get("id"), data.get("description"))
+        return cls(required_key(data, "content", cls), data.get("id"), data.get("description"))
 
 
 class ContextQueue(Injected):
@@ -89,10 +89,7 @@ class ContextQueue(Injected):
         await fire(self, ContextQueueHook.BEFORE_APPEND, self, list(items))
         for item in items:
             while len(self._items) == self.limit:  # others may append while a hook runs
-                oldest = self._items[0]
-                await fire(self, ContextQueueHook.ON_EVICT, self, oldest)
-                if self._items and self._items[0] is oldest:
-                    self._items.popleft()
+                await fire(self, ContextQueueHook.ON_EVICT, self, self._items.popleft())
             self._items.append(item)
         await fire(self, ContextQueueHook.AFTER_APPEND, self, list(items))
 
@@ -117,8 +114,8 @@ class ContextQueue(Injected):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextQueue":
         """Restore what ``to_dict`` gave."""
-        queue = cls(saved(data, "limit", cls), data.get("tags"))
-        queue._items.extend(map(ContextItem.from_dict, saved(data, "items", cls)))
+        queue = cls(required_key(data, "limit", cls), data.get("tags"))
+        queue._items.extend(map(ContextItem.from_dict, required_key(data, "items", cls)))
         return queue
 
 
@@ -194,9 +191,8 @@ class ContextPool(Injected):
             )
         await fire(self, ContextPoolHook.BEFORE_ADD, self, item)
         while self._is_full_for(item):  # others may add while a hook runs
-            oldest = next(iter(self._items))
-            await fire(self, ContextPoolHook.ON_EVICT, self, self._items[oldest])
-            self._items.pop(oldest, None)
+            oldest = self._items.pop(next(iter(self._items)))
+            await fire(self, ContextPoolHook.ON_EVICT, self, oldest)
         self._put(item)
         await fire(self, ContextPoolHook.AFTER_ADD, self, item)
 
@@ -228,8 +224,8 @@ class ContextPool(Injected):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextPool":
         """Restore what ``to_dict`` gave."""
-        pool = cls(saved(data, "limit", cls), data.get("tags"))
-        for item in map(ContextItem.from_dict, saved(data, "items", cls)):
+        pool = cls(required_key(data, "limit", cls), data.get("tags"))
+        for item in map(ContextItem.from_dict, required_key(data, "items", cls)):
             pool._put(item)
         return pool
 
