@@ -1,6 +1,7 @@
-"""Functions that many tests call."""
+"""What many tests need."""
 
 import asyncio
+import signal
 
 from ramify import registries, tool
 
@@ -21,3 +22,8 @@ with registries():  # so that no test finds their names taken
     @tool
     async def step(n: int) -> int:
         return n
+
+
+def heed_interrupts() -> None:
+    """Undo, in a child process, that whoever runs the tests may have SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

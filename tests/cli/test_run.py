@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support import heed_interrupts
+
 ROOT = Path(__file__).parent.parent.parent
 SLOW = """
 import asyncio
@@ -117,6 +119,7 @@ def test_an_interrupt_cancels_the_tree_and_shows_it(tmp_path: Path):
     process = subprocess.Popen(
         [sys.executable, "-m", "ramify", "run", f"{module}:slow"],
         env=os.environ | {"COLUMNS": "200"},
+        preexec_fn=heed_interrupts,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

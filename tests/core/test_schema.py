@@ -441,9 +441,3 @@ def test_a_code_function_must_take_a_context_first():
     for wrong in (lambda: 1, unlike, lambda *, ctx: ctx):
         with pytest.raises(TypeError, match="'nothing' must take a RunContext first"):
             CodeFunction(name="nothing", callable=wrong)
-
-
-def test_mutable_defaults_are_not_shared_between_calls():
-    async def act(tags: list[str] = []) -> None: ...  # noqa: B006
-
-    assert tool(act).parameters.validate({}) == {}

@@ -11,7 +11,6 @@ import pytest
 from ramify import Agent, StopReason, Tool, Turn, tool
 
 Leave = Callable[[Agent], Awaitable[None]]
-pytestmark = pytest.mark.anyio  # the mark that conftest adds comes too late for parametrized tests
 
 
 class ConsumerError(Exception):

@@ -8,8 +8,6 @@ import pytest
 
 from ramify import Tool, Turn, TurnTimeoutError, tool
 
-pytestmark = pytest.mark.anyio  # the mark that conftest adds comes too late for parametrized tests
-
 
 def watched(made: Tool[Any, Any]) -> list[tuple[str, Any]]:
     """Record what the hooks of *made* are told, in order."""

@@ -4,11 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
 
-import pytest
-
 from ramify import Tool, Turn, tool
-
-pytestmark = pytest.mark.anyio  # the mark that conftest adds comes too late for parametrized tests
 
 
 def watched(made: Tool[Any, Any]) -> list[tuple[str, Any]]:

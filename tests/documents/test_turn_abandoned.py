@@ -12,7 +12,6 @@ from ramify import StopReason, Tool, Turn, tool
 
 Leave = Callable[[Turn], Awaitable[None]]
 Make = Callable[[list[str]], Tool[Any, Any]]
-pytestmark = pytest.mark.anyio  # the mark that conftest adds comes too late for parametrized tests
 
 
 class ConsumerError(Exception):

@@ -9,7 +9,6 @@ import pytest
 from ramify import Agent, StopReason, Turn, tool
 
 Consume = Callable[[Turn], Awaitable[None]]
-pytestmark = pytest.mark.anyio  # the mark that conftest adds comes too late for parametrized tests
 
 
 class Cleaning:

@@ -8,7 +8,6 @@ import pytest
 from ramify import StopReason, Turn, TurnHook, hook, tool
 
 Told = list[tuple[Any, ...]]
-pytestmark = pytest.mark.anyio  # the mark that conftest adds comes too late for parametrized tests
 
 
 def watched(turn: Turn) -> Told:

@@ -8,8 +8,6 @@ import pytest
 
 from ramify import CodeFunction, StopReason, Turn, WrongRunMethodError, tool
 
-pytestmark = pytest.mark.anyio  # the mark that conftest adds comes too late for parametrized tests
-
 
 def test_a_new_turn_has_the_documented_attributes() -> None:
     """§3: the signature of `Turn` and its attributes; decisions: "`timeout` (default 60s)"."""

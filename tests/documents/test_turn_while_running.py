@@ -8,8 +8,6 @@ import pytest
 
 from ramify import SafeExecutionError, StopReason, Turn, tool
 
-pytestmark = pytest.mark.anyio  # the mark that conftest adds comes too late for parametrized tests
-
 
 async def test_a_second_returning_of_a_running_turn_is_refused() -> None:
     """Decisions: "A second call to `returning()` ... on the same turn raises"."""

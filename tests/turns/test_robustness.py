@@ -13,6 +13,7 @@ import pytest
 from ramify import (
     Agent,
     AgentRegistry,
+    CancellationException,
     CodeFunction,
     ContextItem,
     ContextPool,
@@ -24,6 +25,7 @@ from ramify import (
     Turn,
     TurnTimeoutError,
     hook,
+    registries,
     tool,
 )
 from ramify.core.errors import (
@@ -221,7 +223,7 @@ async def test_classes_and_functions_with_parameters_are_values():
 
 
 @pytest.mark.parametrize("timeout", ["60", -1, float("nan")])
-def test_a_timeout_that_is_none_is_refused(timeout: Any):
+def test_what_is_no_timeout_is_refused(timeout: Any):
     @tool
     async def act() -> None: ...
 
@@ -355,7 +357,7 @@ async def test_what_is_no_turn_is_refused():
         Agent("c", "d", [act], ContextQueue(3))  # pyright: ignore
 
 
-async def test_a_completion_check_that_is_none_raises_before_it_yields():
+async def test_a_completion_check_without_an_answer_raises_before_it_yields():
     @tool(type=ToolType.COMPLETION_CHECK)
     async def check() -> bool:
         return 1  # pyright: ignore
@@ -399,8 +401,7 @@ async def test_limits_hold_while_hooks_take_their_time():
         for n in range(5):
             group.create_task(pool.add(ContextItem(n, id=str(n))))
             group.create_task(queue.append(ContextItem(n)))
-    assert (len(pool), len(queue)) == (1, 1)
-    assert len(evicted) >= 4
+    assert (len(pool), len(queue), len(evicted)) == (1, 1, 4)
 
 
 # Saving
@@ -489,3 +490,177 @@ def test_a_scope_also_covers_registries_that_nobody_has_used_yet():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("[] []\n", "")
+
+
+# Context and pausing
+
+
+async def test_everything_that_is_evicted_is_told_once():
+    pool, queue = ContextPool(limit=1), ContextQueue(limit=1)
+    evicted: list[Any] = []
+
+    @pool.on_evict
+    @queue.on_evict
+    async def keep(owner: Any, item: ContextItem) -> None:
+        await asyncio.sleep(0)
+        evicted.append(item.content)
+
+    async with asyncio.TaskGroup() as group:
+        for n in range(4):
+            group.create_task(pool.add(ContextItem(n, id=str(n))))
+            group.create_task(queue.append(ContextItem(n)))
+    left = [item.content for item in (*pool, *queue)]
+    assert sorted([*evicted, *left]) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+async def test_a_pause_asked_for_before_a_turn_holds_that_turn():
+    ran: list[str] = []
+
+    @tool
+    async def act() -> None:
+        ran.append("act")
+
+    agent = Agent("a", "b", [act])
+    await agent.put(Turn(act))
+    paused = asyncio.Event()
+
+    @agent.before_turn
+    async def pause(agent: Agent) -> None:
+        agent.pause()
+        paused.set()
+
+    async def run() -> None:
+        async for _ in agent.run():
+            pass
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(run())
+        await paused.wait()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (ran, agent.is_paused) == ([], True)
+        agent.resume()
+    assert ran == ["act"]
+
+
+async def test_streams_receive_the_context_of_their_agent_too():
+    @tool
+    async def stream(seen: ContextQueue, pool: ContextPool) -> AsyncIterator[Any]:
+        yield ContextItem("first")
+        yield len(seen)
+        yield ContextItem("named", id="n")
+        yield len(pool)
+
+    agent = Agent("a", "b", [stream])
+    await agent.put(Turn(stream))
+    assert [value async for _, value in agent.run()] == [1, 1]
+    assert ContextQueue.current() is None  # and nobody else
+
+
+async def test_a_foreign_tool_of_the_same_name_is_refused():
+    @tool
+    async def act() -> str:
+        return "own"
+
+    with registries():
+
+        @tool(tags=["foreign"])
+        async def act_elsewhere() -> str:
+            return "foreign"
+
+        foreign = act_elsewhere
+        foreign.name = "act"
+    agent = Agent("a", "b", [act])
+    with pytest.raises(InvalidValueError, match="or has another one of that name"):
+        await agent.put(Turn(foreign))
+
+
+async def test_a_hook_that_is_attached_and_global_is_called_once():
+    heard: list[str] = []
+
+    @hook(ToolHook.AFTER_INVOKE)
+    async def note(result: Any) -> None:
+        heard.append(result)
+
+    @tool
+    async def act() -> str:
+        return "done"
+
+    act.after_invoke(note)
+    await act()
+    assert heard == ["done"]
+
+
+# More of turns
+
+
+async def test_the_time_that_late_arguments_take_is_missing_afterwards():
+    @tool
+    async def wait(x: str) -> None:
+        await asyncio.sleep(0.2)
+
+    async def slow() -> str:
+        await asyncio.sleep(0.2)
+        return "late"
+
+    with pytest.raises(TurnTimeoutError):
+        await Turn(wait, timeout=0.3, kwargs={"x": slow}).returning()
+
+
+async def test_a_timeout_further_down_is_an_error_of_the_turn():
+    @tool
+    async def outer(ctx: RunContext) -> None:
+        await ctx.invoke(inner, timeout=0.01)
+
+    @tool
+    async def inner() -> None:
+        await asyncio.Event().wait()
+
+    turn = Turn(outer)
+    with pytest.raises(TimeoutError) as caught:
+        await turn.returning()
+    assert not isinstance(caught.value, TurnTimeoutError)
+    assert turn.stop_reason is StopReason.ERROR
+
+
+async def test_a_turn_whose_node_somebody_cancelled_is_cancelled():
+    @tool
+    async def act(ctx: RunContext) -> None:
+        ctx.node.cancel("from the viewer")
+        await asyncio.sleep(0)
+
+    turn = Turn(act)
+    with pytest.raises(CancellationException, match="from the viewer"):
+        await turn.returning()
+    assert turn.stop_reason is StopReason.CANCELLED
+
+
+async def test_a_turn_of_another_function_checks_its_arguments():
+    def twice(ctx: RunContext, n: int) -> int:
+        return 2 * n
+
+    function = CodeFunction(callable=twice)
+    assert await Turn(function, kwargs={"n": "4", "unknown": 1}).returning() == 8
+    with pytest.raises(ValueError, match="argument 'n': Input should be a valid integer"):
+        await Turn(function, kwargs={"n": "four"}).returning()
+
+
+def test_a_tool_that_wants_a_context_can_be_run_by_asyncio_run():
+    @tool
+    async def act(ctx: RunContext, n: int) -> int:
+        return n
+
+    assert asyncio.run(act(n=3)) == 3  # pyright: ignore
+
+
+async def test_keyword_only_parameters_are_not_filled_by_position():
+    @tool
+    async def only(*, a: int = 0) -> int:
+        return a
+
+    @tool
+    async def rest(*values: int, a: int = 0) -> tuple[Any, int]:
+        return values, a
+
+    assert await only(5) == 0  # pyright: ignore
+    assert await rest(1, 2, 3) == ((1, 2, 3), 0)
