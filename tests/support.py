@@ -2,8 +2,9 @@
 
 import asyncio
 import signal
+from typing import Any
 
-from ramify import registries, tool
+from ramify import StopReason, Tool, Turn, registries, tool
 
 with registries():  # so that no test finds their names taken
 
@@ -27,3 +28,59 @@ with registries():  # so that no test finds their names taken
 def heed_interrupts() -> None:
     """Undo, in a child process, that whoever runs the tests may have SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+async def settle() -> None:
+    """Let the loop go round often enough for everything to come to rest."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def watch_tool(made: Tool[Any, Any]) -> list[tuple[str, Any]]:
+    """Record what the hooks of *made* are told, in order."""
+    seen: list[tuple[str, Any]] = []
+
+    @made.before_invoke
+    async def before(**kwargs: Any) -> None:
+        seen.append(("before", kwargs))
+
+    @made.on_yield
+    async def each(value: Any) -> None:
+        seen.append(("yield", value))
+
+    @made.after_invoke
+    async def after(result: Any) -> None:
+        seen.append(("after", result))
+
+    @made.on_error
+    async def failed(**kwargs: Any) -> None:
+        seen.append(("error", kwargs))
+
+    return seen
+
+
+def watch_turn(turn: Turn) -> list[tuple[Any, ...]]:
+    """Record what the hooks of *turn* are told, in order."""
+    told: list[tuple[Any, ...]] = []
+
+    @turn.before_run
+    async def before(turn: Turn) -> None:
+        told.append(("before_run", turn))
+
+    @turn.after_run
+    async def after(turn: Turn, output: Any) -> None:
+        told.append(("after_run", turn, output))
+
+    @turn.on_timeout
+    async def late(turn: Turn) -> None:
+        told.append(("on_timeout", turn))
+
+    @turn.on_error
+    async def failed(turn: Turn, exc: Exception) -> None:
+        told.append(("on_error", turn, exc))
+
+    @turn.on_complete
+    async def complete(turn: Turn, stop_reason: StopReason) -> None:
+        told.append(("on_complete", turn, stop_reason))
+
+    return told

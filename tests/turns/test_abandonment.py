@@ -20,7 +20,7 @@ Consume = Callable[[AsyncGenerator[Any, None], int], Awaitable[None]]
 class Job:
     """A locked stream, the turn and the agent that run it, and what happened to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stuck: bool = False) -> None:
         self.others = asyncio.all_tasks()
         self.log: list[str] = []
         log = self.log
@@ -33,6 +33,8 @@ class Job:
                 while stop is None or n < stop:
                     yield n
                     n += 1
+                    if stuck and stop is None:
+                        await asyncio.Event().wait()
             finally:
                 inner.cancel("count has ended")
                 log.append("closed")
@@ -121,20 +123,28 @@ WAYS: list[Consume] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize(("stuck", "after"), [(False, 1), (False, 2), (False, 3), (True, 1)])
 @pytest.mark.parametrize("consume", WAYS)
-async def test_a_turn_that_is_walked_away_from_leaves_nothing(consume: Consume, after: int):
-    job = Job()
+async def test_a_turn_that_is_walked_away_from_leaves_nothing(
+    consume: Consume,
+    stuck: bool,  # noqa: FBT001
+    after: int,
+):
+    job = Job(stuck=stuck)
     async with asyncio.timeout(5):
         await consume(job.turn.yielding(), after)
         gc.collect()
         await job.check_that_nothing_is_left()
 
 
-@pytest.mark.parametrize("after", [1, 2, 3])
+@pytest.mark.parametrize(("stuck", "after"), [(False, 1), (False, 2), (False, 3), (True, 1)])
 @pytest.mark.parametrize("consume", WAYS)
-async def test_an_agent_that_is_walked_away_from_leaves_nothing(consume: Consume, after: int):
-    job = Job()
+async def test_an_agent_that_is_walked_away_from_leaves_nothing(
+    consume: Consume,
+    stuck: bool,  # noqa: FBT001
+    after: int,
+):
+    job = Job(stuck=stuck)
     await job.agent.put(job.turn)
     async with asyncio.timeout(5):
         await consume(job.agent.run(), after)

@@ -52,7 +52,6 @@ async def clerk() -> Agent:
 
 
 async def test_an_agent_as_a_dict() -> None:
-    """Decisions: "contains `name`, `description`, `tool_names`, and `queue` (turn dicts)"."""
     agent = await clerk()
     data = travel(agent.to_dict())
 
@@ -65,7 +64,6 @@ async def test_an_agent_as_a_dict() -> None:
 
 
 async def test_an_agent_is_restored_in_the_process_that_saved_it() -> None:
-    """§3: "Restoring an agent from its own dict in the process that saved it works"; §10."""
     agent = await clerk()
     data = travel(agent.to_dict())
     restored = Agent.from_dict(data)
@@ -78,7 +76,6 @@ async def test_an_agent_is_restored_in_the_process_that_saved_it() -> None:
 
 
 async def test_restoring_twice_works() -> None:
-    """§10: "restoring what was saved that fails because the name is taken"."""
     data = travel((await clerk()).to_dict())
     Agent.from_dict(data)
 
@@ -86,7 +83,6 @@ async def test_restoring_twice_works() -> None:
 
 
 async def test_a_restored_agent_has_its_tools_and_its_description() -> None:
-    """Decisions: "On restore, tools are resolved from the registry"."""
     agent = await clerk()
     restored = Agent.from_dict(travel(agent.to_dict()))
     await restored.put(Turn("say", kwargs={"word": "c"}))
@@ -96,7 +92,6 @@ async def test_a_restored_agent_has_its_tools_and_its_description() -> None:
 
 
 async def test_the_saved_agent_and_the_restored_one_have_a_queue_each() -> None:
-    """Decisions: "the queue is repopulated"."""
     agent = await clerk()
     restored = Agent.from_dict(travel(agent.to_dict()))
 
@@ -105,7 +100,6 @@ async def test_the_saved_agent_and_the_restored_one_have_a_queue_each() -> None:
 
 
 async def test_hooks_are_not_saved() -> None:
-    """Decisions: "Hooks are not serialized"."""
     seen: list[str] = []
     agent = await clerk()
 
@@ -124,7 +118,6 @@ async def test_hooks_are_not_saved() -> None:
 
 
 async def test_a_failed_turn_is_saved_with_the_queue() -> None:
-    """§3: "A turn that raised is not lost"; the queue is what is saved."""
     healthy = False
 
     @tool
@@ -147,7 +140,6 @@ async def test_a_failed_turn_is_saved_with_the_queue() -> None:
 
 
 async def test_subtools_are_saved_by_their_scoped_names() -> None:
-    """Subtools: "Use this scoped name when ... looking up in the registry"."""
 
     @tool
     async def users() -> None: ...
@@ -165,7 +157,6 @@ async def test_subtools_are_saved_by_their_scoped_names() -> None:
 
 
 async def test_an_agent_whose_tool_is_not_registered_cannot_be_restored() -> None:
-    """Decisions: "On restore, tools are resolved from the registry"."""
     agent = await clerk()
     data = travel(agent.to_dict()) | {"tool_names": ["shout"], "queue": []}
 
@@ -175,7 +166,6 @@ async def test_an_agent_whose_tool_is_not_registered_cannot_be_restored() -> Non
 
 
 async def test_an_agent_is_restored_and_run_in_another_process() -> None:
-    """Decisions: "the queue is repopulated; the agent is registered"."""
     data = travel((await clerk()).to_dict())
 
     done = subprocess.run(  # noqa: ASYNC221

@@ -71,7 +71,6 @@ async def cancel_twice(consume: Consume, turn: Turn, scene: Cleaning) -> None:
 
 @pytest.mark.parametrize("consume", [returning, yielding, running])
 async def test_a_turn_cancelled_twice_records_that(consume: Consume) -> None:
-    """§3: "a cancelled or abandoned turn records CANCELLED"; §10: "with no stop reason"."""
     scene = Cleaning()
     turn = Turn(scene.single if consume is returning else scene.stream)
     told: list[StopReason] = []
@@ -88,7 +87,6 @@ async def test_a_turn_cancelled_twice_records_that(consume: Consume) -> None:
 
 @pytest.mark.parametrize("consume", [returning, yielding, running])
 async def test_a_tool_does_not_outlive_its_turn_that_was_cancelled_twice(consume: Consume) -> None:
-    """§1: "A node owns the lifetime of its children: a child never outlives its parent"."""
     scene = Cleaning()
     turn = Turn(scene.single if consume is returning else scene.stream)
     before = asyncio.all_tasks()

@@ -51,7 +51,6 @@ def adding() -> Turn:
 
 
 def test_a_new_turn_as_a_dict() -> None:
-    """Decisions: "Serialized form includes `uuid`, `tool_name`, ... `output`"."""
     turn = adding()
     data = travel(turn.to_dict())
 
@@ -69,7 +68,6 @@ def test_a_new_turn_as_a_dict() -> None:
 
 
 async def test_a_finished_turn_as_a_dict_has_iso_times() -> None:
-    """Decisions: "datetimes are ISO strings"."""
     turn = adding()
     await turn.returning()
     data = travel(turn.to_dict())
@@ -84,7 +82,6 @@ async def test_a_finished_turn_as_a_dict_has_iso_times() -> None:
 
 
 async def test_a_restored_turn_equals_the_saved_one() -> None:
-    """Decisions: "restore with `Turn.from_dict(data)`"."""
     turn = adding()
     await turn.returning()
     restored = Turn.from_dict(travel(turn.to_dict()))
@@ -97,12 +94,10 @@ async def test_a_restored_turn_equals_the_saved_one() -> None:
 
 
 async def test_a_restored_turn_can_be_run() -> None:
-    """Decisions: "restore with `Turn.from_dict(data)`"."""
     assert await Turn.from_dict(travel(adding().to_dict())).returning() == 3
 
 
 async def test_positional_arguments_and_tags_survive() -> None:
-    """§3: a turn also has `args` and `tags`; what is restored is the same turn."""
 
     @tool
     async def add(a: int, b: int) -> int:
@@ -115,7 +110,6 @@ async def test_positional_arguments_and_tags_survive() -> None:
 
 
 async def test_a_failed_turn_is_restored_as_failed() -> None:
-    """Decisions: serialized form includes `stop_reason`."""
 
     @tool
     async def fail() -> None:
@@ -132,7 +126,6 @@ async def test_a_failed_turn_is_restored_as_failed() -> None:
 
 
 async def test_the_output_of_a_stream_survives() -> None:
-    """Decisions: serialized form includes `output`."""
 
     @tool
     async def two() -> Any:
@@ -147,7 +140,6 @@ async def test_the_output_of_a_stream_survives() -> None:
 
 
 async def test_hooks_are_not_saved() -> None:
-    """Decisions: "Hooks are not serialized"."""
     seen: list[str] = []
     turn = adding()
 
@@ -163,7 +155,6 @@ async def test_hooks_are_not_saved() -> None:
 
 
 def test_a_subtool_is_saved_by_its_scoped_name() -> None:
-    """Subtools: "Use this scoped name when creating turns or looking up in the registry"."""
 
     @tool
     async def users() -> None: ...
@@ -178,7 +169,6 @@ def test_a_subtool_is_saved_by_its_scoped_name() -> None:
 
 
 def test_a_turn_whose_tool_is_not_registered_cannot_be_restored() -> None:
-    """Decisions: "the tool is resolved from the registry"."""
     data = travel(adding().to_dict()) | {"tool_name": "subtract"}
 
     with pytest.raises(UnregisteredToolError, match="subtract"):
@@ -186,7 +176,6 @@ def test_a_turn_whose_tool_is_not_registered_cannot_be_restored() -> None:
 
 
 def test_a_turn_is_restored_and_run_in_another_process() -> None:
-    """Decisions: "Turns serialize with `to_dict()` and restore with `Turn.from_dict(data)`"."""
     data = travel(adding().to_dict())
 
     done = subprocess.run(

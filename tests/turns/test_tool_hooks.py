@@ -4,47 +4,23 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
 
-from ramify import Tool, Turn, tool
-
-
-def watched(made: Tool[Any, Any]) -> list[tuple[str, Any]]:
-    """Record what the hooks of *made* are told, in order."""
-    seen: list[tuple[str, Any]] = []
-
-    @made.before_invoke
-    async def before(**kwargs: Any) -> None:
-        seen.append(("before", kwargs))
-
-    @made.on_yield
-    async def each(value: Any) -> None:
-        seen.append(("yield", value))
-
-    @made.after_invoke
-    async def after(result: Any) -> None:
-        seen.append(("after", result))
-
-    @made.on_error
-    async def failed(**kwargs: Any) -> None:
-        seen.append(("error", kwargs))
-
-    return seen
+from ramify import Turn, tool
+from support import watch_tool
 
 
 async def test_before_invoke_gets_the_arguments_of_the_tool_by_name() -> None:
-    """Row BEFORE_INVOKE: "`(**kwargs)` — same kwargs as the tool's own signature"."""
 
     @tool
     async def add(a: int, b: int) -> int:
         return a + b
 
-    seen = watched(add)
+    seen = watch_tool(add)
     await add(1, b=2)
 
     assert seen == [("before", {"a": 1, "b": 2}), ("after", 3)]
 
 
 async def test_before_invoke_may_name_the_parameters_of_the_tool() -> None:
-    """Tools, example: `async def audit(x: int)` on `my_tool(x: int)`."""
     seen: list[int] = []
 
     @tool()
@@ -62,20 +38,18 @@ async def test_before_invoke_may_name_the_parameters_of_the_tool() -> None:
 
 
 async def test_before_invoke_is_told_evaluated_and_fixed_arguments_and_no_extra_ones() -> None:
-    """Row BEFORE_INVOKE: "same kwargs as the tool's own signature"."""
 
     @tool(key=lambda: "secret")
     async def call(path: str, key: str) -> str:
         return path + key
 
-    seen = watched(call)
+    seen = watch_tool(call)
     await cast("Any", call)(path="/", other=1)
 
     assert seen == [("before", {"path": "/", "key": "secret"}), ("after", "/secret")]
 
 
 async def test_before_invoke_comes_before_the_call() -> None:
-    """Row BEFORE_INVOKE: "About to call the tool"."""
     order: list[str] = []
 
     @tool
@@ -96,14 +70,13 @@ async def test_before_invoke_comes_before_the_call() -> None:
 
 
 async def test_on_yield_gets_each_value_and_after_invoke_the_list_of_all() -> None:
-    """Rows ON_YIELD and AFTER_INVOKE: "list of all yielded values (async gen)"."""
 
     @tool
     async def count(to: int) -> AsyncIterator[int]:
         for number in range(to):
             yield number
 
-    seen = watched(count)
+    seen = watch_tool(count)
     values = [value async for value in count(2)]
 
     assert values == [0, 1]
@@ -111,14 +84,13 @@ async def test_on_yield_gets_each_value_and_after_invoke_the_list_of_all() -> No
 
 
 async def test_the_hooks_of_a_stream_fire_in_a_turn_as_in_a_call() -> None:
-    """Rows ON_YIELD and AFTER_INVOKE, when the tool runs in a turn."""
 
     @tool
     async def count(to: int) -> AsyncIterator[int]:
         for number in range(to):
             yield number
 
-    seen = watched(count)
+    seen = watch_tool(count)
     values = [value async for value in Turn(count, kwargs={"to": 2}).yielding()]
 
     assert values == [0, 1]
@@ -126,20 +98,18 @@ async def test_the_hooks_of_a_stream_fire_in_a_turn_as_in_a_call() -> None:
 
 
 async def test_on_yield_does_not_fire_for_a_coroutine() -> None:
-    """Row ON_YIELD: "(async generator tools only)"."""
 
     @tool
     async def one() -> int:
         return 1
 
-    seen = watched(one)
+    seen = watch_tool(one)
     await one()
 
     assert seen == [("before", {}), ("after", 1)]
 
 
 async def test_after_invoke_gets_the_partial_list_on_an_early_break() -> None:
-    """Row AFTER_INVOKE: "fires with partial list on early break"."""
 
     @tool
     async def forever() -> AsyncGenerator[int, None]:
@@ -148,7 +118,7 @@ async def test_after_invoke_gets_the_partial_list_on_an_early_break() -> None:
             yield number
             number += 1
 
-    seen = watched(forever)
+    seen = watch_tool(forever)
     async with aclosing(forever()) as values:
         async for value in values:
             if value == 1:
@@ -158,7 +128,6 @@ async def test_after_invoke_gets_the_partial_list_on_an_early_break() -> None:
 
 
 async def test_after_invoke_gets_the_partial_list_on_an_early_break_of_a_turn() -> None:
-    """Row AFTER_INVOKE: "fires with partial list on early break", when the tool runs in a turn."""
 
     @tool
     async def forever() -> AsyncGenerator[int, None]:
@@ -167,7 +136,7 @@ async def test_after_invoke_gets_the_partial_list_on_an_early_break_of_a_turn() 
             yield number
             number += 1
 
-    seen = watched(forever)
+    seen = watch_tool(forever)
     async with aclosing(Turn(forever).yielding()) as values:
         async for value in values:
             if value == 1:
@@ -178,7 +147,6 @@ async def test_after_invoke_gets_the_partial_list_on_an_early_break_of_a_turn() 
 
 
 async def test_hooks_fire_only_for_their_own_tool() -> None:
-    """Tools: "Hooks attached this way fire only for that specific tool instance"."""
 
     @tool
     async def one() -> int:
@@ -188,7 +156,7 @@ async def test_hooks_fire_only_for_their_own_tool() -> None:
     async def other() -> int:
         return 2
 
-    seen = watched(one)
+    seen = watch_tool(one)
     await other()
 
     assert seen == []

@@ -1,7 +1,6 @@
 """What is refused while a turn runs, and what may change."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from ramify import SafeExecutionError, StopReason, Turn, tool
 
 
 async def test_a_second_returning_of_a_running_turn_is_refused() -> None:
-    """Decisions: "A second call to `returning()` ... on the same turn raises"."""
     entered, leave = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -30,27 +28,7 @@ async def test_a_second_returning_of_a_running_turn_is_refused() -> None:
     assert (first.result(), turn.stop_reason) == ("done", StopReason.COMPLETED)
 
 
-async def test_a_second_yielding_of_a_running_turn_is_refused() -> None:
-    """Decisions: "A second call to ... `yielding()` on the same turn raises"."""
-
-    @tool
-    async def count() -> AsyncIterator[int]:
-        yield 1
-        yield 2
-
-    turn = Turn(count)
-    seen: list[int] = []
-    async for value in turn.yielding():
-        seen.append(value)
-        with pytest.raises(SafeExecutionError):
-            async for _ in turn.yielding():
-                pass
-
-    assert (seen, turn.stop_reason) == ([1, 2], StopReason.COMPLETED)
-
-
 async def test_a_turn_cannot_be_run_by_its_own_tool() -> None:
-    """Decisions: "A turn cannot be run again while it is already running"."""
     turns: list[Turn] = []
 
     @tool
@@ -66,7 +44,6 @@ async def test_a_turn_cannot_be_run_by_its_own_tool() -> None:
 
 
 async def test_a_finished_turn_can_be_run_again() -> None:
-    """Decisions: a turn cannot be run again only "while it is already running"."""
     numbers = iter([1, 2])
 
     @tool
@@ -81,7 +58,6 @@ async def test_a_finished_turn_can_be_run_again() -> None:
 
 @pytest.mark.parametrize("name", ["tool", "args", "kwargs", "timeout", "tags", "hooks", "uuid"])
 async def test_other_attributes_cannot_be_set_while_running(name: str) -> None:
-    """Tables: "Others → `SafeExecutionError`"."""
     turns: list[Any] = []
 
     @tool
@@ -98,7 +74,6 @@ async def test_other_attributes_cannot_be_set_while_running(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["start_time", "end_time", "output", "stop_reason", "metadata"])
 async def test_results_and_metadata_can_be_set_while_running(name: str) -> None:
-    """Tables: "**Mutable while running:** Only ..."."""
     turns: list[Any] = []
 
     @tool
@@ -113,7 +88,6 @@ async def test_results_and_metadata_can_be_set_while_running(name: str) -> None:
 
 
 async def test_attributes_can_be_set_before_and_after_a_run() -> None:
-    """Decisions: "Most turn attributes are immutable while running"."""
 
     @tool
     async def double(x: int) -> int:
@@ -128,7 +102,6 @@ async def test_attributes_can_be_set_before_and_after_a_run() -> None:
 
 
 async def test_metadata_can_be_changed_by_the_running_tool() -> None:
-    """Decisions: "`metadata` dict; it is mutable (including while running)"."""
     turns: list[Turn] = []
 
     @tool

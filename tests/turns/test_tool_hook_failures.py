@@ -6,41 +6,18 @@ from typing import Any
 
 import pytest
 
-from ramify import Tool, Turn, TurnTimeoutError, tool
-
-
-def watched(made: Tool[Any, Any]) -> list[tuple[str, Any]]:
-    """Record what the hooks of *made* are told, in order."""
-    seen: list[tuple[str, Any]] = []
-
-    @made.before_invoke
-    async def before(**kwargs: Any) -> None:
-        seen.append(("before", kwargs))
-
-    @made.on_yield
-    async def each(value: Any) -> None:
-        seen.append(("yield", value))
-
-    @made.after_invoke
-    async def after(result: Any) -> None:
-        seen.append(("after", result))
-
-    @made.on_error
-    async def failed(**kwargs: Any) -> None:
-        seen.append(("error", kwargs))
-
-    return seen
+from ramify import Turn, TurnTimeoutError, tool
+from support import watch_tool
 
 
 async def test_a_tool_that_raises_fires_on_error_and_not_after_invoke() -> None:
-    """Row ON_ERROR: "`(exc=exc)`"; "`AFTER_INVOKE` does not fire when `ON_ERROR` fires"."""
     error = RuntimeError("no")
 
     @tool
     async def fail() -> None:
         raise error
 
-    seen = watched(fail)
+    seen = watch_tool(fail)
     with pytest.raises(RuntimeError) as caught:
         await fail()
 
@@ -49,7 +26,6 @@ async def test_a_tool_that_raises_fires_on_error_and_not_after_invoke() -> None:
 
 
 async def test_a_stream_that_raises_fires_on_error_and_not_after_invoke() -> None:
-    """Row AFTER_INVOKE: "not dispatched if the tool raises"."""
     error = RuntimeError("no")
 
     @tool
@@ -57,7 +33,7 @@ async def test_a_stream_that_raises_fires_on_error_and_not_after_invoke() -> Non
         yield 1
         raise error
 
-    seen = watched(fail)
+    seen = watch_tool(fail)
     with pytest.raises(RuntimeError) as caught:
         async for _ in fail():
             pass
@@ -67,7 +43,6 @@ async def test_a_stream_that_raises_fires_on_error_and_not_after_invoke() -> Non
 
 
 async def test_a_tool_that_is_stopped_by_a_timeout_did_not_return() -> None:
-    """Row AFTER_INVOKE: "After tool returns or finishes yielding"."""
 
     @tool
     async def wait() -> None:
@@ -78,7 +53,7 @@ async def test_a_tool_that_is_stopped_by_a_timeout_did_not_return() -> None:
         yield 1
         await asyncio.Event().wait()
 
-    seen, streamed = watched(wait), watched(stream)
+    seen, streamed = watch_tool(wait), watch_tool(stream)
     async with asyncio.timeout(5):
         with pytest.raises(TurnTimeoutError):
             await Turn(wait, timeout=0.01).returning()
@@ -92,7 +67,6 @@ async def test_a_tool_that_is_stopped_by_a_timeout_did_not_return() -> None:
 
 @pytest.mark.parametrize("point", ["before_invoke", "after_invoke", "on_yield"])
 async def test_what_a_hook_raises_comes_out_of_the_call(point: str) -> None:
-    """Tools: "Exceptions in hooks propagate"; §9: "lifecycle hooks propagate"."""
 
     @tool
     async def once() -> AsyncGenerator[int, None]:
@@ -108,7 +82,6 @@ async def test_what_a_hook_raises_comes_out_of_the_call(point: str) -> None:
 
 
 async def test_what_an_error_hook_raises_comes_out_of_the_call() -> None:
-    """Tools: "Exceptions in hooks propagate"."""
 
     @tool
     async def fail() -> None:
@@ -123,7 +96,6 @@ async def test_what_an_error_hook_raises_comes_out_of_the_call() -> None:
 
 
 async def test_a_tool_is_not_called_when_before_invoke_raises() -> None:
-    """Row BEFORE_INVOKE: "About to call the tool"; "Exceptions in hooks propagate"."""
     calls: list[str] = []
 
     @tool

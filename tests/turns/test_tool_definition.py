@@ -7,9 +7,6 @@ from typing import Any, cast
 import pytest
 
 from ramify import (
-    ContextPool,
-    ContextQueue,
-    RunContext,
     Tool,
     ToolRegistry,
     ToolType,
@@ -19,7 +16,6 @@ from ramify import (
 
 
 async def test_a_coroutine_function_becomes_a_single_value_tool() -> None:
-    """Tables, validation row 1: coroutine, no completion check: "Valid (single-value)"."""
 
     @tool()
     async def double(x: int) -> int:
@@ -29,7 +25,6 @@ async def test_a_coroutine_function_becomes_a_single_value_tool() -> None:
 
 
 async def test_a_coroutine_that_returns_bool_becomes_a_completion_check() -> None:
-    """Tables, validation row 2: "Valid (completion check)"."""
 
     @tool(type=ToolType.COMPLETION_CHECK)
     async def done() -> bool:
@@ -39,7 +34,6 @@ async def test_a_coroutine_that_returns_bool_becomes_a_completion_check() -> Non
 
 
 async def test_a_bool_annotation_written_as_a_string_is_a_bool_annotation() -> None:
-    """Decisions: "with return annotation `-> bool`", as a module with future annotations has it."""
 
     @tool(type=ToolType.COMPLETION_CHECK)
     async def done() -> "bool":
@@ -49,7 +43,6 @@ async def test_a_bool_annotation_written_as_a_string_is_a_bool_annotation() -> N
 
 
 async def test_an_async_generator_becomes_a_streaming_tool() -> None:
-    """Tables, validation row 3: "Valid (streaming)"."""
 
     @tool()
     async def count(to: int) -> AsyncIterator[int]:
@@ -60,7 +53,6 @@ async def test_an_async_generator_becomes_a_streaming_tool() -> None:
 
 
 def test_a_completion_check_that_returns_something_else_is_refused() -> None:
-    """Tables, validation row 4: coroutine, COMPLETION_CHECK, not bool: "TypeError"."""
     with pytest.raises(TypeError):
 
         @tool(type=ToolType.COMPLETION_CHECK)
@@ -69,7 +61,6 @@ def test_a_completion_check_that_returns_something_else_is_refused() -> None:
 
 
 def test_a_completion_check_without_return_annotation_is_refused() -> None:
-    """Decisions: "must be a coroutine ... with return annotation `-> bool`"."""
 
     async def done():
         return True
@@ -79,7 +70,6 @@ def test_a_completion_check_without_return_annotation_is_refused() -> None:
 
 
 def test_a_completion_check_that_streams_is_refused() -> None:
-    """Decisions: "must be a coroutine (not an async generator)"."""
 
     async def done() -> Any:
         yield True
@@ -90,7 +80,6 @@ def test_a_completion_check_that_streams_is_refused() -> None:
 
 @pytest.mark.parametrize("parentheses", [True, False])
 def test_a_sync_function_is_refused_with_the_remedy(*, parentheses: bool) -> None:
-    """§3: "a sync `def` is a `TypeError` whose message says what to write instead"."""
 
     def fetch(url: str) -> str:
         return url
@@ -101,7 +90,6 @@ def test_a_sync_function_is_refused_with_the_remedy(*, parentheses: bool) -> Non
 
 
 def test_a_sync_generator_is_refused() -> None:
-    """Decisions: "accepts only coroutine functions or async generator functions"."""
 
     def count() -> Any:
         yield 1
@@ -111,7 +99,6 @@ def test_a_sync_generator_is_refused() -> None:
 
 
 def test_a_refused_function_is_not_registered() -> None:
-    """Decisions: "sync `def` is rejected at decoration time"."""
 
     def fetch(url: str) -> str:
         return url
@@ -123,7 +110,6 @@ def test_a_refused_function_is_not_registered() -> None:
 
 
 async def test_the_decorator_works_without_parentheses() -> None:
-    """§3: "`@tool`, `@tool()` and `@tool(lock=, ...)`"."""
 
     @tool
     async def double(x: int) -> int:
@@ -134,7 +120,6 @@ async def test_the_decorator_works_without_parentheses() -> None:
 
 
 async def test_all_options_are_accepted_together() -> None:
-    """§3: "`@tool(lock=, tags=, type=, uses=, repeatable=, **fixed_kwargs)`"."""
 
     @tool
     async def helper() -> int:
@@ -157,7 +142,6 @@ async def test_all_options_are_accepted_together() -> None:
 
 
 async def test_a_tool_has_the_shape_of_the_protocol() -> None:
-    """Tools, Protocol: metadata, fn, hooks, lock, tags and `__call__`."""
 
     async def plain(x: int) -> int:
         return x
@@ -177,7 +161,6 @@ async def test_a_tool_has_the_shape_of_the_protocol() -> None:
 
 
 def test_a_locked_tool_shows_an_asyncio_lock() -> None:
-    """Tools, Protocol: "lock: asyncio.Lock | None"; parameters: "serialized via `asyncio.Lock`"."""
 
     @tool(lock=True)
     async def write() -> None: ...
@@ -190,33 +173,9 @@ def accepting(*parameters: str) -> Callable[..., Any]:
     return cast("Any", tool)(**dict.fromkeys(parameters, 1))
 
 
-def test_a_fixed_argument_that_the_function_does_not_take_is_refused() -> None:
-    """Tools: "Fixed kwargs that don't match the function's signature ... also raise"."""
-
-    async def fetch(url: str) -> str:
-        return url
-
-    with pytest.raises(TypeError, match="ulr"):
-        accepting("ulr")(fetch)
-
-
 async def test_any_fixed_argument_is_taken_by_a_function_with_keyword_arguments() -> None:
-    """Tools: "(and the function has no `**kwargs`)"."""
 
     async def echo(**kwargs: Any) -> dict[str, Any]:
         return kwargs
 
     assert await accepting("a", "b")(echo)(c=2) == {"a": 1, "b": 1, "c": 2}
-
-
-async def test_injected_parameters_are_not_in_the_schema() -> None:
-    """§3: "Injected parameters are not in its schema"."""
-
-    @tool
-    async def search(
-        words: str, context: RunContext, queue: ContextQueue, pool: ContextPool
-    ) -> str:
-        return words
-
-    assert list(search.input_schema["properties"]) == ["words"]
-    assert search.input_schema["required"] == ["words"]

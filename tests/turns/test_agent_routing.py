@@ -14,7 +14,6 @@ async def pairs(agent: Agent) -> list[tuple[Turn, Any]]:
 
 
 async def test_a_returned_turn_is_put_and_run_and_not_yielded() -> None:
-    """Return values, row 1: `Turn`: "Enqueued via `put()` and executed in the same `run()`"."""
     put: list[Turn] = []
 
     @tool
@@ -41,7 +40,6 @@ async def test_a_returned_turn_is_put_and_run_and_not_yielded() -> None:
 
 
 async def test_a_returned_turn_goes_behind_those_that_wait() -> None:
-    """Tables, run loop: "output is a Turn instance | put(output), then next iteration"."""
 
     @tool
     async def say(word: str) -> str:
@@ -59,7 +57,6 @@ async def test_a_returned_turn_goes_behind_those_that_wait() -> None:
 
 
 async def test_a_returned_turn_of_a_foreign_tool_is_refused() -> None:
-    """Return values, row 1: "via `put()`", which refuses tools that the agent does not have."""
 
     @tool
     async def foreign() -> None: ...
@@ -76,7 +73,6 @@ async def test_a_returned_turn_of_a_foreign_tool_is_refused() -> None:
 
 
 async def test_a_returned_item_without_id_is_appended_to_the_queue() -> None:
-    """Return values, row 2: "Appended to `agent.context_queue`; **not yielded**"."""
     item = ContextItem("note")
 
     @tool
@@ -91,7 +87,6 @@ async def test_a_returned_item_without_id_is_appended_to_the_queue() -> None:
 
 
 async def test_a_returned_item_with_id_is_stored_in_the_pool() -> None:
-    """Return values, row 3: "Stored in `agent.context_pool`; **not yielded**"."""
     item = ContextItem("note", id="n1")
 
     @tool
@@ -107,7 +102,6 @@ async def test_a_returned_item_with_id_is_stored_in_the_pool() -> None:
 
 
 async def test_an_agent_that_was_given_no_context_has_some() -> None:
-    """§3: "`Agent(name, ..., context_pool=None, context_queue=None, ...)`"."""
 
     @tool
     async def record() -> Any:
@@ -123,7 +117,6 @@ async def test_an_agent_that_was_given_no_context_has_some() -> None:
 
 
 async def test_anything_else_is_yielded_with_its_turn() -> None:
-    """Return values, row 4: "Yielded to the caller as `(turn, value)`", None and False included."""
     given: list[Any] = [None, False, 0, "", "text", {"a": 1}, [1], []]
 
     @tool
@@ -139,7 +132,6 @@ async def test_anything_else_is_yielded_with_its_turn() -> None:
 
 
 async def test_each_value_of_a_stream_is_routed_by_itself() -> None:
-    """Tools: "a single generator turn can yield a mix of `ContextItem`, `Turn`, and plain"."""
 
     @tool
     async def say(word: str) -> str:
@@ -162,7 +154,6 @@ async def test_each_value_of_a_stream_is_routed_by_itself() -> None:
 
 
 async def test_values_of_a_stream_are_yielded_as_they_are_produced() -> None:
-    """Decisions: "yields `(turn, value)` for each result as it is produced"."""
     go_on = asyncio.Event()
 
     @tool
@@ -184,7 +175,6 @@ async def test_values_of_a_stream_are_yielded_as_they_are_produced() -> None:
 
 
 async def test_values_of_a_stream_are_routed_as_they_are_produced() -> None:
-    """Tools: "each yielded value is routed individually as it is produced"."""
 
     @tool
     async def note() -> Any:

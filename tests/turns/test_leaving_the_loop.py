@@ -48,7 +48,6 @@ def run(program: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("name", ["count", "stuck"])
 def test_a_program_may_end_right_after_breaking_off_a_turn(name: str) -> None:
-    """§3: "abandoned turn records CANCELLED"; §10: "closing a stream early that raises"."""
     program = f"""
 turn = Turn({name})
 async def main():
@@ -62,7 +61,6 @@ print(ended, turn.stop_reason.name)
 
 @pytest.mark.parametrize("name", ["count", "stuck"])
 def test_a_program_may_end_right_after_breaking_off_an_agent(name: str) -> None:
-    """§3: "abandoned turn records CANCELLED"; "A turn that raised is not lost"."""
     program = f"""
 turn = Turn({name})
 agent = Agent("clerk", "", [{name}])
@@ -78,7 +76,6 @@ print(ended, turn.stop_reason.name, list(agent.turns) == [turn])
 
 @pytest.mark.parametrize("name", ["count", "stuck"])
 def test_a_turn_abandoned_in_one_loop_can_be_run_in_another(name: str) -> None:
-    """§3: "is no longer running"."""
     program = f"""
 turn = Turn({name})
 async def main():
@@ -91,7 +88,6 @@ print(asyncio.run(main()), asyncio.run(main()), ended)
 
 @pytest.mark.parametrize("name", ["count", "stuck"])
 def test_a_stream_that_timed_out_leaves_nothing_behind(name: str) -> None:
-    """Decisions: "for `yielding()` it applies to the whole run"."""
     program = f"""
 turn = Turn({name}, timeout=0.01)
 async def main():
@@ -106,7 +102,6 @@ asyncio.run(main())
 
 
 def test_an_agent_can_be_run_in_one_loop_after_another() -> None:
-    """Tables: an agent is refused only "while already running"."""
     program = """
 @tool
 async def say(word):
@@ -122,7 +117,6 @@ print(asyncio.run(main("a")), asyncio.run(main("b")))
 
 
 def test_a_locked_tool_is_serialized_across_threads_and_loops() -> None:
-    """Tools: "concurrent runs of this tool are serialized"; registries are process-wide."""
     program = """
 inside = most = calls = 0
 
@@ -151,7 +145,6 @@ print(most, calls)
 
 
 def test_a_turn_cancelled_by_the_end_of_its_program_records_that() -> None:
-    """§10: "a cancelled turn with no stop reason"."""
     program = """
 @tool
 async def wait():

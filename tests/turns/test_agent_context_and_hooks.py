@@ -12,7 +12,6 @@ async def pairs(agent: Agent) -> list[tuple[Turn, Any]]:
 
 
 async def test_a_value_is_routed_before_the_next_turn_starts() -> None:
-    """Tools: "the return value is routed before the next turn starts"; §3: injection."""
 
     @tool
     async def record() -> ContextItem:
@@ -34,7 +33,6 @@ async def test_a_value_is_routed_before_the_next_turn_starts() -> None:
 
 
 async def test_a_tool_is_given_the_very_context_of_its_agent() -> None:
-    """Tools: "Tools can also *receive* context from the agent by declaring ... parameters"."""
 
     @tool
     async def read(queue: ContextQueue, pool: ContextPool) -> tuple[ContextQueue, ContextPool]:
@@ -52,7 +50,6 @@ async def test_a_tool_is_given_the_very_context_of_its_agent() -> None:
 
 
 async def test_the_hooks_of_an_agent_around_its_turns() -> None:
-    """§3: BEFORE_TURN(agent), AFTER_TURN(agent, turn), ON_TURN_VALUE(agent, turn, value)."""
     told: list[tuple[Any, ...]] = []
 
     @tool

@@ -1,6 +1,7 @@
 """When `run()` ends, when it refuses to start, and when it waits."""
 
 import asyncio
+from contextlib import aclosing
 from typing import Any, cast
 
 import pytest
@@ -9,21 +10,18 @@ from ramify import (
     Agent,
     CompletionCheckReturnError,
     SafeExecutionError,
+    StopReason,
     Tool,
     ToolType,
     Turn,
     tool,
 )
+from support import settle
 
 
 async def values(agent: Agent) -> list[Any]:
     async with asyncio.timeout(5):
         return [value async for _, value in agent.run()]
-
-
-async def settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def say_tool() -> Tool[Any, Any]:
@@ -43,12 +41,10 @@ def check_tool(answer: Any) -> Tool[Any, Any]:
 
 
 async def test_an_empty_queue_ends_the_run_at_once() -> None:
-    """§9: "empty queue, or a completion check that returned True, whichever first"."""
     assert await values(Agent("clerk", "", [])) == []
 
 
 async def test_a_completion_check_that_returns_true_ends_the_run() -> None:
-    """Tables, run loop, row 1: "COMPLETION_CHECK and output is True | Exit loop"."""
     say, done = say_tool(), check_tool(answer=True)
     agent = Agent("clerk", "", [say, done])
     check, rest = Turn(done), Turn(say, args=["b"])
@@ -61,7 +57,6 @@ async def test_a_completion_check_that_returns_true_ends_the_run() -> None:
 
 
 async def test_a_completion_check_that_returns_false_lets_the_run_go_on() -> None:
-    """Tables, run loop, row 4: "Else | Next iteration"."""
     say, done = say_tool(), check_tool(answer=False)
     agent = Agent("clerk", "", [say, done])
     for turn in (Turn(done), Turn(say, args=["b"])):
@@ -72,7 +67,6 @@ async def test_a_completion_check_that_returns_false_lets_the_run_go_on() -> Non
 
 @pytest.mark.parametrize("answer", [1, "yes", None])
 def test_a_completion_check_that_returns_no_bool_is_an_error(answer: Any) -> None:
-    """Tables, run loop, row 2: "output is not bool | CompletionCheckReturnError"."""
 
     async def main() -> None:
         done = check_tool(answer)
@@ -85,7 +79,6 @@ def test_a_completion_check_that_returns_no_bool_is_an_error(answer: Any) -> Non
 
 
 async def test_true_from_another_tool_does_not_end_the_run() -> None:
-    """Tables, run loop, row 1 is for completion checks only."""
 
     @tool
     async def yes() -> bool:
@@ -99,7 +92,6 @@ async def test_true_from_another_tool_does_not_end_the_run() -> None:
 
 
 async def test_a_run_of_a_running_agent_is_refused() -> None:
-    """Tables: "**Run while already running:** `SafeExecutionError`"."""
     say = say_tool()
     agent = Agent("clerk", "", [say])
     await agent.put(Turn(say, args=["a"]))
@@ -116,7 +108,6 @@ async def test_a_run_of_a_running_agent_is_refused() -> None:
 
 
 async def test_an_agent_can_be_run_again_after_its_run() -> None:
-    """Tables: a second run is refused only "while already running"."""
     say = say_tool()
     agent = Agent("clerk", "", [say])
     seen: list[Any] = []
@@ -128,7 +119,6 @@ async def test_an_agent_can_be_run_again_after_its_run() -> None:
 
 
 async def test_an_agent_can_be_run_again_after_a_failed_run() -> None:
-    """Tables: a second run is refused only "while already running"."""
 
     @tool
     async def fail() -> None:
@@ -143,7 +133,6 @@ async def test_an_agent_can_be_run_again_after_a_failed_run() -> None:
 
 
 async def test_a_paused_agent_starts_no_turn_until_it_is_resumed() -> None:
-    """§3: "`pause()`, `resume()`, `is_paused`"; ON_PAUSE(agent), ON_RESUME(agent)."""
     told: list[tuple[str, Agent]] = []
     started: list[str] = []
 
@@ -184,7 +173,6 @@ async def test_a_paused_agent_starts_no_turn_until_it_is_resumed() -> None:
 
 
 async def test_an_agent_paused_before_its_run_waits() -> None:
-    """§3: "`pause()`, `resume()`, `is_paused`"."""
     say = say_tool()
     agent = Agent("clerk", "", [say])
     await agent.put(Turn(say, args=["a"]))
@@ -201,7 +189,6 @@ async def test_an_agent_paused_before_its_run_waits() -> None:
 
 
 async def test_the_turn_that_runs_when_an_agent_is_paused_is_finished() -> None:
-    """§8: "**Pause** stops before the next request or call"."""
     entered, leave = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -224,3 +211,49 @@ async def test_the_turn_that_runs_when_an_agent_is_paused_is_finished() -> None:
         rest = [pair async for pair in stream]
 
     assert (value, rest) == ("worked", [])
+
+
+async def test_a_turn_whose_value_was_handed_out_is_done_and_not_run_again() -> None:
+    calls: list[str] = []
+
+    @tool
+    async def work() -> str:
+        calls.append("work")
+        return "worked"
+
+    agent = Agent("clerk", "", [work])
+    first, second = Turn(work), Turn(work)
+    await agent.put(first)
+    await agent.put(second)
+
+    async with asyncio.timeout(5):
+        async with aclosing(agent.run()) as pairs:
+            assert await anext(pairs) == (first, "worked")
+        await settle()
+
+    assert first.stop_reason is StopReason.COMPLETED
+    assert (calls, list(agent.turns)) == (["work"], [second])
+
+
+async def test_a_paused_run_can_be_abandoned() -> None:
+    @tool
+    async def act() -> None: ...
+
+    agent, turn = Agent("clerk", "", [act]), Turn(act)
+    await agent.put(turn)
+    agent.pause()
+    before = asyncio.all_tasks()
+
+    async def consume() -> None:
+        async for _ in agent.run():
+            pass
+
+    async with asyncio.timeout(5):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(consume())
+            await settle()
+            task.cancel()
+        await settle()
+
+    assert asyncio.all_tasks() == before
+    assert (turn.stop_reason, agent.turns) == (None, [turn])

@@ -42,7 +42,6 @@ def users() -> Tool[Any, Any]:
 
 
 def test_a_subtool_is_registered_under_its_parent() -> None:
-    """Subtools: "The registry key is `"parent_name.child_name"`"."""
     users()
 
     assert ToolRegistry.get("manage_users.create_user").__name__ == "manage_users.create_user"
@@ -51,7 +50,6 @@ def test_a_subtool_is_registered_under_its_parent() -> None:
 
 
 async def test_a_turn_runs_a_subtool_by_its_scoped_name() -> None:
-    """Subtools: "Use this scoped name when creating turns"."""
     users()
 
     turn = Turn("manage_users.create_user", kwargs={"username": "alice"})
@@ -60,7 +58,6 @@ async def test_a_turn_runs_a_subtool_by_its_scoped_name() -> None:
 
 
 def test_nested_subtools_have_all_their_parents_in_the_name() -> None:
-    """Subtools: "(and for nested subtools, `"parent.child.grandchild"`)"."""
 
     @tool
     async def parent() -> None: ...
@@ -76,7 +73,6 @@ def test_nested_subtools_have_all_their_parents_in_the_name() -> None:
 
 
 def test_two_parents_may_have_children_of_one_name() -> None:
-    """Subtools: "`manage_users.create_user` and `manage_posts.create_user` can coexist"."""
 
     @tool
     async def manage_users() -> None: ...
@@ -93,7 +89,6 @@ def test_two_parents_may_have_children_of_one_name() -> None:
 
 
 def test_a_second_child_of_one_name_is_refused() -> None:
-    """Registry: "Each tool name must be unique"."""
     parent = users()
 
     async def create_user() -> None: ...
@@ -103,14 +98,12 @@ def test_a_second_child_of_one_name_is_refused() -> None:
 
 
 def test_the_metadata_of_a_subtool_has_the_short_name() -> None:
-    """Subtools: "`doc_tree()` and `metadata.name` keep the short name"."""
     users()
 
     assert ToolRegistry.get("manage_users.create_user").metadata.name == "create_user"
 
 
 def test_doc_tree_is_name_description_and_subtools() -> None:
-    """Subtools: the whole value shown in the document."""
     assert users().doc_tree() == {
         "name": "manage_users",
         "description": "Top-level user management tool.",
@@ -122,7 +115,6 @@ def test_doc_tree_is_name_description_and_subtools() -> None:
 
 
 async def test_doc_tree_is_the_same_after_a_run() -> None:
-    """Subtools: "It does not include runtime timing"."""
     parent = users()
     before = parent.doc_tree()
 
@@ -132,7 +124,6 @@ async def test_doc_tree_is_the_same_after_a_run() -> None:
 
 
 async def test_a_subtool_takes_the_options_of_a_tool() -> None:
-    """Subtools: "accepts the same options ...: `lock`, `tags`, and `**fixed_kwargs`"."""
     seen: list[str] = []
 
     @hook(ToolHook.AFTER_INVOKE, tags={"io"})
@@ -154,7 +145,6 @@ async def test_a_subtool_takes_the_options_of_a_tool() -> None:
 
 
 def test_a_tool_is_found_by_the_name_of_its_function() -> None:
-    """Registry: "The registry key is the tool's `__name__`"."""
 
     @tool
     async def fetch(url: str) -> str:
@@ -166,7 +156,6 @@ def test_a_tool_is_found_by_the_name_of_its_function() -> None:
 
 
 def test_the_registry_lists_all_tools_and_the_definitions_of_roots() -> None:
-    """Registry: "list of all registered tools"; "(no subtools at top level)"."""
     parent = users()
 
     @tool
@@ -184,7 +173,6 @@ def test_the_registry_lists_all_tools_and_the_definitions_of_roots() -> None:
 
 
 def test_a_second_tool_of_one_name_is_refused_and_the_first_stays() -> None:
-    """Tables: "Duplicate name → `ValueError`"; Errors table, row 2."""
 
     async def fetch(url: str) -> str:
         return url
@@ -197,19 +185,16 @@ def test_a_second_tool_of_one_name_is_refused_and_the_first_stays() -> None:
 
 
 def test_an_unknown_tool_is_reported_by_name() -> None:
-    """Tables: "`get(name)` missing → `UnregisteredToolError`"; Errors table, row 3."""
     with pytest.raises(UnregisteredToolError, match="fetch"):
         ToolRegistry.get("fetch")
 
 
 def test_a_turn_looks_its_tool_up_when_it_is_made() -> None:
-    """Registry: "a tool must be decorated before any turn references it"."""
     with pytest.raises(UnregisteredToolError, match="fetch"):
         Turn("fetch")
 
 
 def test_an_agent_is_found_by_name() -> None:
-    """§3: `AgentRegistry`; `UnregisteredAgentError`."""
     agent = Agent("clerk", "Files things", [])
 
     assert AgentRegistry.get("clerk") is agent
@@ -218,7 +203,6 @@ def test_an_agent_is_found_by_name() -> None:
 
 
 def test_what_a_scope_registers_is_gone_after_it() -> None:
-    """§3: "scoped with `with registries():` (tests, tenants)"."""
 
     async def fetch() -> None: ...
 
@@ -233,7 +217,6 @@ def test_what_a_scope_registers_is_gone_after_it() -> None:
 
 
 def test_registries_are_process_wide_by_default() -> None:
-    """§3: "Registries are process-wide by default": what one thread defines another finds."""
     program = """
 import threading
 from ramify import ToolRegistry, tool

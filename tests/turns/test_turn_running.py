@@ -10,7 +10,6 @@ from ramify import CodeFunction, StopReason, Turn, WrongRunMethodError, tool
 
 
 def test_a_new_turn_has_the_documented_attributes() -> None:
-    """§3: the signature of `Turn` and its attributes; decisions: "`timeout` (default 60s)"."""
 
     @tool
     async def work(x: int) -> int:
@@ -24,7 +23,6 @@ def test_a_new_turn_has_the_documented_attributes() -> None:
 
 
 def test_a_turn_keeps_what_it_was_given() -> None:
-    """§3: `Turn(tool, timeout=60, args=None, kwargs=None, metadata=None, tags=None)`."""
 
     @tool
     async def work(a: int, b: int) -> int:
@@ -37,7 +35,6 @@ def test_a_turn_keeps_what_it_was_given() -> None:
 
 
 def test_every_turn_has_a_uuid_of_its_own() -> None:
-    """§3: attributes `uuid, ...`."""
 
     @tool
     async def work() -> None: ...
@@ -46,7 +43,6 @@ def test_every_turn_has_a_uuid_of_its_own() -> None:
 
 
 async def test_returning_runs_a_coroutine() -> None:
-    """Tables, run method: "Coroutine | `returning()` ✓"; Outcome: "Success | COMPLETED"."""
 
     @tool
     async def add(a: int, b: int) -> int:
@@ -62,7 +58,6 @@ async def test_returning_runs_a_coroutine() -> None:
 
 
 async def test_yielding_runs_an_async_generator() -> None:
-    """Tables, run method: "Async generator | `yielding()` ✓"; Outcome: "Success | COMPLETED"."""
 
     @tool
     async def count(to: int) -> AsyncIterator[int]:
@@ -78,7 +73,6 @@ async def test_yielding_runs_an_async_generator() -> None:
 
 
 async def test_yielding_gives_each_value_as_it_is_produced() -> None:
-    """Tools: an async generator "yields a sequence, run with `yielding()`"."""
     go_on = asyncio.Event()
 
     @tool
@@ -97,7 +91,6 @@ async def test_yielding_gives_each_value_as_it_is_produced() -> None:
 
 
 async def test_yielding_a_coroutine_is_refused() -> None:
-    """Tables, run method: "Coroutine | `yielding()` WrongRunMethodError"; Errors table, row 4."""
     calls: list[str] = []
 
     @tool
@@ -112,7 +105,6 @@ async def test_yielding_a_coroutine_is_refused() -> None:
 
 
 async def test_returning_an_async_generator_is_refused() -> None:
-    """Tables, run method: "Async generator | `returning()` WrongRunMethodError"."""
     calls: list[str] = []
 
     @tool
@@ -127,7 +119,6 @@ async def test_returning_an_async_generator_is_refused() -> None:
 
 
 async def test_a_turn_can_be_run_the_right_way_after_the_wrong_one() -> None:
-    """Tables, run method: the wrong method is refused, so the turn is not running."""
 
     @tool
     async def work() -> int:
@@ -142,7 +133,6 @@ async def test_a_turn_can_be_run_the_right_way_after_the_wrong_one() -> None:
 
 
 async def test_a_turn_runs_any_function() -> None:
-    """§1: "Any face accepts any Function"."""
 
     def shout(ctx: Any, text: str) -> str:
         return text.upper()
@@ -153,7 +143,6 @@ async def test_a_turn_runs_any_function() -> None:
 
 
 def test_a_turn_of_something_that_is_no_tool_is_refused() -> None:
-    """Registry: "the tool is resolved from the registry at init"."""
 
     async def plain() -> None: ...
 

@@ -6,46 +6,19 @@ from typing import Any
 import pytest
 
 from ramify import StopReason, Turn, TurnHook, hook, tool
+from support import watch_turn
 
 Told = list[tuple[Any, ...]]
 
 
-def watched(turn: Turn) -> Told:
-    """Record what the hooks of *turn* are told, in order."""
-    told: Told = []
-
-    @turn.before_run
-    async def before(turn: Turn) -> None:
-        told.append(("before_run", turn))
-
-    @turn.after_run
-    async def after(turn: Turn, output: Any) -> None:
-        told.append(("after_run", turn, output))
-
-    @turn.on_timeout
-    async def late(turn: Turn) -> None:
-        told.append(("on_timeout", turn))
-
-    @turn.on_error
-    async def failed(turn: Turn, exc: Exception) -> None:
-        told.append(("on_error", turn, exc))
-
-    @turn.on_complete
-    async def complete(turn: Turn, stop_reason: StopReason) -> None:
-        told.append(("on_complete", turn, stop_reason))
-
-    return told
-
-
 async def test_a_turn_that_succeeds() -> None:
-    """Outcome: "Success | COMPLETED | —"; §3: BEFORE_RUN, AFTER_RUN(turn, output), ON_COMPLETE."""
 
     @tool
     async def one() -> int:
         return 1
 
     turn = Turn(one)
-    told = watched(turn)
+    told = watch_turn(turn)
     await turn.returning()
 
     assert told == [
@@ -56,7 +29,6 @@ async def test_a_turn_that_succeeds() -> None:
 
 
 async def test_a_stream_that_succeeds() -> None:
-    """Outcome: "Success | COMPLETED | —", for `yielding()`."""
 
     @tool
     async def two() -> AsyncIterator[int]:
@@ -64,7 +36,7 @@ async def test_a_stream_that_succeeds() -> None:
         yield 2
 
     turn = Turn(two)
-    told = watched(turn)
+    told = watch_turn(turn)
     values = [value async for value in turn.yielding()]
 
     assert values == [1, 2]
@@ -76,7 +48,6 @@ async def test_a_stream_that_succeeds() -> None:
 
 
 async def test_a_turn_whose_tool_raises() -> None:
-    """Outcome: "Tool/hook raises | ERROR | re-raised"; §3: ON_ERROR(turn, exc)."""
     error = RuntimeError("no")
 
     @tool
@@ -84,7 +55,7 @@ async def test_a_turn_whose_tool_raises() -> None:
         raise error
 
     turn = Turn(fail)
-    told = watched(turn)
+    told = watch_turn(turn)
     with pytest.raises(RuntimeError) as caught:
         await turn.returning()
 
@@ -99,7 +70,6 @@ async def test_a_turn_whose_tool_raises() -> None:
 
 
 async def test_a_stream_that_raises_half_way() -> None:
-    """Outcome: "Tool/hook raises | ERROR | re-raised", for `yielding()`."""
     error = RuntimeError("no")
 
     @tool
@@ -108,7 +78,7 @@ async def test_a_stream_that_raises_half_way() -> None:
         raise error
 
     turn = Turn(fail)
-    told = watched(turn)
+    told = watch_turn(turn)
     with pytest.raises(RuntimeError) as caught:
         async for _ in turn.yielding():
             pass
@@ -124,7 +94,6 @@ async def test_a_stream_that_raises_half_way() -> None:
 
 @pytest.mark.parametrize("point", ["before_run", "after_run"])
 async def test_a_turn_whose_own_hook_raises(point: str) -> None:
-    """Outcome: "Tool/hook raises | ERROR | re-raised"."""
     error = PermissionError(point)
 
     @tool
@@ -146,7 +115,6 @@ async def test_a_turn_whose_own_hook_raises(point: str) -> None:
 
 @pytest.mark.parametrize("point", ["before_invoke", "after_invoke"])
 async def test_a_turn_whose_tool_has_a_hook_that_raises(point: str) -> None:
-    """Outcome: "Tool/hook raises | ERROR | re-raised"."""
     error = PermissionError(point)
 
     @tool
@@ -166,7 +134,6 @@ async def test_a_turn_whose_tool_has_a_hook_that_raises(point: str) -> None:
 
 @pytest.mark.parametrize("point", ["on_error", "on_complete"])
 async def test_what_a_late_hook_raises_comes_out_and_the_turn_is_over(point: str) -> None:
-    """§9: "lifecycle hooks propagate (as documented)"; the turn can be run again."""
     calls: list[str] = []
 
     @tool
@@ -189,7 +156,6 @@ async def test_what_a_late_hook_raises_comes_out_and_the_turn_is_over(point: str
 
 
 async def test_global_turn_hooks_fire_for_every_turn() -> None:
-    """§3: "`@hook(Type | [Types], ...)` is process-wide"."""
     told: Told = []
 
     @hook([TurnHook.BEFORE_RUN, TurnHook.ON_COMPLETE])
@@ -212,12 +178,11 @@ async def test_global_turn_hooks_fire_for_every_turn() -> None:
 
 
 async def test_hooks_of_one_turn_do_not_fire_for_another_of_the_same_tool() -> None:
-    """§3: "a method decorator ... on the object"."""
 
     @tool
     async def work() -> None: ...
 
-    told = watched(Turn(work))
+    told = watch_turn(Turn(work))
     await Turn(work).returning()
 
     assert told == []

@@ -44,7 +44,6 @@ async def call_three_tools() -> None:
 
 
 def test_tags_are_given_as_a_list_or_a_frozenset_and_kept_as_a_frozenset() -> None:
-    """Tools, parameters: "A list or frozenset of strings"; Protocol: "tags: frozenset[str]"."""
 
     @tool(tags=["a", "b"])
     async def one() -> None: ...
@@ -60,7 +59,6 @@ def test_tags_are_given_as_a_list_or_a_frozenset_and_kept_as_a_frozenset() -> No
 
 
 async def test_a_hook_with_tags_fires_for_tools_with_such_a_tag_only() -> None:
-    """Tag filtering: fires after write_db and read_file, "but **not** after `compute`"."""
     seen: list[str] = []
 
     @hook(ToolHook.AFTER_INVOKE, tags={"io"})
@@ -73,7 +71,6 @@ async def test_a_hook_with_tags_fires_for_tools_with_such_a_tag_only() -> None:
 
 
 async def test_one_common_tag_is_enough() -> None:
-    """Tag filtering: "The match is **OR semantics**"."""
     seen: list[str] = []
 
     @hook(ToolHook.AFTER_INVOKE, tags={"storage", "network"})
@@ -86,7 +83,6 @@ async def test_one_common_tag_is_enough() -> None:
 
 
 async def test_a_hook_without_tags_fires_for_all_tools() -> None:
-    """Tag filtering: "A global hook with **no** `tags` argument fires for all tools"."""
     seen: list[str] = []
 
     @hook(ToolHook.AFTER_INVOKE)
@@ -99,7 +95,6 @@ async def test_a_hook_without_tags_fires_for_all_tools() -> None:
 
 
 async def test_hooks_of_one_tool_are_unaffected_by_tags() -> None:
-    """Tag filtering: "Instance-scoped hooks ... always fire for their specific tool"."""
     seen: list[str] = []
 
     @hook(ToolHook.AFTER_INVOKE, tags={"other"})
@@ -120,7 +115,6 @@ async def test_hooks_of_one_tool_are_unaffected_by_tags() -> None:
 
 
 async def test_one_hook_filters_tools_agents_turns_and_context_by_the_same_tag() -> None:
-    """Tag filtering: "A single hook with `tags={"io"}` can filter across ... at once"."""
     count = 0
 
     points = [
@@ -160,7 +154,6 @@ async def test_one_hook_filters_tools_agents_turns_and_context_by_the_same_tag()
 
 
 async def test_a_turn_can_be_tagged_apart_from_its_tool() -> None:
-    """Tag filtering: "The same `tags=` mechanism is available on `Agent`, `Turn`, ..."."""
     seen: list[Turn] = []
 
     @hook(TurnHook.BEFORE_RUN, tags={"io"})
@@ -178,7 +171,6 @@ async def test_a_turn_can_be_tagged_apart_from_its_tool() -> None:
 
 
 async def test_a_global_hook_gets_its_fixed_arguments() -> None:
-    """§3: "`@hook(Type | [Types], lock=, tags=, **fixed_kwargs)`"."""
     seen: list[tuple[Any, str]] = []
 
     @hook(ToolHook.AFTER_INVOKE, prefix="got")
@@ -195,7 +187,6 @@ async def test_a_global_hook_gets_its_fixed_arguments() -> None:
 
 
 async def test_a_locked_hook_runs_once_at_a_time() -> None:
-    """§3: "`@hook(..., lock=, ...)`"."""
     inside = most = 0
     leave = asyncio.Event()
 
@@ -221,7 +212,6 @@ async def test_a_locked_hook_runs_once_at_a_time() -> None:
 
 
 async def test_what_a_global_hook_raises_comes_out_of_the_call() -> None:
-    """§9: "lifecycle hooks propagate (as documented)"."""
 
     @hook(ToolHook.BEFORE_INVOKE)
     async def refuse(**kwargs: Any) -> None:
@@ -235,7 +225,6 @@ async def test_what_a_global_hook_raises_comes_out_of_the_call() -> None:
 
 
 def test_a_global_hook_is_found_by_name() -> None:
-    """§3: `HookRegistry`; `UnregisteredHookError`."""
 
     @hook(ToolHook.AFTER_INVOKE)
     async def log_all(result: Any) -> None: ...
@@ -247,7 +236,6 @@ def test_a_global_hook_is_found_by_name() -> None:
 
 
 async def test_a_hook_of_a_closed_scope_fires_no_more() -> None:
-    """§3: registries are "scoped with `with registries():`"."""
     seen: list[str] = []
 
     @tool

@@ -24,7 +24,6 @@ def tick() -> None:
 
 
 def test_metadata_before_the_first_run() -> None:
-    """Metadata: name, description, and times that are "None before first run"."""
 
     @tool
     async def fetch(url: str) -> str:
@@ -42,7 +41,6 @@ def test_metadata_before_the_first_run() -> None:
 
 
 async def test_a_run_sets_both_times() -> None:
-    """Metadata: "start_time ... set on entry", "end_time ... set in finally"."""
     entered: list[datetime | None] = []
 
     @tool
@@ -59,7 +57,6 @@ async def test_a_run_sets_both_times() -> None:
 
 
 async def test_a_failing_run_sets_the_end_time() -> None:
-    """Metadata: "end_time ... set in finally"."""
 
     @tool
     async def fail() -> None:
@@ -73,7 +70,6 @@ async def test_a_failing_run_sets_the_end_time() -> None:
 
 
 async def test_a_stream_sets_both_times() -> None:
-    """Metadata: "Timing fields are set each time the tool runs"."""
 
     @tool
     async def once() -> AsyncGenerator[int, None]:
@@ -87,7 +83,6 @@ async def test_a_stream_sets_both_times() -> None:
 
 
 async def test_a_turn_sets_the_times_of_the_tool() -> None:
-    """Metadata: "Timing fields are set each time the tool runs"."""
 
     @tool
     async def work() -> None: ...
@@ -99,7 +94,6 @@ async def test_a_turn_sets_the_times_of_the_tool() -> None:
 
 
 async def test_a_later_run_sets_new_times_on_the_same_metadata() -> None:
-    """Metadata: "set each time the tool runs (on the same metadata instance)"."""
 
     @tool
     async def work() -> None: ...
@@ -117,7 +111,6 @@ async def test_a_later_run_sets_new_times_on_the_same_metadata() -> None:
 
 
 async def test_times_are_iso_strings_in_the_dict() -> None:
-    """Metadata: "`dict()` serializes datetimes to ISO strings"."""
 
     @tool
     async def work() -> None:
@@ -137,7 +130,6 @@ async def test_times_are_iso_strings_in_the_dict() -> None:
 
 
 async def test_concurrent_runs_do_not_mix_their_times_on_the_tool() -> None:
-    """§10: "times on the shared tool that concurrent calls overwrite"."""
     entered = {name: asyncio.Event() for name in "ab"}
     leave = {name: asyncio.Event() for name in "ab"}
 
@@ -171,7 +163,6 @@ async def test_concurrent_runs_do_not_mix_their_times_on_the_tool() -> None:
 
 
 async def test_concurrent_turns_of_one_tool_have_their_own_times() -> None:
-    """§10: "times on the shared tool"; §9: "times and stop reason are attributes" of the turn."""
     entered = {name: asyncio.Event() for name in "ab"}
     leave = {name: asyncio.Event() for name in "ab"}
 

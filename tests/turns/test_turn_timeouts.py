@@ -6,46 +6,19 @@ from typing import Any
 import pytest
 
 from ramify import StopReason, Turn, TurnTimeoutError, tool
+from support import watch_turn
 
 Told = list[tuple[Any, ...]]
 
 
-def watched(turn: Turn) -> Told:
-    """Record what the hooks of *turn* are told, in order."""
-    told: Told = []
-
-    @turn.before_run
-    async def before(turn: Turn) -> None:
-        told.append(("before_run", turn))
-
-    @turn.after_run
-    async def after(turn: Turn, output: Any) -> None:
-        told.append(("after_run", turn, output))
-
-    @turn.on_timeout
-    async def late(turn: Turn) -> None:
-        told.append(("on_timeout", turn))
-
-    @turn.on_error
-    async def failed(turn: Turn, exc: Exception) -> None:
-        told.append(("on_error", turn, exc))
-
-    @turn.on_complete
-    async def complete(turn: Turn, stop_reason: StopReason) -> None:
-        told.append(("on_complete", turn, stop_reason))
-
-    return told
-
-
 async def test_a_turn_that_takes_too_long() -> None:
-    """Outcome: "Timeout | TIMEOUT | TurnTimeoutError"; decisions: "`end_time` is recorded"."""
 
     @tool
     async def wait() -> None:
         await asyncio.Event().wait()
 
     turn = Turn(wait, timeout=0.01)
-    told = watched(turn)
+    told = watch_turn(turn)
     async with asyncio.timeout(5):
         with pytest.raises(TurnTimeoutError):
             await turn.returning()
@@ -60,7 +33,6 @@ async def test_a_turn_that_takes_too_long() -> None:
 
 
 async def test_a_stream_that_takes_too_long() -> None:
-    """Outcome: "Timeout | TIMEOUT | TurnTimeoutError", for `yielding()`."""
 
     @tool
     async def wait() -> Any:
@@ -68,7 +40,7 @@ async def test_a_stream_that_takes_too_long() -> None:
         await asyncio.Event().wait()
 
     turn = Turn(wait, timeout=0.01)
-    told = watched(turn)
+    told = watch_turn(turn)
     async with asyncio.timeout(5):
         values = turn.yielding()
         first = await anext(values)
@@ -85,7 +57,6 @@ async def test_a_stream_that_takes_too_long() -> None:
 
 
 async def test_the_timeout_of_a_stream_is_for_the_whole_run() -> None:
-    """Decisions: "for `yielding()` it applies to the whole run", not to each value."""
 
     @tool
     async def drip() -> Any:
@@ -103,7 +74,6 @@ async def test_the_timeout_of_a_stream_is_for_the_whole_run() -> None:
 
 
 async def test_a_timeout_stops_the_tool() -> None:
-    """§1: "cancelling a node cancels its subtree"; nothing goes on after the timeout."""
     ended: list[str] = []
 
     @tool
@@ -123,7 +93,6 @@ async def test_a_timeout_stops_the_tool() -> None:
 
 
 async def test_a_timeout_error_of_the_tool_is_an_error_and_no_timeout() -> None:
-    """Outcome: "Tool/hook raises | ERROR | re-raised", whatever it raises."""
     error = TimeoutError("the server is slow")
 
     @tool

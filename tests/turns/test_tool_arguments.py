@@ -9,7 +9,6 @@ from ramify import RunContext, Turn, tool
 
 
 async def test_fixed_arguments_are_merged_into_every_call() -> None:
-    """Tools, parameters: "Any other keyword arguments are merged into every invocation"."""
 
     @tool(greeting="Hello")
     async def greet(name: str, greeting: str) -> str:
@@ -21,7 +20,6 @@ async def test_fixed_arguments_are_merged_into_every_call() -> None:
 
 
 async def test_a_call_time_argument_overrides_the_fixed_one_with_a_warning() -> None:
-    """Tools, parameters: "Call-time kwargs override these (with a warning)"."""
 
     @tool(greeting="Hello")
     async def greet(name: str, greeting: str) -> str:
@@ -32,7 +30,6 @@ async def test_a_call_time_argument_overrides_the_fixed_one_with_a_warning() -> 
 
 
 async def test_a_turn_overrides_the_fixed_argument_with_a_warning() -> None:
-    """Tools, parameters: "Call-time kwargs override these (with a warning)"."""
 
     @tool(greeting="Hello")
     async def greet(name: str, greeting: str) -> str:
@@ -44,7 +41,6 @@ async def test_a_turn_overrides_the_fixed_argument_with_a_warning() -> None:
 
 
 async def test_a_call_that_overrides_nothing_does_not_warn() -> None:
-    """Tools, parameters: the warning is for an override only."""
 
     @tool(greeting="Hello")
     async def greet(name: str, greeting: str) -> str:
@@ -56,7 +52,6 @@ async def test_a_call_that_overrides_nothing_does_not_warn() -> None:
 
 
 async def test_a_fixed_callable_is_evaluated_at_each_call() -> None:
-    """Tools: a callable decorator kwarg "is **evaluated at runtime** when the tool is invoked"."""
     tokens = ["old"]
 
     @tool(token=lambda: tokens[-1])
@@ -71,7 +66,6 @@ async def test_a_fixed_callable_is_evaluated_at_each_call() -> None:
 
 
 def test_a_fixed_callable_is_not_evaluated_at_decoration() -> None:
-    """Tools: "values that must be read at invocation time"."""
     calls: list[str] = []
 
     @tool(token=lambda: calls.append("read"))
@@ -81,7 +75,6 @@ def test_a_fixed_callable_is_not_evaluated_at_decoration() -> None:
 
 
 async def test_extra_arguments_of_a_call_are_ignored() -> None:
-    """Tools: "Invoking a tool with extra positional or keyword arguments does not raise"."""
 
     @tool
     async def double(x: int) -> int:
@@ -92,7 +85,6 @@ async def test_extra_arguments_of_a_call_are_ignored() -> None:
 
 
 async def test_extra_arguments_of_a_stream_are_ignored() -> None:
-    """Tools: "Only the parameters accepted by the tool function are forwarded"."""
 
     @tool
     async def once(x: int) -> Any:
@@ -102,7 +94,6 @@ async def test_extra_arguments_of_a_stream_are_ignored() -> None:
 
 
 async def test_extra_arguments_of_a_turn_are_ignored() -> None:
-    """§9: "direct calls and turns ignore them (as documented)"."""
 
     @tool
     async def double(x: int) -> int:
@@ -112,7 +103,6 @@ async def test_extra_arguments_of_a_turn_are_ignored() -> None:
 
 
 async def test_a_function_that_takes_everything_gets_everything() -> None:
-    """Tools: "Only the parameters accepted by the tool function are forwarded"."""
 
     @tool
     async def echo(*args: int, **kwargs: int) -> tuple[tuple[int, ...], dict[str, int]]:
@@ -122,7 +112,6 @@ async def test_a_function_that_takes_everything_gets_everything() -> None:
 
 
 async def test_a_missing_argument_is_a_type_error_when_the_tool_runs() -> None:
-    """Tools: "Missing required parameters still raise `TypeError` when the tool runs"."""
 
     @tool
     async def double(x: int) -> int:
@@ -133,7 +122,6 @@ async def test_a_missing_argument_is_a_type_error_when_the_tool_runs() -> None:
 
 
 async def test_a_missing_argument_of_a_turn_is_a_type_error_when_it_runs() -> None:
-    """Tools: "Missing required parameters still raise `TypeError` when the tool runs"."""
 
     @tool
     async def double(x: int) -> int:
@@ -145,7 +133,6 @@ async def test_a_missing_argument_of_a_turn_is_a_type_error_when_it_runs() -> No
 
 
 async def test_a_turn_evaluates_a_callable_argument_each_time_it_runs() -> None:
-    """Decisions: "It is evaluated when the tool is invoked, and the result is passed"."""
     numbers = [1]
 
     @tool
@@ -161,7 +148,6 @@ async def test_a_turn_evaluates_a_callable_argument_each_time_it_runs() -> None:
 
 
 def test_a_callable_argument_is_not_evaluated_when_the_turn_is_made() -> None:
-    """Decisions: "any kwarg value that is a no-arg callable is not resolved at turn creation"."""
     calls: list[str] = []
 
     @tool
@@ -173,7 +159,6 @@ def test_a_callable_argument_is_not_evaluated_when_the_turn_is_made() -> None:
 
 
 async def test_a_positional_callable_is_evaluated_too() -> None:
-    """Decisions: "Tool arguments by reference are evaluated at runtime"."""
 
     @tool
     async def double(x: int) -> int:
@@ -183,7 +168,6 @@ async def test_a_positional_callable_is_evaluated_too() -> None:
 
 
 async def test_other_values_are_passed_through_unchanged() -> None:
-    """Decisions: "Non-callable values are passed through unchanged"."""
     box = [1, 2]
 
     @tool
@@ -193,21 +177,7 @@ async def test_other_values_are_passed_through_unchanged() -> None:
     assert await Turn(give, kwargs={"box": box}).returning() is box
 
 
-async def test_a_callable_that_needs_an_argument_is_passed_through() -> None:
-    """Decisions: only "a no-arg callable" is evaluated."""
-
-    def add_one(number: int) -> int:
-        return number + 1
-
-    @tool
-    async def apply(function: Any) -> int:
-        return function(1)
-
-    assert await Turn(apply, kwargs={"function": add_one}).returning() == 2
-
-
 async def test_a_turn_injects_the_run_context() -> None:
-    """§3: "A tool declares what it wants injected by annotation: `RunContext`, ..."."""
 
     @tool
     async def where(word: str, ctx: RunContext) -> tuple[str, bool]:

@@ -12,7 +12,6 @@ def contents(box: ContextQueue | ContextPool) -> list[Any]:
 
 
 def test_an_item_has_content_and_perhaps_an_id_and_a_description() -> None:
-    """§3: "`ContextItem(content, id=None, description=None)`"."""
     bare, full = ContextItem("x"), ContextItem("x", "i", "d")
 
     assert (bare.content, bare.id, bare.description) == ("x", None, None)
@@ -20,7 +19,6 @@ def test_an_item_has_content_and_perhaps_an_id_and_a_description() -> None:
 
 
 async def test_a_queue_keeps_the_newest_items_in_order() -> None:
-    """§3: "`append(*items)`, `items`, ... bounded, oldest evicted"."""
     queue = ContextQueue(3)
     await queue.append(ContextItem("a"), ContextItem("b"))
     await queue.append(ContextItem("c"), ContextItem("d"))
@@ -29,7 +27,6 @@ async def test_a_queue_keeps_the_newest_items_in_order() -> None:
 
 
 async def test_more_items_than_the_limit_at_once_leave_the_last_ones() -> None:
-    """§3: "bounded, oldest evicted"."""
     queue = ContextQueue(limit=2)
     await queue.append(*[ContextItem(letter) for letter in "abcde"])
 
@@ -37,7 +34,6 @@ async def test_more_items_than_the_limit_at_once_leave_the_last_ones() -> None:
 
 
 async def test_a_cleared_queue_is_empty() -> None:
-    """§3: `clear()`."""
     queue = ContextQueue(2)
     await queue.append(ContextItem("a"))
     await queue.clear()
@@ -46,7 +42,6 @@ async def test_a_cleared_queue_is_empty() -> None:
 
 
 async def test_a_branch_of_a_queue_goes_its_own_way() -> None:
-    """§3: `branch()`."""
     queue = ContextQueue(2)
     await queue.append(ContextItem("a"), ContextItem("b"))
     branch = queue.branch()
@@ -56,7 +51,6 @@ async def test_a_branch_of_a_queue_goes_its_own_way() -> None:
 
 
 async def test_the_list_of_items_does_not_lead_into_the_queue() -> None:
-    """§3: "bounded": `items` is for reading."""
     queue = ContextQueue(1)
     await queue.append(ContextItem("a"))
     items: Any = list(queue.items)
@@ -66,7 +60,6 @@ async def test_the_list_of_items_does_not_lead_into_the_queue() -> None:
 
 
 async def test_the_hooks_of_a_queue() -> None:
-    """§3: `ContextQueueHook`: BEFORE_APPEND, AFTER_APPEND, BEFORE_CLEAR, AFTER_CLEAR, ON_EVICT."""
     told: list[tuple[str, list[Any]]] = []
     queue = ContextQueue(1)
 
@@ -94,7 +87,6 @@ async def test_the_hooks_of_a_queue() -> None:
 
 
 async def test_a_pool_finds_items_by_id() -> None:
-    """§3: "`add(item)`, `get(id)`, `remove(id)`, `items`"."""
     pool = ContextPool()
     first, second = ContextItem("a", id="1"), ContextItem("b", id="2")
     await pool.add(first)
@@ -109,7 +101,6 @@ async def test_a_pool_finds_items_by_id() -> None:
 
 
 async def test_a_pool_without_limit_keeps_everything() -> None:
-    """§3: "`ContextPool(limit=None)`"."""
     pool = ContextPool()
     for number in range(1000):
         await pool.add(ContextItem(number, id=str(number)))
@@ -118,7 +109,6 @@ async def test_a_pool_without_limit_keeps_everything() -> None:
 
 
 async def test_a_pool_with_a_limit_evicts_the_oldest() -> None:
-    """§3: "`ContextPool(limit=None)`", ON_EVICT."""
     evictions = 0
     pool = ContextPool(limit=2)
 
@@ -134,7 +124,6 @@ async def test_a_pool_with_a_limit_evicts_the_oldest() -> None:
 
 
 async def test_the_catalogue_of_a_pool_names_ids_and_descriptions_and_no_content() -> None:
-    """§3: `catalogue()`."""
     pool = ContextPool()
     await pool.add(ContextItem("Berlin", id="city", description="Where the user lives"))
     await pool.add(ContextItem("blue", id="colour", description="What the user likes"))
@@ -149,7 +138,6 @@ async def test_the_catalogue_of_a_pool_names_ids_and_descriptions_and_no_content
 
 
 async def test_a_branch_of_a_pool_goes_its_own_way() -> None:
-    """§3: `branch()`."""
     pool = ContextPool()
     await pool.add(ContextItem("a", id="a"))
     branch = pool.branch()
@@ -160,7 +148,6 @@ async def test_a_branch_of_a_pool_goes_its_own_way() -> None:
 
 
 async def test_the_hooks_of_a_pool() -> None:
-    """§3: `ContextPoolHook`: BEFORE_ADD, AFTER_ADD, BEFORE_REMOVE, AFTER_REMOVE, ..."""
     told: list[tuple[str, list[Any]]] = []
     pool = ContextPool()
     points = "before_add after_add before_remove after_remove before_clear after_clear"
@@ -190,7 +177,6 @@ async def test_the_hooks_of_a_pool() -> None:
 
 
 async def test_global_context_hooks_select_by_tag() -> None:
-    """Tag filtering: "available on ... `ContextQueue`, and `ContextPool` constructors"."""
     count = 0
 
     @hook([ContextQueueHook.AFTER_APPEND, ContextPoolHook.AFTER_ADD], tags={"io"})
@@ -207,7 +193,6 @@ async def test_global_context_hooks_select_by_tag() -> None:
 
 
 async def test_what_a_context_hook_raises_comes_out_and_nothing_is_added() -> None:
-    """§9: "lifecycle hooks propagate (as documented)"."""
     queue = ContextQueue(1)
 
     @queue.before_append

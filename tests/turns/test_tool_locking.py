@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 import pytest
 
-from ramify import Turn, tool
+from ramify import StopReason, Turn, tool
+from support import settle
 
 
 class Meeting:
@@ -26,13 +26,7 @@ class Meeting:
         self.inside -= 1
 
 
-async def settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
 async def test_calls_of_a_tool_run_in_parallel_by_default() -> None:
-    """Decisions: "the default is no lock so stateless ... tools can run in parallel"."""
     meeting = Meeting()
 
     @tool
@@ -49,7 +43,6 @@ async def test_calls_of_a_tool_run_in_parallel_by_default() -> None:
 
 
 async def test_calls_of_a_locked_tool_run_one_after_the_other() -> None:
-    """Decisions: "`@tool(lock=True)` serializes concurrent runs of that tool"."""
     meeting = Meeting()
 
     @tool(lock=True)
@@ -67,7 +60,6 @@ async def test_calls_of_a_locked_tool_run_one_after_the_other() -> None:
 
 
 async def test_locking_is_per_tool() -> None:
-    """Decisions: "**Per-tool locking, default off.** Locking is per-tool"."""
     meeting = Meeting()
 
     @tool(lock=True)
@@ -88,7 +80,6 @@ async def test_locking_is_per_tool() -> None:
 
 
 async def test_a_locked_stream_keeps_the_lock_until_its_end() -> None:
-    """Tools: the lock covers, "for async-gen tools, the iteration loop"."""
     seen: list[str] = []
 
     @tool(lock=True)
@@ -109,7 +100,6 @@ async def test_a_locked_stream_keeps_the_lock_until_its_end() -> None:
 
 
 async def test_before_invoke_runs_outside_the_lock() -> None:
-    """Tools: "Lifecycle hooks ... run outside the lock": it fires while another call holds it."""
     meeting = Meeting()
     announced: list[str] = []
 
@@ -134,7 +124,6 @@ async def test_before_invoke_runs_outside_the_lock() -> None:
 
 
 async def test_after_invoke_runs_outside_the_lock() -> None:
-    """Tools: "Lifecycle hooks ... run outside the lock": the hook itself may call the tool."""
     results: list[int] = []
 
     @tool(lock=True)
@@ -154,7 +143,6 @@ async def test_after_invoke_runs_outside_the_lock() -> None:
 
 
 async def test_on_error_runs_outside_the_lock() -> None:
-    """Tools: "Lifecycle hooks (..., `ON_ERROR`) run outside the lock"."""
     results: list[int] = []
 
     @tool(lock=True)
@@ -173,7 +161,6 @@ async def test_on_error_runs_outside_the_lock() -> None:
 
 
 async def test_on_yield_runs_inside_the_lock() -> None:
-    """Tools: the lock covers "the iteration loop including `ON_YIELD`"."""
     meeting = Meeting()
 
     @tool(lock=True)
@@ -198,7 +185,6 @@ async def test_on_yield_runs_inside_the_lock() -> None:
 
 
 async def test_a_locked_tool_can_be_called_again_after_it_raised() -> None:
-    """Decisions: the lock serializes; it is not lost with a failed call."""
 
     @tool(lock=True)
     async def divide(by: int) -> float:
@@ -210,17 +196,25 @@ async def test_a_locked_tool_can_be_called_again_after_it_raised() -> None:
         assert await divide(1) == 1
 
 
-async def test_a_locked_stream_can_be_called_again_after_an_early_break() -> None:
-    """§10: closing a stream early; the lock goes with it."""
+async def test_a_turn_cancelled_while_it_waits_for_the_lock_does_not_take_it() -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
 
     @tool(lock=True)
-    async def forever() -> AsyncGenerator[int, None]:
-        while True:
-            yield 1
+    async def work() -> str:
+        entered.set()
+        await leave.wait()
+        return "done"
 
+    waiting = Turn(work)
     async with asyncio.timeout(5):
-        for _ in range(2):
-            async with aclosing(forever()) as values:
-                async for value in values:
-                    assert value == 1
-                    break
+        async with asyncio.TaskGroup() as group:
+            group.create_task(work())
+            await entered.wait()
+            task = group.create_task(waiting.returning())
+            await settle()
+            task.cancel()
+            await settle()
+            leave.set()
+        assert await work() == "done"
+
+    assert waiting.stop_reason is StopReason.CANCELLED

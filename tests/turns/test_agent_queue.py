@@ -56,7 +56,6 @@ def watch_puts(agent: Agent) -> Told:
 
 
 async def test_a_turn_without_a_tool_is_refused() -> None:
-    """Tables, put, row 1: "turn.tool is None ✓ | ValueError"."""
     agent = Agent("clerk", "", [echo_tool()])
     told = watch_puts(agent)
     turn = saying("x")
@@ -69,7 +68,6 @@ async def test_a_turn_without_a_tool_is_refused() -> None:
 
 
 async def test_a_turn_of_a_tool_that_the_agent_does_not_have_is_refused() -> None:
-    """Tables, put, row 2: "tool name not in agent's tools ✓ | ValueError"."""
     echo_tool()
     agent = Agent("clerk", "", [])
     told = watch_puts(agent)
@@ -81,7 +79,6 @@ async def test_a_turn_of_a_tool_that_the_agent_does_not_have_is_refused() -> Non
 
 
 async def test_a_put_turn_is_queued_between_the_two_hooks() -> None:
-    """Tables, put, row 3: "Enqueue, run BEFORE_PUT / AFTER_PUT"; §3: (agent, turn)."""
     agent = Agent("clerk", "", [echo_tool()])
     told = watch_puts(agent)
     turn = saying("x")
@@ -93,7 +90,6 @@ async def test_a_put_turn_is_queued_between_the_two_hooks() -> None:
 
 
 async def test_a_put_hook_that_raises_keeps_the_turn_out() -> None:
-    """§9: "lifecycle hooks propagate"; row 3: BEFORE_PUT runs around the enqueueing."""
     agent = Agent("clerk", "", [echo_tool()])
 
     @agent.before_put
@@ -107,7 +103,6 @@ async def test_a_put_hook_that_raises_keeps_the_turn_out() -> None:
 
 
 async def test_turns_run_in_the_order_in_which_they_were_put() -> None:
-    """Decisions: an agent's queue; "yields `(turn, value)` for each result"."""
     agent = Agent("clerk", "", [echo_tool()])
     first, second = saying("a"), saying("b")
     await agent.put(first)
@@ -121,7 +116,6 @@ async def test_turns_run_in_the_order_in_which_they_were_put() -> None:
 
 
 async def test_a_turn_put_while_the_agent_runs_is_run_too() -> None:
-    """§3: "`run()` ends when the queue is empty"."""
     agent = Agent("clerk", "", [echo_tool()])
     await agent.put(saying("a"))
 
@@ -136,7 +130,6 @@ async def test_a_turn_put_while_the_agent_runs_is_run_too() -> None:
 
 
 async def test_send_puts_a_turn_to_the_agent_of_that_name() -> None:
-    """§3: "`send(agent_name, turn)`"."""
     made = echo_tool()
     sender, receiver = Agent("sender", "", []), Agent("receiver", "", [made])
     told = watch_puts(receiver)
@@ -150,7 +143,6 @@ async def test_send_puts_a_turn_to_the_agent_of_that_name() -> None:
 
 
 async def test_sending_to_nobody_is_refused_by_name() -> None:
-    """§3: `UnregisteredAgentError`."""
     agent = Agent("sender", "", [echo_tool()])
 
     with pytest.raises(UnregisteredAgentError, match="nobody"):
@@ -158,7 +150,6 @@ async def test_sending_to_nobody_is_refused_by_name() -> None:
 
 
 async def test_a_turn_that_raised_stays_first_in_the_queue() -> None:
-    """§3: "it stays first in the queue for the next `run()`"; §10: "vanishes from the queue"."""
     healthy = False
 
     @tool
@@ -184,7 +175,6 @@ async def test_a_turn_that_raised_stays_first_in_the_queue() -> None:
 
 
 async def test_a_turn_that_timed_out_stays_first_in_the_queue() -> None:
-    """§3: "A turn that raised is not lost"."""
 
     @tool
     async def wait() -> None:
@@ -203,7 +193,6 @@ async def test_a_turn_that_timed_out_stays_first_in_the_queue() -> None:
 
 
 async def test_a_stream_that_raised_half_way_stays_first_in_the_queue() -> None:
-    """§3: "A turn that raised is not lost"."""
 
     @tool
     async def fail() -> Any:
@@ -223,7 +212,6 @@ async def test_a_stream_that_raised_half_way_stays_first_in_the_queue() -> None:
 
 
 async def test_a_global_agent_hook_fires_for_tagged_agents() -> None:
-    """§3: `Agent(..., tags=None)`; tag filtering "on all object types"."""
     seen: list[Agent] = []
 
     @hook(AgentHook.AFTER_PUT, tags={"io"})
@@ -239,7 +227,6 @@ async def test_a_global_agent_hook_fires_for_tagged_agents() -> None:
 
 
 async def test_a_branch_goes_its_own_way() -> None:
-    """§3: "`branch(name, …)`"."""
     made = echo_tool()
     agent = Agent("trunk", "Says things", [made], ContextPool(), ContextQueue(5))
     await agent.put(saying("a"))
