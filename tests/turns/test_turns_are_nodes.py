@@ -1,4 +1,4 @@
-"""What DESIGN §1 promises of turns: each run is a node, and a node owns what it started."""
+"""Each run of a turn is a node, and a node owns what it started."""
 
 import asyncio
 import gc

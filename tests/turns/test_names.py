@@ -1,4 +1,4 @@
-"""The names of DESIGN §3, and the members of its enumerations."""
+"""The hook points and stop reasons, by name."""
 
 import inspect
 from enum import Enum
@@ -23,37 +23,6 @@ from ramify import (
     UnregisteredHookError,
     UnregisteredToolError,
 )
-
-NAMES = [
-    "tool",
-    "Tool",
-    "ToolType",
-    "ToolMetadata",
-    "Turn",
-    "StopReason",
-    "Agent",
-    "ContextItem",
-    "ContextQueue",
-    "ContextPool",
-    "hook",
-    "Hook",
-    "ToolHook",
-    "TurnHook",
-    "AgentHook",
-    "ContextQueueHook",
-    "ContextPoolHook",
-    "ToolRegistry",
-    "AgentRegistry",
-    "HookRegistry",
-    "SafeExecutionError",
-    "WrongRunMethodError",
-    "TurnTimeoutError",
-    "CompletionCheckReturnError",
-    "UnregisteredToolError",
-    "UnregisteredAgentError",
-    "UnregisteredHookError",
-    "registries",
-]
 
 POINTS: list[tuple[type, type[Enum], list[str]]] = [
     (Tool, ToolHook, ["BEFORE_INVOKE", "ON_YIELD", "AFTER_INVOKE", "ON_ERROR"]),
