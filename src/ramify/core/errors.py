@@ -29,7 +29,16 @@ An exception that a function raises itself is passed on as it is.
 
 
 class RamifyError(Exception):
-    """Base of every error that ramify raises; the whole tree is in ``ramify.core.errors``."""
+    """Base of every error that ramify raises; the whole tree is in ``ramify.core.errors``.
+
+    Example:
+        >>> from ramify import RamifyError, Turn
+        >>> try:
+        ...     Turn("nothing")
+        ... except RamifyError as error:
+        ...     print(error)
+        no tool is called 'nothing'; import the module that decorates it with @tool first
+    """
 
 
 class UsageError(RamifyError):
@@ -53,15 +62,39 @@ class UnregisteredError(UsageError, KeyError):
 
 
 class UnregisteredToolError(UnregisteredError):
-    """No tool is registered under that name."""
+    """No tool is registered under that name.
+
+    Example:
+        >>> from ramify import ToolRegistry
+        >>> ToolRegistry.get("nothing")
+        Traceback (most recent call last):
+            ...
+        ramify.core.errors.UnregisteredToolError: no tool is called 'nothing'; import the module ...
+    """
 
 
 class UnregisteredAgentError(UnregisteredError):
-    """No agent is registered under that name."""
+    """No agent is registered under that name.
+
+    Example:
+        >>> from ramify import AgentRegistry
+        >>> AgentRegistry.get("nobody")
+        Traceback (most recent call last):
+            ...
+        ramify.core.errors.UnregisteredAgentError: no agent is called 'nobody'; make it first: ...
+    """
 
 
 class UnregisteredHookError(UnregisteredError):
-    """No hook is registered under that name."""
+    """No hook is registered under that name.
+
+    Example:
+        >>> from ramify import HookRegistry
+        >>> HookRegistry.get("nothing")
+        Traceback (most recent call last):
+            ...
+        ramify.core.errors.UnregisteredHookError: no hook is called 'nothing'; decorate a ...
+    """
 
 
 class InvalidValueError(UsageError, ValueError):
@@ -69,15 +102,59 @@ class InvalidValueError(UsageError, ValueError):
 
 
 class WrongRunMethodError(UsageError):
-    """``returning()`` was used on a streaming tool, or ``yielding()`` on a single-value one."""
+    """``returning()`` was used on a streaming tool, or ``yielding()`` on a single-value one.
+
+    Example:
+        >>> from ramify import Turn, registries, tool
+        >>> with registries():
+        ...     @tool
+        ...     async def greet() -> str: ...
+        >>> Turn(greet).yielding()
+        Traceback (most recent call last):
+            ...
+        ramify.core.errors.WrongRunMethodError: 'greet' gives one value: use 'await ...
+    """
 
 
 class SafeExecutionError(UsageError):
-    """Refused because the turn or agent is running."""
+    """Refused because the turn or agent is running.
+
+    Example:
+        >>> import asyncio
+        >>> from ramify import Turn, registries, tool
+        >>> async def main():
+        ...     with registries():
+        ...         @tool
+        ...         async def again() -> None:
+        ...             await turn.returning()
+        ...     turn = Turn(again)
+        ...     await turn.returning()
+        >>> asyncio.run(main())
+        Traceback (most recent call last):
+            ...
+        ramify.core.errors.SafeExecutionError: <Turn of again> is running already; wait until ...
+    """
 
 
 class CompletionCheckReturnError(UsageError):
-    """A completion check gave something other than True or False."""
+    """A completion check gave something other than True or False.
+
+    Example:
+        >>> import asyncio
+        >>> from ramify import Agent, ToolType, Turn, registries, tool
+        >>> async def main():
+        ...     with registries():
+        ...         @tool(type=ToolType.COMPLETION_CHECK)
+        ...         async def done() -> bool:
+        ...             return "yes"
+        ...         agent = Agent("checker", "Checks", [done])
+        ...         await agent.put(Turn(done))
+        ...         [value async for turn, value in agent.run()]
+        >>> asyncio.run(main())
+        Traceback (most recent call last):
+            ...
+        ramify.core.errors.CompletionCheckReturnError: completion check 'done' returned 'yes'; ...
+    """
 
 
 class SerializationError(UsageError, TypeError):
@@ -89,7 +166,18 @@ class UnknownNodeError(UnregisteredError):
 
 
 class NoParentSessionError(UsageError):
-    """A top-level call asked for the bag of its parent."""
+    """A top-level call asked for the bag of its parent.
+
+    Example:
+        >>> from ramify import CodeFunction, Runtime, SessionScope
+        >>> def look(ctx) -> object:
+        ...     return ctx.get_or_put(SessionScope.Parent, "example", "thing", object)
+        >>> with Runtime() as runtime:
+        ...     runtime.invoke(CodeFunction(callable=look)).result()
+        Traceback (most recent call last):
+            ...
+        ramify.core.errors.NoParentSessionError: look was called at top level and has no parent: ...
+    """
 
 
 class BlockingCallError(UsageError):
@@ -117,7 +205,20 @@ class CallTimeoutError(CallError, TimeoutError):
 
 
 class TurnTimeoutError(CallTimeoutError):
-    """The turn took longer than its ``timeout``."""
+    """The turn took longer than its ``timeout``.
+
+    Example:
+        >>> import asyncio
+        >>> from ramify import Turn, registries, tool
+        >>> with registries():
+        ...     @tool
+        ...     async def sleep() -> None:
+        ...         await asyncio.sleep(60)
+        >>> asyncio.run(Turn(sleep, timeout=0.01).returning())
+        Traceback (most recent call last):
+            ...
+        ramify.core.errors.TurnTimeoutError: the turn of 'sleep' took longer than 0.01 s; ...
+    """
 
 
 class CancellationException(CallError):  # noqa: N818 - the name is part of the documented API

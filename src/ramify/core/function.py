@@ -70,7 +70,16 @@ def checked_function(thing: object, wanted_by: str) -> "Function":
 
 
 class SessionScope(Enum):
-    """Whose bag: the root's, the parent's, or the call's own."""
+    """Whose bag: the root's, the parent's, or the call's own.
+
+    Example:
+        >>> from ramify import CodeFunction, Runtime, SessionScope
+        >>> def remember(ctx) -> list:
+        ...     return ctx.get_or_put(SessionScope.TopLevel, "example", "notes", lambda: ["first"])
+        >>> with Runtime() as runtime:
+        ...     runtime.invoke(CodeFunction(callable=remember)).result()
+        ['first']
+    """
 
     TopLevel = "top_level"
     Parent = "parent"

@@ -43,6 +43,13 @@ class CodeNode(Node):
     When its function is done, the node waits for the children that still run (having cancelled
     them if it failed), so that no call outlives its caller. What the function returned or raised
     is the outcome, whatever happens while waiting.
+
+    Example:
+        >>> from ramify import CodeFunction, CodeNode, Runtime
+        >>> with Runtime() as runtime:
+        ...     node = runtime.invoke(CodeFunction(name="three", callable=lambda ctx: 3))
+        ...     node.result(), isinstance(node, CodeNode)
+        (3, True)
     """
 
     __slots__ = (

@@ -17,7 +17,14 @@ from ramify.turns.registry import Registry
 class ToolHook(Enum):
     """Points in one invocation of a tool.
 
-    BEFORE_INVOKE(**kwargs), ON_YIELD(value), AFTER_INVOKE(result), ON_ERROR(exc=exc).
+    BEFORE_INVOKE(**kwargs), ON_YIELD(value), AFTER_INVOKE(result), ON_ERROR(exc=exc): a hook for
+    the last has a parameter called ``exc``.
+
+    Example:
+        >>> from ramify import ToolHook, hook, registries
+        >>> with registries():
+        ...     @hook([ToolHook.BEFORE_INVOKE, ToolHook.ON_ERROR])
+        ...     async def audit(**kwargs) -> None: ...
     """
 
     BEFORE_INVOKE = "before_invoke"
@@ -31,6 +38,12 @@ class TurnHook(Enum):
 
     BEFORE_RUN(turn), AFTER_RUN(turn, output), ON_TIMEOUT(turn), ON_ERROR(turn, exc),
     ON_COMPLETE(turn, stop_reason).
+
+    Example:
+        >>> from ramify import TurnHook, hook, registries
+        >>> with registries():
+        ...     @hook(TurnHook.ON_TIMEOUT)
+        ...     async def complain(turn) -> None: ...
     """
 
     BEFORE_RUN = "before_run"
@@ -44,7 +57,14 @@ class AgentHook(Enum):
     """Points in the loop of an agent.
 
     BEFORE_TURN(agent), AFTER_TURN(agent, turn), ON_TURN_VALUE(agent, turn, value),
-    BEFORE_PUT(agent, turn), AFTER_PUT(agent, turn), ON_PAUSE(agent), ON_RESUME(agent).
+    BEFORE_PUT(agent, turn), AFTER_PUT(agent, turn), ON_PAUSE(agent), ON_RESUME(agent). The two
+    last fire when ``run()`` begins and ends to wait.
+
+    Example:
+        >>> from ramify import AgentHook, hook, registries
+        >>> with registries():
+        ...     @hook(AgentHook.ON_TURN_VALUE, tags={"chatty"})
+        ...     async def show(agent, turn, value) -> None: ...
     """
 
     BEFORE_TURN = "before_turn"
@@ -61,6 +81,12 @@ class ContextQueueHook(Enum):
 
     BEFORE_APPEND(queue, items), AFTER_APPEND(queue, items), BEFORE_CLEAR(queue, items),
     AFTER_CLEAR(queue), ON_EVICT(queue, item).
+
+    Example:
+        >>> from ramify import ContextQueue
+        >>> queue = ContextQueue(limit=10)
+        >>> @queue.on_evict
+        ... async def archive(queue, item) -> None: ...
     """
 
     BEFORE_APPEND = "before_append"
@@ -75,6 +101,12 @@ class ContextPoolHook(Enum):
 
     BEFORE_ADD(pool, item), AFTER_ADD(pool, item), BEFORE_REMOVE(pool, item),
     AFTER_REMOVE(pool, item), BEFORE_CLEAR(pool, items), AFTER_CLEAR(pool), ON_EVICT(pool, item).
+
+    Example:
+        >>> from ramify import ContextPool
+        >>> pool = ContextPool()
+        >>> @pool.before_add
+        ... async def check(pool, item) -> None: ...
     """
 
     BEFORE_ADD = "before_add"

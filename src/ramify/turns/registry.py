@@ -25,7 +25,15 @@ _inner: ContextVar[_Scope] = ContextVar("ramify.registries")
 
 
 class Registry(Generic[T]):
-    """Names and what they stand for; names of an inner scope hide those of the outer ones."""
+    """Names and what they stand for; names of an inner scope hide those of the outer ones.
+
+    Example:
+        >>> from ramify import Agent, AgentRegistry, registries
+        >>> with registries():
+        ...     agent = Agent("clerk", "Keeps the books", [])
+        ...     AgentRegistry.get("clerk") is agent
+        True
+    """
 
     def __init__(self, kind: str, missing: type[UnregisteredError], remedy: str) -> None:
         self._kind = kind

@@ -44,6 +44,15 @@ class ToolType(Enum):
 
     A COMPLETION_CHECK is a tool like any other, run when a turn of it comes up in the queue; if it
     then returns True, the run ends.
+
+    Example:
+        >>> from ramify import ToolType, registries, tool
+        >>> with registries():
+        ...     @tool(type=ToolType.COMPLETION_CHECK)
+        ...     async def done() -> bool:
+        ...         return True
+        >>> done.type
+        <ToolType.COMPLETION_CHECK: 'completion_check'>
     """
 
     ACTION = "action"
@@ -56,6 +65,10 @@ class ToolMetadata:
 
     The two times always belong to one run, the one that started last: each run of a turn or a
     node has its own times there.
+
+    Example:
+        >>> ToolMetadata("fetch", "Fetch a page.").dict()["start_time"] is None
+        True
     """
 
     name: str
@@ -74,7 +87,16 @@ class ToolMetadata:
 
 
 class _ToolRegistry(Registry["AnyTool"]):
-    """The tools, by name."""
+    """The tools, by name.
+
+    Example:
+        >>> from ramify import ToolRegistry, registries, tool
+        >>> with registries():
+        ...     @tool
+        ...     async def fetch(url: str) -> str: ...
+        ...     ToolRegistry.get("fetch"), ToolRegistry.all() == [fetch]
+        (<Tool fetch>, True)
+    """
 
     def definitions(self) -> list[dict[str, Any]]:
         """Return the ``doc_tree()`` of every tool that is not a subtool."""
@@ -177,6 +199,17 @@ class Tool(CodeFunction, Generic[P, R]):
 
     Made by ``@tool``. Calling it gives what the function gives: something to await, or to iterate
     over if it is an async generator. Arguments that it does not take are left out.
+
+    Example:
+        >>> import asyncio
+        >>> from ramify import registries, tool
+        >>> with registries():
+        ...     @tool(tags=["math"])
+        ...     async def double(n: int) -> int:
+        ...         "Double a number."
+        ...         return 2 * n
+        >>> asyncio.run(double(21)), double.name, double.description, set(double.tags)
+        (42, 'double', 'Double a number.', {'math'})
     """
 
     before_invoke = HookPoint(ToolHook.BEFORE_INVOKE)

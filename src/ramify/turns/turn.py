@@ -32,7 +32,12 @@ _CHANGES_WHILE_RUNNING = frozenset({"start_time", "end_time", "output", "stop_re
 
 
 class StopReason(Enum):
-    """How a turn ended."""
+    """How a turn ended.
+
+    Example:
+        >>> StopReason("timeout")
+        <StopReason.TIMEOUT: 'timeout'>
+    """
 
     COMPLETED = "completed"
     TIMEOUT = "timeout"
