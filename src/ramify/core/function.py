@@ -6,6 +6,7 @@ Who runs them is not this module's business.
 """
 
 import inspect
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
@@ -49,7 +50,7 @@ def checked_tags(tags: Iterable[str] | None, owner: str) -> frozenset[str]:
 
 def checked_timeout(timeout: float | None, owner: str) -> float | None:
     """Return *timeout*, which is in seconds or None."""
-    if timeout is None or (isinstance(timeout, int | float) and timeout >= 0):
+    if timeout is None or (isinstance(timeout, int | float) and 0 <= timeout <= sys.float_info.max):
         return timeout
     raise InvalidValueError(f"the timeout of {owner} is in seconds or None, not {timeout!r}")
 

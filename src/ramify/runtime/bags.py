@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
@@ -67,7 +67,11 @@ class SessionBag:
                 self._slots.pop((namespace, key), None)
             mine.made.set_exception(error)
             raise
-        mine.made.set_result(value)
+        with self._lock:
+            late = self._closed
+            mine.made.set_result(value)
+        if late:
+            _close_late(value, f"{namespace}/{key}")
         return value
 
     async def aclose(self) -> None:
@@ -93,6 +97,25 @@ class SessionBag:
                 interrupted = error
         if interrupted is not None:
             raise interrupted
+
+
+async def close_all(bags: Sequence[SessionBag]) -> None:
+    """Close *bags*, the newest first; being cancelled does not leave any of them out."""
+    interrupted: BaseException | None = None
+    for bag in reversed(bags):
+        try:
+            await bag.aclose()
+        except BaseException as error:  # noqa: BLE001 - raised when the others are closed, too
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted
+
+
+def _close_late(value: Any, what: str) -> NoReturn:
+    """Get rid of an object whose bag was closed while it was being made."""
+    if callable(close := getattr(value, "close", None)):
+        close()
+    raise ClosedError(f"{what} was made too late: the tree that it belongs to is gone")
 
 
 def _refuse_async_factory(what: str) -> NoReturn:

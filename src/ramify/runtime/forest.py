@@ -5,7 +5,8 @@ from functools import partial
 
 from ramify.core.errors import UnknownNodeError, UsageError
 from ramify.core.function import Node
-from ramify.runtime.node import CodeNode, report_if_unseen
+from ramify.runtime.bags import close_all
+from ramify.runtime.node import PATIENCE, CodeNode, report_if_unseen
 from ramify.runtime.walk import root_of, subtree
 
 
@@ -53,24 +54,28 @@ class Forest:
         if root in self._open:
             raise UsageError(f"{root!r} has not ended; cancel it first")
         report_if_unseen(root)
-        self.forget(root)
         self._close_bags(root)
+        self.forget(root)
 
     async def end(self, *, cancel: bool) -> None:
         """Wait until nothing runs, having cancelled it if so wished; then close all bags.
 
         Being cancelled meanwhile cancels what still runs; the end is waited for all the same.
         """
-        interrupted = False
+        interrupted = insist = False
         while self._open:
             if cancel:
                 for root in tuple(self._open):
-                    root.cancel_here("its runtime was closed")
+                    root.cancel_here("its runtime was closed", insist=insist)
             try:
-                for root in tuple(self._open):
-                    await root.ended()
+                async with asyncio.timeout(PATIENCE if cancel else None):
+                    for root in tuple(self._open):
+                        await root.ended()
             except asyncio.CancelledError:
+                insist = interrupted  # whoever cancels a second time means it
                 cancel = interrupted = True
+            except TimeoutError:
+                insist = True
         for root in self.roots:
             report_if_unseen(root)
             self._close_bags(root)
@@ -93,6 +98,7 @@ class Forest:
     def _root_ended(self, root: CodeNode) -> None:
         self._open.discard(root)
         if not self._keeps_finished:
+            report_if_unseen(root)
             self.forget(root)
 
     def forget(self, root: CodeNode) -> None:
@@ -102,8 +108,7 @@ class Forest:
             self._nodes.pop(node.id, None)
 
     def _close_bags(self, root: CodeNode) -> None:
-        if not root.tree.has_bags:
-            return
-        task = asyncio.get_running_loop().create_task(root.tree.close_bags(), name="close bags")
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        if bags := root.tree.take_bags():
+            task = root.home.loop.create_task(close_all(bags), name="close session bags")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)

@@ -5,7 +5,6 @@ used from anywhere and go there by themselves.
 """
 
 import asyncio
-import contextlib
 import contextvars
 import logging
 import threading
@@ -35,6 +34,8 @@ log = logging.getLogger(__name__)
 
 # A cancelled timer may stay in the loop's heap for long; its variables would keep the node there.
 _NO_VARIABLES = contextvars.Context()
+
+PATIENCE = 10.0  # seconds that a cancelled call has to clean up before it is cancelled again
 
 
 class CodeNode(Node):
@@ -70,6 +71,7 @@ class CodeNode(Node):
         "_timer",
         "_traceback",
         "_waiters",
+        "asked_for",
         "children",
         "context",
         "exception",
@@ -82,7 +84,6 @@ class CodeNode(Node):
         "state",
         "timed_out",
         "tree",
-        "unseen_failure",
         "waiting_on",
     )
 
@@ -113,13 +114,13 @@ class CodeNode(Node):
         self._next_sequence = 1
         self._awaited = 0  # how often its caller waits for it just now
         self._closing = False  # its children are being cancelled, and there will be no more
-        self._waiters: list[Callable[[], None]] = []
+        self._waiters: dict[Callable[[], None], None] = {}  # in order, and quick to leave
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._traceback: TracebackType | None = None
         self._reason: str | None = None  # why it is being cancelled
         self._failures = 0  # how many children have failed
-        self.unseen_failure = False  # it raised, and nobody has asked for the result
+        self.asked_for = request.sink is not None  # somebody wants to know what comes of it
         self._returned = False  # its function is done; only children may still run
         self._started: float | None = None
         self._ended: float | None = None
@@ -171,6 +172,7 @@ class CodeNode(Node):
     # Waiting for it
 
     def result(self, timeout: float | None = None) -> Any:
+        self.asked_for = True
         if self._ended is None:
             caller = self._caller()
             ended = threading.Event()
@@ -191,6 +193,7 @@ class CodeNode(Node):
         return self._outcome()
 
     def __await__(self) -> Generator[Any, None, Any]:
+        self.asked_for = True
         if self._ended is None:
             caller = self._caller()
             loop = asyncio.get_running_loop()
@@ -230,7 +233,7 @@ class CodeNode(Node):
     def when_ended(self, wake: Callable[[], None]) -> None:
         """Have *wake* called on the loop when it ends, or now if it has."""
         if self._ended is None:
-            self._waiters.append(wake)
+            self._waiters[wake] = None
         else:
             wake()
 
@@ -242,13 +245,11 @@ class CodeNode(Node):
             await ended
 
     def _wake_no_more(self, wake: Callable[[], None]) -> None:
-        with contextlib.suppress(ValueError):
-            self._waiters.remove(wake)
+        self._waiters.pop(wake, None)
 
     def _outcome(self) -> Any:
         if self.exception is None:
             return self.outputs
-        self.unseen_failure = False
         raise self.exception.with_traceback(self._traceback)
 
     # Running it
@@ -277,37 +278,40 @@ class CodeNode(Node):
         self._started = now = time.time()
         self.tree.publish(CallStarted(self.id, now))
         request = self._request
-        if request.timeout is not None:
-            loop = self.home.loop
-            when = loop.time() + request.timeout
-            self._timer = loop.call_at(when, self._expire, context=_NO_VARIABLES)
         outcome: tuple[NodeState, Any, BaseException | None]
         try:
+            if request.timeout is not None:
+                self._start_timer(request.timeout)
             args = request.args
             if not request.checked:
                 args = self.function.parameters.validate(args)
             outcome = NodeState.Success, await self.function.run(context, args), None
         except asyncio.CancelledError:
             outcome = self._given_up()
-        except KeyboardInterrupt as error:  # it is the loop's, and may not wait
-            self._interrupt(error)
-            raise
-        except BaseException as error:  # noqa: BLE001 - whatever a function raises is the outcome
-            outcome = NodeState.Error, None, error
+        except BaseException as error:
+            if self._ends_the_loop(error):
+                raise
+            outcome = NodeState.Error, None, error  # whatever a function raises is the outcome
         self._returned = True
         if self._running:
             await self._join(cancel=outcome[0] is not NodeState.Success)
         self._stop_timer()
-        if self._parent is None:
-            await self.tree.root_returns()
-        self._end(*outcome)
+        try:
+            if self._parent is None and not self.tree.kept:
+                await self.tree.close_bags()
+        finally:
+            self._end(*outcome)
 
-    def _interrupt(self, error: BaseException) -> None:
+    def _ends_the_loop(self, error: BaseException) -> bool:
+        """Whether *error* is not the function's own, so that nothing can be waited for any more."""
+        if not isinstance(error, KeyboardInterrupt):
+            return not self.home.loop.is_running()  # it has ended, and Python drops what is left
         for child in self.children:
             child.cancel_here("interrupted")
         if self._task is not None:
             self._task.add_done_callback(lambda task: task.exception())  # nobody else looks at it
         self._end(NodeState.Error, None, error)
+        return True
 
     async def send(self, value: Any) -> None:
         """Publish a value of this call, and hand it to whoever consumes them."""
@@ -356,19 +360,22 @@ class CodeNode(Node):
         return NodeState.Canceled, None, CancellationException(name, self.path, reason)
 
     async def _join(self, *, cancel: bool) -> None:
-        """Wait for the children that still run."""
+        """Wait for the children that still run; the outcome stands, whatever happens meanwhile."""
+        insist = False
         while self._running:
             if cancel:
                 self._closing = True
                 reason = self._reason or f"{self.function.name} ended without it"
                 for child in self.children:
-                    child.cancel_here(reason)
+                    child.cancel_here(reason, insist=insist)
             try:
-                for child in self.children:
-                    await child.ended()
+                async with asyncio.timeout(PATIENCE if cancel else None):
+                    for child in self.children:
+                        await child.ended()
             except asyncio.CancelledError:
-                # The outcome stands; what is left to do is to end the children too.
                 cancel = True
+            except TimeoutError:
+                insist = True
 
     def _end(self, state: NodeState, value: Any, error: BaseException | None) -> None:
         self._enter(state)
@@ -378,7 +385,6 @@ class CodeNode(Node):
         now = time.time()
         failure = None if error is None else Failure.of(error)
         self.tree.publish(CallEnded(self.id, state, now, value, failure))
-        self.unseen_failure = state is NodeState.Error
         self._ended = now
         self._task = None
         if self._failures:
@@ -387,10 +393,14 @@ class CodeNode(Node):
         self.context = None  # or the two would keep each other alive
         self._stop_timer()
         if self._parent is not None:
-            self._parent._child_ended(failed=self.unseen_failure)
-        waiters, self._waiters = self._waiters, []
+            self._parent._child_ended(failed=state is NodeState.Error)
+        waiters, self._waiters = self._waiters, {}
         for wake in waiters:
             wake()
+
+    def _start_timer(self, timeout: float) -> None:
+        loop = self.home.loop
+        self._timer = loop.call_at(loop.time() + timeout, self._expire, context=_NO_VARIABLES)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -429,6 +439,7 @@ class CodeNode(Node):
 
 def report_if_unseen(node: CodeNode) -> None:
     """Log that *node* failed if nobody has asked for its result, because now nobody will."""
-    if node.unseen_failure and node.exception is not None:
+    if node.state is NodeState.Error and node.exception is not None and not node.asked_for:
+        node.asked_for = True  # once is enough
         failure = Failure.of(node.exception)
         log.warning("%s failed, and nobody asked for its result: %s", node, failure)

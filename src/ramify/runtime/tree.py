@@ -12,7 +12,7 @@ from contextlib import suppress
 from ramify.core.errors import ClosedError
 from ramify.core.events import Event
 from ramify.core.views import NodeView, TreeFold
-from ramify.runtime.bags import SessionBag
+from ramify.runtime.bags import SessionBag, close_all
 
 
 class Tree:
@@ -23,16 +23,16 @@ class Tree:
         "_closed",
         "_fold",
         "_fold_lock",
-        "_kept",
         "_lock",
         "_pending",
         "_waiting",
+        "kept",
         "number",
     )
 
     def __init__(self, number: int, *, kept: bool) -> None:
         self.number = number
-        self._kept = kept  # until somebody deletes it; otherwise only while it runs
+        self.kept = kept  # until somebody deletes it; otherwise only while it runs
         self._bags: dict[int, SessionBag] = {}
         self._closed = False
         self._pending: deque[Event] = deque()
@@ -84,20 +84,15 @@ class Tree:
                 raise ClosedError(f"the tree of node {id} is gone, and its session bags with it")
             return self._bags.setdefault(id, SessionBag())
 
-    async def root_returns(self) -> None:
-        """Close the bags of a tree that is kept no longer than it runs."""
-        if self._bags and not self._kept:
-            await self.close_bags()
-
     async def close_bags(self) -> None:
         """Close what the bags hold, newest first; there will be no more."""
+        if self._bags:
+            await close_all(self.take_bags())
+        self._closed = True
+
+    def take_bags(self) -> list[SessionBag]:
+        """Hand out the bags, to be closed; there will be no more."""
         with self._lock:
             self._closed = True
             bags, self._bags = self._bags, {}
-        for bag in reversed(bags.values()):
-            await bag.aclose()
-
-    @property
-    def has_bags(self) -> bool:
-        """Whether there is anything to close."""
-        return bool(self._bags)
+        return list(bags.values())

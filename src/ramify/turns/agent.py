@@ -169,9 +169,11 @@ class Agent:
     async def _next_turn(self) -> Turn | None:
         if not self._turns:
             return None
-        await self._pass_pause()
+        if self._paused:
+            await self._pass_pause()
         await fire(self, AgentHook.BEFORE_TURN, self)
-        await self._pass_pause()  # the hook may have asked for one
+        if self._paused:  # the hook may have asked for it
+            await self._pass_pause()
         return self._turns[0] if self._turns else None
 
     async def _only_value(self, turn: Turn) -> Any:
@@ -233,12 +235,11 @@ class Agent:
     def resume(self) -> None:
         """Go on after a pause. From any thread."""
         self._paused = False
-        if self._resumed is not None:
-            settle_from_anywhere(self._resumed)()
+        resumed = self._resumed
+        if resumed is not None:
+            settle_from_anywhere(resumed)()
 
     async def _pass_pause(self) -> None:
-        if not self._paused:
-            return
         await fire(self, AgentHook.ON_PAUSE, self)
         while self._paused:
             self._resumed = asyncio.get_running_loop().create_future()

@@ -43,7 +43,8 @@ class Handoff:
         return value
 
     def close(self) -> None:
-        """Say that there will be no more."""
+        """Say that there will be no more, and let those go who still rest."""
         self._closed = True
-        if self._wanted is not None:
-            settle(self._wanted)
+        for waiting in (self._wanted, self._resting, *(resting for _, resting in self._offers)):
+            if waiting is not None:
+                settle(waiting)

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections import deque
 from contextlib import suppress
 from typing import Literal
 
@@ -19,7 +18,7 @@ class CrossLoopLock(asyncio.Lock):
         super().__init__()
         self._locked = False
         self._mutex = threading.Lock()
-        self._queue: deque[asyncio.Future[None]] = deque()
+        self._queue: dict[asyncio.Future[None], None] = {}  # in order, and quick to leave
 
     def locked(self) -> bool:
         return self._locked
@@ -30,14 +29,13 @@ class CrossLoopLock(asyncio.Lock):
                 self._locked = True
                 return True
             turn = asyncio.get_running_loop().create_future()
-            self._queue.append(turn)
+            self._queue[turn] = None
         try:
             await turn
         except asyncio.CancelledError:
             with self._mutex:
                 waiting = turn in self._queue
-                if waiting:
-                    self._queue.remove(turn)
+                self._queue.pop(turn, None)
             if not waiting:  # it had been handed over already
                 self.release()
             raise
@@ -48,7 +46,8 @@ class CrossLoopLock(asyncio.Lock):
             if not self._locked:
                 raise RuntimeError("the lock is not held")
             while self._queue:
-                turn = self._queue.popleft()
+                turn = next(iter(self._queue))
+                del self._queue[turn]
                 with suppress(RuntimeError):  # its loop has closed: try the next
                     turn.get_loop().call_soon_threadsafe(settle, turn)
                     return

@@ -4,6 +4,7 @@ Knows nothing of turns or agents, only that streams may be dropped while they ru
 """
 
 import asyncio
+import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
@@ -22,12 +23,13 @@ class Occupancy:
     it does by itself and soon. Whoever comes next waits for that instead of being refused.
     """
 
-    __slots__ = ("_freed", "_holder", "_loop")
+    __slots__ = ("_freed", "_holder", "_lock", "_loop")
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None  # where it is held
         self._holder: Holder | None = None
         self._freed: list[Callable[[], None]] = []
+        self._lock = threading.Lock()  # loops in several threads may want the place
 
     @property
     def taken(self) -> bool:
@@ -41,21 +43,25 @@ class Occupancy:
             SafeExecutionError: somebody else has it, and does not mean to give it up.
         """
         loop = asyncio.get_running_loop()
-        while self.taken:
-            if self._holder is None or self._holder() is not None:
-                raise SafeExecutionError(
-                    f"{owner!r} is running already; wait until it has ended, or make another"
-                )
-            freed = loop.create_future()
-            self._freed.append(settle_from_anywhere(freed))
+        while True:
+            with self._lock:
+                if not self.taken:
+                    self._loop = loop
+                    self._holder = holder
+                    return
+                if self._holder is None or self._holder() is not None:
+                    raise SafeExecutionError(
+                        f"{owner!r} is running already; wait until it has ended, or make another"
+                    )
+                freed = loop.create_future()
+                self._freed.append(settle_from_anywhere(freed))
             await freed
-        self._loop = loop
-        self._holder = holder
 
     def give_up(self) -> None:
         """Leave the place to the next."""
-        self._loop = self._holder = None
-        freed, self._freed = self._freed, []
+        with self._lock:
+            self._loop = self._holder = None
+            freed, self._freed = self._freed, []
         for wake in freed:
             wake()
 

@@ -12,6 +12,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -37,6 +38,9 @@ P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R", bound=Awaitable[Any] | AsyncIterator[Any])
 S = TypeVar("S", bound=Awaitable[Any] | AsyncIterator[Any])
+
+
+_held: ContextVar[frozenset[object]] = ContextVar("ramify.held", default=frozenset())
 
 
 class ToolType(Enum):
@@ -237,7 +241,7 @@ class Tool(CodeFunction, Generic[P, R]):
         self.hooks: list[Hook] = []
         self.lock: asyncio.Lock | None = CrossLoopLock() if options.lock else None
         self.subtools: list[AnyTool] = []
-        self._holder: asyncio.Task[Any] | None = None  # the task that has the lock, if not a stream
+        self._holder: object | None = None  # stands for the call that has the lock, if no stream
         self.__name__ = self.name
         self.__doc__ = underlying(fn).__doc__
         self.__wrapped__ = fn
@@ -280,17 +284,19 @@ class Tool(CodeFunction, Generic[P, R]):
             self._finish(started)
 
     async def _alone(self, lock: asyncio.Lock, values: dict[str, Any]) -> Any:
-        task = asyncio.current_task()
-        if self._holder is task:
+        held = _held.get()
+        if self._holder in held:
             raise UsageError(
                 f"tool {self.name!r} has lock=True and called itself, and would wait for itself for"
                 " ever; leave the lock out, or move what it repeats into a function of its own"
             )
         async with lock:
-            self._holder = task
+            self._holder = object()
+            token = _held.set(held | {self._holder})  # the calls that it makes inherit this
             try:
                 return await self._signature.call(values)
             finally:
+                _held.reset(token)
                 self._holder = None
 
     async def _stream(

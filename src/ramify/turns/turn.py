@@ -125,6 +125,10 @@ class Turn:
             )
         super().__setattr__(name, value)
 
+    def record(self, **facts: Any) -> None:
+        """Set what a run may set: its times, output and stop reason."""
+        self.__dict__.update(facts)
+
     def __repr__(self) -> str:
         return f"<Turn of {getattr(self.tool, 'name', None)}>"
 
@@ -228,7 +232,7 @@ class Turn:
             data.get("tags"),
         )
         stop_reason = data.get("stop_reason")
-        turn.__dict__.update(
+        turn.record(
             _uuid=data.get("uuid"),
             start_time=_time(data.get("start_time")),
             end_time=_time(data.get("end_time")),
@@ -251,7 +255,7 @@ class TurnRun:
     def __init__(self, turn: Turn, holder: Holder | None = None) -> None:
         self._turn = turn
         self._holder = holder
-        self._values = Handoff()
+        self._values: Handoff | None = None
         self._node: CodeNode | None = None
         self._timed_out = False  # before there was a node
 
@@ -270,12 +274,12 @@ class TurnRun:
             if error is not None:
                 await self._fail(error)
         finally:
-            turn.end_time = datetime.now(UTC)
+            turn.record(end_time=datetime.now(UTC))
             try:
                 await fire(turn, TurnHook.ON_COMPLETE, turn, turn.stop_reason)
             except BaseException as fault:
                 cancelled = not isinstance(fault, Exception)
-                turn.stop_reason = StopReason.CANCELLED if cancelled else StopReason.ERROR
+                turn.record(stop_reason=StopReason.CANCELLED if cancelled else StopReason.ERROR)
                 raise
             finally:
                 turn.place.give_up()
@@ -289,20 +293,19 @@ class TurnRun:
         return self
 
     async def __anext__(self) -> Any:
-        node = self._node
-        if node is None:
-            node = await self._start(self._values.put)
-            node.when_ended(self._values.close)
-        async for value in self._values:
+        node, values = self._node, self._values
+        if node is None or values is None:
+            values = self._values = Handoff()
+            node = await self._start(values.put)
+            node.when_ended(values.close)
+        async for value in values:
             return value
         await self._complete(node)
         raise StopAsyncIteration
 
     async def _start(self, sink: Callable[[Any], Awaitable[None]] | None) -> CodeNode:
         turn = self._turn
-        turn.__dict__.update(
-            start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None
-        )
+        turn.record(start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None)
         await fire(turn, TurnHook.BEFORE_RUN, turn)
         args, kwargs, timeout = turn.args, turn.kwargs, turn.timeout
         if any(map(callable, args)) or any(map(callable, kwargs.values())):
@@ -335,15 +338,15 @@ class TurnRun:
 
     async def _complete(self, node: CodeNode) -> Any:
         turn = self._turn
-        output = turn.output = await node
-        turn.stop_reason = StopReason.COMPLETED
+        output = await node
+        turn.record(output=output, stop_reason=StopReason.COMPLETED)
         await fire(turn, TurnHook.AFTER_RUN, turn, output)
         return output
 
     async def _fail(self, error: BaseException) -> None:
         """Record how the run was cut short, and leave nothing running."""
         turn, node = self._turn, self._node
-        turn.stop_reason = StopReason.CANCELLED
+        turn.record(stop_reason=StopReason.CANCELLED)
         timed_out, cancelled = self._timed_out, not isinstance(error, Exception)
         if node is not None:
             await _give_up(node)
@@ -351,7 +354,7 @@ class TurnRun:
                 timed_out = node.timed_out
                 cancelled = node.state is NodeState.Canceled
         if timed_out:
-            turn.stop_reason = StopReason.TIMEOUT
+            turn.record(stop_reason=StopReason.TIMEOUT)
             await fire(turn, TurnHook.ON_TIMEOUT, turn)
             raise TurnTimeoutError(
                 f"the turn of {turn.tool.name!r} took longer than {turn.timeout} s; give it a"
@@ -359,7 +362,7 @@ class TurnRun:
             ) from None
         if cancelled or not isinstance(error, Exception):
             return
-        turn.stop_reason = StopReason.ERROR
+        turn.record(stop_reason=StopReason.ERROR)
         if isinstance(error, TypeError) and node is not None:
             _note_what_was_left_out(error, turn, node)
         await fire(turn, TurnHook.ON_ERROR, turn, error)
