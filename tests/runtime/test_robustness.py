@@ -23,7 +23,7 @@ from ramify import (
     tool,
 )
 from ramify.core.errors import BlockingCallError, CancellationException, ClosedError, UsageError
-from support import double, forever, heed_interrupts
+from support import double, forever, heed_interrupts, settle
 
 # Odd exceptions
 
@@ -768,3 +768,147 @@ async def test_the_bags_of_a_tree_are_closed_newest_first_and_in_their_own_time(
 
     await Turn(parent, timeout=0.015).returning()  # it was in time; closing does not count
     assert closed == ["child", "parent"]
+
+
+class SlowToClose:
+    closed: list[str]
+
+    def __init__(self, closed: list[str], name: str, *, cancels_itself: bool = False) -> None:
+        self.closed = closed
+        self.name = name
+        self.cancels_itself = cancels_itself
+
+    async def aclose(self) -> None:
+        if self.cancels_itself:
+            raise asyncio.CancelledError
+        await asyncio.sleep(0.02)
+        self.closed.append(self.name)
+
+
+@pytest.mark.parametrize("cancels_itself", [False, True])
+async def test_a_turn_that_is_cancelled_while_its_bags_close_ends(cancels_itself: bool):  # noqa: FBT001
+    closed: list[str] = []
+    returned = asyncio.Event()
+
+    @tool
+    async def child(ctx: RunContext) -> None:
+        make = lambda: SlowToClose(closed, "child", cancels_itself=cancels_itself)  # noqa: E731
+        ctx.get_or_put(SessionScope.Self, "test", "it", make)
+
+    @tool
+    async def parent(ctx: RunContext) -> str:
+        ctx.get_or_put(SessionScope.Self, "test", "it", lambda: SlowToClose(closed, "parent"))
+        await ctx.invoke(child)
+        asyncio.get_running_loop().call_soon(returned.set)
+        return "value"
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(Turn(parent).returning())
+        await returned.wait()
+        if not cancels_itself:
+            task.cancel()
+    assert "parent" in closed  # the others are closed all the same
+
+
+async def test_no_failure_that_somebody_waited_for_is_logged(caplog: pytest.LogCaptureFixture):
+    release = asyncio.Event()
+
+    @tool
+    async def fail() -> None:
+        await release.wait()
+        raise ZeroDivisionError
+
+    async def ask(node: Node) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await node
+
+    def ask_in_thread(node: Node) -> None:
+        with pytest.raises(ZeroDivisionError):
+            node.result(5)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group, Runtime() as runtime:
+        node = runtime.invoke(fail)
+        group.create_task(ask(node))
+        group.create_task(asyncio.to_thread(ask_in_thread, node))
+        await settle()
+        release.set()
+    assert caplog.messages == []
+
+
+async def test_whoever_is_cancelled_twice_at_the_end_of_a_block_insists():
+    cancels = 0
+    started = asyncio.Event()
+
+    @tool
+    async def stubborn() -> None:
+        nonlocal cancels
+        while cancels < 2:
+            try:
+                started.set()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancels += 1
+
+    async def main() -> None:
+        async with Runtime() as runtime:
+            runtime.invoke(stubborn)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        task = group.create_task(main())
+        await started.wait()
+        for _ in range(2):
+            task.cancel()
+            await settle()
+    assert (cancels, task.cancelled()) == (2, True)
+
+
+async def test_what_a_thread_makes_for_a_tree_that_is_gone_is_closed():
+    closed: list[str] = []
+    entered, release, over = threading.Event(), threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+
+    class Resource:
+        def close(self) -> None:
+            closed.append("closed")
+
+    def work(ctx: RunContext) -> None:
+        def factory() -> Resource:
+            entered.set()
+            release.wait(5)
+            return Resource()
+
+        try:
+            ctx.get_or_put(SessionScope.Self, "test", "it", factory)
+        except ClosedError as error:
+            raised.append(error)
+        over.set()
+
+    runtime = Runtime()
+    runtime.invoke(CodeFunction(callable=work))
+    assert await asyncio.to_thread(entered.wait, 5)
+    await asyncio.to_thread(runtime.close)
+    release.set()
+    assert await asyncio.to_thread(over.wait, 5)
+    assert (closed, len(raised)) == (["closed"], 1)
+
+
+def test_a_tree_may_be_deleted_between_two_runs_of_its_loop():
+    closed: list[str] = []
+
+    @tool
+    async def keep(ctx: RunContext) -> None:
+        ctx.get_or_put(SessionScope.Self, "test", "it", lambda: SlowToClose(closed, "it"))
+
+    runtime = Runtime()
+
+    async def first() -> int:
+        await runtime.__aenter__()
+        node = runtime.invoke(keep)
+        await node
+        return node.id
+
+    loop = asyncio.new_event_loop()
+    runtime.delete(loop.run_until_complete(first()))
+    loop.run_until_complete(runtime.__aexit__(None, None, None))
+    loop.close()
+    assert closed == ["it"]

@@ -109,6 +109,47 @@ async def test_a_locked_tool_that_calls_itself_is_told_so():
         assert await recurse(0) == 0
 
 
+@pytest.mark.parametrize("way", ["turn", "invoke", "task"])
+async def test_a_locked_tool_that_calls_itself_in_a_roundabout_way_is_told_so(way: str):
+    @tool(lock=True)
+    async def recurse(ctx: RunContext, n: int) -> Any:
+        if n == 0:
+            return 0
+        if way == "turn":
+            return await Turn(recurse, kwargs={"n": n - 1}).returning()
+        if way == "invoke":
+            return await ctx.invoke(recurse, {"n": n - 1})
+        async with asyncio.TaskGroup() as group:
+            return await group.create_task(recurse(n=n - 1))  # pyright: ignore
+
+    async with asyncio.timeout(5):
+        with pytest.raises((UsageError, ExceptionGroup)) as caught:
+            await Turn(recurse, kwargs={"n": 1}).returning()
+        (error,) = getattr(caught.value, "exceptions", [caught.value])
+        assert "called itself" in str(error)
+        assert await Turn(recurse, kwargs={"n": 0}).returning() == 0
+
+
+async def test_a_value_sent_from_a_task_of_its_own_does_not_wait_for_a_consumer_that_left():
+    sent: list[str] = []
+
+    @tool
+    async def stream(ctx: RunContext) -> AsyncIterator[str]:
+        async def send() -> None:
+            await ctx.send("from a task")
+            sent.append("returned")
+
+        group.create_task(send())
+        yield "from the stream"
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        values = Turn(stream).yielding()
+        await anext(values)
+        await values.aclose()
+    assert sent == ["returned"]
+
+
 async def test_a_tool_that_is_not_awaited_is_named(recwarn: pytest.WarningsRecorder):
     @tool
     async def forgotten() -> None: ...
