@@ -29,6 +29,7 @@ _HOMES = {
     "ramify.runtime.runtime": ["Runtime"],
     "ramify.turns.agent": ["Agent", "AgentRegistry"],
     "ramify.turns.memory": ["ContextItem", "ContextPool", "ContextQueue"],
+    "ramify.turns.definition": ["ToolType"],
     "ramify.turns.hooks": [
         "AgentHook",
         "ContextPoolHook",
@@ -40,7 +41,7 @@ _HOMES = {
         "hook",
     ],
     "ramify.turns.registry": ["registries"],
-    "ramify.turns.tool": ["Tool", "ToolMetadata", "ToolRegistry", "ToolType", "tool"],
+    "ramify.turns.tool": ["Tool", "ToolMetadata", "ToolRegistry", "tool"],
     "ramify.turns.turn": ["StopReason", "Turn"],
     "ramify.version": ["__version__"],
 }

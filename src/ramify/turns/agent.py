@@ -15,11 +15,12 @@ from ramify.core.errors import (
 from ramify.core.function import Function, checked_function, checked_tags
 from ramify.core.plain import required_key
 from ramify.runtime.home import settle_from_anywhere
+from ramify.turns.definition import ToolType
 from ramify.turns.hooks import AgentHook, Hook, HookPoint, fire
 from ramify.turns.memory import ContextItem, ContextPool, ContextQueue, Remembering
 from ramify.turns.occupancy import Holder, Occupancy, held_by_itself
 from ramify.turns.registry import Registry, registries
-from ramify.turns.tool import Tool, ToolRegistry, ToolType
+from ramify.turns.tool import Tool, ToolRegistry
 from ramify.turns.turn import Turn, TurnRun
 
 AgentRegistry: "Registry[Agent]" = Registry(

@@ -1,7 +1,6 @@
 """Tools: coroutine functions and async generators with hooks, a lock, a name and a schema."""
 
 import asyncio
-import inspect
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -9,18 +8,15 @@ from collections.abc import (
     Callable,
     Iterable,
     Mapping,
-    Sequence,
 )
 from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any, Generic, ParamSpec, TypeAlias, TypeVar, cast, overload
 
 from ramify.core.code import CodeFunction, send_all
 from ramify.core.errors import (
-    DefinitionError,
     SerializationError,
     UnregisteredToolError,
     UsageError,
@@ -28,6 +24,7 @@ from ramify.core.errors import (
 from ramify.core.function import Function, RunContext
 from ramify.core.signature import Kind, Signature, name_of, underlying
 from ramify.runtime.ambient import current_context
+from ramify.turns.definition import ToolOptions, ToolType
 from ramify.turns.hooks import Hook, HookPoint, HookRegistry, ToolHook, fire
 from ramify.turns.late import with_fixed
 from ramify.turns.lock import CrossLoopLock
@@ -41,26 +38,6 @@ S = TypeVar("S", bound=Awaitable[Any] | AsyncIterator[Any])
 
 
 _held: ContextVar[frozenset[object]] = ContextVar("ramify.held", default=frozenset())
-
-
-class ToolType(Enum):
-    """What the result of a tool means to the agent that runs it.
-
-    A COMPLETION_CHECK is a tool like any other, run when a turn of it comes up in the queue; if it
-    then returns True, the run ends.
-
-    Example:
-        >>> from ramify import ToolType, registries, tool
-        >>> with registries():
-        ...     @tool(type=ToolType.COMPLETION_CHECK)
-        ...     async def done() -> bool:
-        ...         return True
-        >>> done.type
-        <ToolType.COMPLETION_CHECK: 'completion_check'>
-    """
-
-    ACTION = "action"
-    COMPLETION_CHECK = "completion_check"
 
 
 @dataclass(slots=True)
@@ -123,60 +100,6 @@ class _ToolRegistry(Registry["AnyTool"]):
 ToolRegistry = _ToolRegistry(
     "tool", UnregisteredToolError, "import the module that decorates it with @tool first"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOptions:
-    """What ``@tool(...)`` was given; every other keyword is a fixed argument."""
-
-    lock: bool
-    tags: Iterable[str] | None
-    type: ToolType
-    uses: Sequence[Function]
-    repeatable: bool
-    fixed: Mapping[str, Any]
-
-    def check(self, fn: Callable[..., Any]) -> None:
-        """Raise DefinitionError unless a tool can be made of *fn* with these."""
-        name = name_of(fn)
-        kind = Kind.of(fn)
-        if kind is Kind.SYNC:
-            raise DefinitionError(
-                f"tool {name!r} must be async: write 'async def {name}(...)', and call blocking"
-                " code in it with 'await asyncio.to_thread(...)'"
-            )
-        for option in ("lock", "repeatable"):
-            if not isinstance(getattr(self, option), bool):
-                raise self._reserved(name, option, "True or False")
-        if not isinstance(self.type, ToolType):
-            raise self._reserved(name, "type", "a ToolType")
-        if not all(isinstance(used, Function) for used in self.uses):
-            raise self._reserved(name, "uses", "a list of Functions")
-        signature = inspect.signature(fn)
-        if next(iter(signature.parameters), None) == "self":
-            raise DefinitionError(
-                f"tool {name!r} is a method: make the tool of a bound one, 'tool(thing.{name})'"
-            )
-        if self.type is ToolType.COMPLETION_CHECK and (
-            kind is Kind.STREAM or signature.return_annotation not in {bool, "bool"}
-        ):
-            raise DefinitionError(
-                f"completion check {name!r} must be a coroutine function that returns a bool:"
-                f" write 'async def {name}(...) -> bool'"
-            )
-        takes_more = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-        unknown = [name for name in self.fixed if name not in signature.parameters]
-        if unknown and not takes_more:
-            raise DefinitionError(
-                f"tool {name!r} has no parameter {', '.join(map(repr, unknown))} to fix; it takes"
-                f" {', '.join(signature.parameters) or 'none'}"
-            )
-
-    def _reserved(self, name: str, option: str, wanted: str) -> DefinitionError:
-        return DefinitionError(
-            f"{option}={getattr(self, option)!r} for tool {name!r}: {option!r} is an option of"
-            f" @tool and must be {wanted}; to fix a parameter of that name, give it a default"
-        )
 
 
 class ToolDecorator:
