@@ -32,6 +32,7 @@ class Injected(ABC):
 T = TypeVar("T")
 Q = ParamSpec("Q")
 
+_LONGEST = sys.float_info.max
 _NO_TAGS: frozenset[str] = frozenset()
 
 
@@ -50,7 +51,7 @@ def checked_tags(tags: Iterable[str] | None, owner: str) -> frozenset[str]:
 
 def checked_timeout(timeout: float | None, owner: str) -> float | None:
     """Return *timeout*, which is in seconds or None."""
-    if timeout is None or (isinstance(timeout, int | float) and 0 <= timeout <= sys.float_info.max):
+    if timeout is None or (isinstance(timeout, int | float) and 0 <= timeout <= _LONGEST):
         return timeout
     raise InvalidValueError(f"the timeout of {owner} is in seconds or None, not {timeout!r}")
 

@@ -16,6 +16,9 @@ T = TypeVar("T")
 Holder = Callable[[], object | None]  # gives the stream that holds the place, while it is alive
 
 
+_lock = threading.Lock()  # of all places: loops in several threads may want the same one
+
+
 class Occupancy:
     """The place of whoever runs a turn or an agent.
 
@@ -23,13 +26,12 @@ class Occupancy:
     it does by itself and soon. Whoever comes next waits for that instead of being refused.
     """
 
-    __slots__ = ("_freed", "_holder", "_lock", "_loop")
+    __slots__ = ("_freed", "_holder", "_loop")
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None  # where it is held
         self._holder: Holder | None = None
         self._freed: list[Callable[[], None]] = []
-        self._lock = threading.Lock()  # loops in several threads may want the place
 
     @property
     def taken(self) -> bool:
@@ -44,7 +46,7 @@ class Occupancy:
         """
         loop = asyncio.get_running_loop()
         while True:
-            with self._lock:
+            with _lock:
                 if not self.taken:
                     self._loop = loop
                     self._holder = holder
@@ -59,7 +61,7 @@ class Occupancy:
 
     def give_up(self) -> None:
         """Leave the place to the next."""
-        with self._lock:
+        with _lock:
             self._loop = self._holder = None
             freed, self._freed = self._freed, []
         for wake in freed:

@@ -39,6 +39,7 @@ class Registry(Generic[T]):
         self._kind = kind
         self._missing = missing
         self._remedy = remedy
+        self._ever_used = False  # in any scope: most programs have no global hook at all
 
     def get(self, name: str) -> T:
         """Return what is registered under *name*.
@@ -62,6 +63,8 @@ class Registry(Generic[T]):
 
     def empty(self) -> bool:
         """Whether nothing at all can be found here."""
+        if not self._ever_used:
+            return True
         scope: _Scope | None = _inner.get(_process)
         while scope is not None:
             if scope.tables.get(self._kind):
@@ -103,6 +106,7 @@ class Registry(Generic[T]):
         return [name for table in self._tables() for name in table]
 
     def _innermost(self) -> dict[str, T]:
+        self._ever_used = True
         return _inner.get(_process).tables.setdefault(self._kind, {})
 
     def _tables(self) -> Iterator[dict[str, T]]:
