@@ -862,6 +862,44 @@ async def test_whoever_is_cancelled_twice_at_the_end_of_a_block_insists():
     assert (cancels, task.cancelled()) == (2, True)
 
 
+@pytest.mark.parametrize("who", ["parent", "runtime"])
+async def test_a_call_that_lost_its_cancel_is_cancelled_again_after_a_while(who: str):
+    cancels = 0
+    started = asyncio.Event()
+
+    class Hasty(Runtime):
+        patience = 0.05
+
+    @tool
+    async def forgetful() -> None:
+        nonlocal cancels
+        while cancels < 3:
+            try:
+                started.set()
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancels += 1
+
+    @tool
+    async def parent(ctx: RunContext) -> None:
+        ctx.invoke(forgetful)
+        await started.wait()
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with Hasty() as runtime:
+            if who == "parent":
+                await runtime.invoke(parent)
+            runtime.invoke(forgetful)
+            await started.wait()
+            raise ZeroDivisionError
+
+    async with asyncio.timeout(5):
+        with pytest.raises(ZeroDivisionError):
+            await main()
+    assert cancels == 3
+
+
 async def test_what_a_thread_makes_for_a_tree_that_is_gone_is_closed():
     closed: list[str] = []
     entered, release, over = threading.Event(), threading.Event(), threading.Event()

@@ -16,7 +16,7 @@ class AmbientRuntime(Runtime):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
-        self._home = Home(loop)
+        self._home = Home(loop, self.patience)
 
 
 _ambient: dict[asyncio.AbstractEventLoop, AmbientRuntime] = {}

@@ -6,7 +6,7 @@ from functools import partial
 from ramify.core.errors import UnknownNodeError, UsageError
 from ramify.core.function import Node
 from ramify.runtime.bags import close_all
-from ramify.runtime.node import PATIENCE, CodeNode, report_if_unseen
+from ramify.runtime.node import CodeNode, report_if_unseen
 from ramify.runtime.walk import root_of, subtree
 
 
@@ -57,10 +57,11 @@ class Forest:
         self._close_bags(root)
         self.forget(root)
 
-    async def end(self, *, cancel: bool) -> None:
+    async def end(self, *, cancel: bool, patience: float) -> None:
         """Wait until nothing runs, having cancelled it if so wished; then close all bags.
 
-        Being cancelled meanwhile cancels what still runs; the end is waited for all the same.
+        What has not ended after *patience* seconds is cancelled again. Being cancelled meanwhile
+        cancels what still runs; the end is waited for all the same.
         """
         interrupted = insist = False
         while self._open:
@@ -68,7 +69,7 @@ class Forest:
                 for root in tuple(self._open):
                     root.cancel_here("its runtime was closed", insist=insist)
             try:
-                async with asyncio.timeout(PATIENCE if cancel else None):
+                async with asyncio.timeout(patience if cancel else None):
                     for root in tuple(self._open):
                         await root.ended()
             except asyncio.CancelledError:

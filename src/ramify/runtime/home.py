@@ -22,8 +22,9 @@ _LOOK_EVERY = 1.0  # seconds between two looks whether the loop somebody waits f
 class Home:
     """One loop, and how to reach it from any thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         self.loop = loop
+        self.patience = patience  # seconds until a call that was cancelled is cancelled again
         self._thread = threading.get_ident()
 
     def is_here(self) -> bool:
@@ -91,7 +92,8 @@ class Home:
 class BackgroundHome(Home):
     """A loop of our own in a daemon thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
         started: Future[asyncio.AbstractEventLoop] = Future()
         self._stopping = asyncio.Event()
         self._runner = threading.Thread(

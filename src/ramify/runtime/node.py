@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 # A cancelled timer may stay in the loop's heap for long; its variables would keep the node there.
 _NO_VARIABLES = contextvars.Context()
 
-PATIENCE = 10.0  # seconds that a cancelled call has to clean up before it is cancelled again
-
 
 class CodeNode(Node):
     """A call, run as one task.
@@ -369,7 +367,7 @@ class CodeNode(Node):
                 for child in self.children:
                     child.cancel_here(reason, insist=insist)
             try:
-                async with asyncio.timeout(PATIENCE if cancel else None):
+                async with asyncio.timeout(self.home.patience if cancel else None):
                     for child in self.children:
                         await child.ended()
             except asyncio.CancelledError:

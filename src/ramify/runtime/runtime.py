@@ -41,6 +41,7 @@ class Runtime:
     """
 
     keeps_finished_trees: ClassVar[bool] = True
+    patience: ClassVar[float] = 10.0  # seconds until a call that was cancelled is cancelled again
 
     def __init__(self, specs: Iterable[Function] = ()) -> None:
         self.invocable_functions: Mapping[str, Function] = _discover(specs)
@@ -155,7 +156,7 @@ class Runtime:
 
     def _end_forest(self, home: Home, *, cancel: bool) -> None:
         if not home.loop.is_closed():
-            ending = self._forest.end(cancel=cancel)
+            ending = self._forest.end(cancel=cancel, patience=self.patience)
             asyncio.run_coroutine_threadsafe(ending, home.loop).result()
 
     def __enter__(self) -> Self:
@@ -173,7 +174,7 @@ class Runtime:
     async def __aenter__(self) -> Self:
         if self._home is not None or self._closed:
             raise UsageError("this runtime has been used already; make a new one for this block")
-        self._home = Home(asyncio.get_running_loop())
+        self._home = Home(asyncio.get_running_loop(), self.patience)
         self._token = RunContext.active.set(self._context)
         return self
 
@@ -188,7 +189,7 @@ class Runtime:
                 RunContext.active.reset(self._token)
         self._closed = kind is not None
         try:
-            await self._forest.end(cancel=self._closed)
+            await self._forest.end(cancel=self._closed, patience=self.patience)
         finally:
             self._closed = True
 
@@ -202,7 +203,7 @@ class Runtime:
             if self._closed:
                 raise ClosedError("this runtime has been closed; make a new one to run more calls")
             if self._home is None:
-                self._home = BackgroundHome()
+                self._home = BackgroundHome(self.patience)
             return self._home
 
 

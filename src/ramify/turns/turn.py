@@ -126,7 +126,7 @@ class Turn:
         super().__setattr__(name, value)
 
     def record(self, **facts: Any) -> None:
-        """Set what a run may set: its times, output and stop reason."""
+        """Take down what a run came to, which may be set while it runs."""
         self.__dict__.update(facts)
 
     def __repr__(self) -> str:
@@ -232,7 +232,7 @@ class Turn:
             data.get("tags"),
         )
         stop_reason = data.get("stop_reason")
-        turn.record(
+        turn.__dict__.update(
             _uuid=data.get("uuid"),
             start_time=_time(data.get("start_time")),
             end_time=_time(data.get("end_time")),
