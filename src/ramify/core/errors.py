@@ -18,11 +18,13 @@ RamifyError
 │   ├── BlockingCallError         this would block the loop it waits for
 │   ├── ClosedError               the runtime, or the caller, has ended
 │   └── IllegalTransitionError
-└── CallError                     one call went wrong: its caller decides
-    ├── InvalidArgumentsError     the arguments do not fit (ValueError)
-    ├── CallTimeoutError          it took too long (TimeoutError)
-    │   └── TurnTimeoutError
-    └── CancellationException     somebody cancelled it
+├── CallError                     one call went wrong: its caller decides
+│   ├── InvalidArgumentsError     the arguments do not fit (ValueError)
+│   ├── CallTimeoutError          it took too long (TimeoutError)
+│   │   └── TurnTimeoutError
+│   ├── CancellationException     somebody cancelled it
+│   └── ModelRefusedError         the model would not answer this
+└── ModelProviderException        a model's provider failed: nothing the agent did
 
 An exception that a function raises itself is passed on as it is.
 """
@@ -237,3 +239,53 @@ class CancellationException(CallError):  # noqa: N818 - the name is part of the 
         self.function = function
         self.path = path
         self.reason = reason
+
+
+class ModelRefusedError(CallError):
+    """The model, or a filter of its provider, would not answer; asking again seldom helps.
+
+    Attributes:
+        reason: the provider's own word for it.
+        text: what had been said by then; it is not in the history.
+    """
+
+    def __init__(self, model: str, reason: str, text: str = "") -> None:
+        super().__init__(
+            f"{model} would not answer this ({reason}); change what was asked, or ask another model"
+        )
+        self.reason = reason
+        self.text = text
+
+
+class ModelProviderException(RamifyError):  # noqa: N818 - the name is part of the documented API
+    """A model's provider failed, after such retries as help; the agent has nothing to do with it.
+
+    Attributes:
+        provider: the class that talks to the provider.
+        status: the HTTP status, if there was one.
+        attempts: how often it was tried.
+        inner: what the provider's package raised, if it did.
+
+    Example:
+        >>> from ramify import ModelProviderException
+        >>> str(ModelProviderException("OpenAIModel", "qwen3", "the server is down", attempts=5))
+        'qwen3 (OpenAIModel) failed after 5 attempts: the server is down'
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        message: str,
+        *,
+        status: int | None = None,
+        attempts: int = 1,
+        inner: BaseException | None = None,
+    ) -> None:
+        tried = f" after {attempts} attempts" if attempts > 1 else ""
+        super().__init__(f"{model} ({provider}) failed{tried}: {message}")
+        self.provider = provider
+        self.model = model
+        self.status = status
+        self.attempts = attempts
+        self.inner = inner

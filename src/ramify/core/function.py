@@ -99,6 +99,10 @@ class Function(ABC):
         ['a', 'b']
     """
 
+    trained_as: str | None = None  # the tool that some models were trained on, if it is one
+    is_agent: bool = False  # whether a call of it talks to a model
+    asks_people: bool = False  # whether a call of it waits for a person
+
     def __init__(
         self,
         name: str,

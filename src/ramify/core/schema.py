@@ -6,6 +6,7 @@ The parameters become one TypedDict, because its keys may have any name (``schem
 
 import difflib
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin
 
 import docstring_parser
@@ -58,6 +59,10 @@ class PydanticSchema:
     @property
     def json_schema(self) -> JsonSchema:
         """The parameters as a JSON schema, without the titles pydantic makes up."""
+        return self._json_schema
+
+    @cached_property
+    def _json_schema(self) -> JsonSchema:
         try:
             schema = self._adapter.json_schema(schema_generator=_Plain)
         except PydanticInvalidForJsonSchema as error:

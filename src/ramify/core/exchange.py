@@ -1,0 +1,55 @@
+"""What one request added to a conversation, in the provider's own words."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from ramify.core.errors import InvalidValueError
+from ramify.core.plain import required_key
+from ramify.core.usage import TokenUsage
+
+
+class Finish(StrEnum):
+    """Why a model stopped, and so what comes next."""
+
+    ANSWERED = "answered"  # it is the user's turn
+    TOOL_USE = "tool_use"  # it waits for the results of all calls it asked for
+    MAX_TOKENS = "max_tokens"  # cut off; what is complete has been kept
+    PAUSED = "paused"  # it has more to say: send nothing, and it goes on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What was sent and what came back, each message as the JSON text that is on the wire.
+
+    A session is the list of these: saved one by one as they are made, and restored from them.
+    """
+
+    dialect: str  # the protocol that the messages are in
+    sent: tuple[str, ...]
+    received: tuple[str, ...]
+    finish: Finish
+    usage: TokenUsage
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return what ``to_dict`` was called on.
+
+        Raises:
+            InvalidValueError: *data* is not a saved exchange.
+        """
+        try:
+            return cls(
+                dialect=str(required_key(data, "dialect", cls)),
+                sent=tuple(required_key(data, "sent", cls)),
+                received=tuple(required_key(data, "received", cls)),
+                finish=Finish(required_key(data, "finish", cls)),
+                usage=TokenUsage(**required_key(data, "usage", cls)),
+            )
+        except (TypeError, ValueError) as error:
+            raise InvalidValueError(f"not a saved exchange: {error}") from None

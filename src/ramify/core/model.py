@@ -1,0 +1,122 @@
+"""What every language model looks like to the rest of us.
+
+A Model is a recipe and may be shared; a Session is one conversation with it. Who reads the events,
+and what is done about the calls that the model asks for, is not this module's business.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from ramify.core.exchange import Exchange
+from ramify.core.function import Function
+from ramify.core.model_events import ModelEvent
+from ramify.core.parameter import JsonSchema
+from ramify.core.transcript import ToolResult, TranscriptPart, UserText
+from ramify.core.usage import TokenUsage
+
+
+class Provider(StrEnum):
+    """Whose protocol a model speaks.
+
+    Example:
+        >>> from ramify import Provider
+        >>> Provider("anthropic") is Provider.Anthropic
+        True
+    """
+
+    OpenAI = "openai"  # and whatever is compatible with it
+    Anthropic = "anthropic"
+    Gemini = "gemini"
+    Local = "local"
+
+
+class Caching(StrEnum):
+    """For how long a provider is asked to keep the prompt."""
+
+    NONE = "none"
+    MINUTES = "5m"
+    HOUR = "1h"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """How a model is to answer; what is None is left to the model's profile.
+
+    Attributes:
+        max_tokens: the longest response.
+        temperature: sampling, where the model takes it.
+        top_p: sampling, where the model takes it.
+        thinking: the budget for thinking in tokens; 0 for none.
+        caching: how long a provider keeps the prompt, where it has to be told.
+        response_schema: the answer is JSON of this schema; only without functions.
+        extra: fields put into each request as they are.
+    """
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    thinking: int | None = None
+    caching: Caching = Caching.NONE
+    response_schema: JsonSchema | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Session(ABC):
+    """One conversation with a model.
+
+    Its history ends with a complete response, always: a request that fails or is left adds nothing,
+    and may be made again.
+    """
+
+    @abstractmethod
+    def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
+        """Say something, or give the results of all calls asked for, and stream the response.
+
+        After a response that was PAUSED, send nothing and it goes on.
+
+        Raises:
+            UsageError: a call has no result, or a result no call.
+            ModelProviderException: the provider failed, after such retries as help.
+            ModelRefusedError: the provider or the model will not answer this.
+        """
+
+    @property
+    @abstractmethod
+    def exchanges(self) -> Sequence[Exchange]:
+        """All that was sent and received, as it can be saved."""
+
+    @property
+    @abstractmethod
+    def transcript(self) -> Sequence[TranscriptPart]:
+        """All that was said, thought, asked for and answered."""
+
+    @property
+    @abstractmethod
+    def usage(self) -> TokenUsage:
+        """All tokens so far, those of failed attempts included where the provider told."""
+
+
+class Model(ABC):
+    """Something that can hold conversations."""
+
+    name: str
+    provider: Provider
+
+    @abstractmethod
+    def open(
+        self,
+        system: str = "",
+        functions: Sequence[Function] = (),
+        settings: ModelSettings | None = None,
+        *,
+        exchanges: Sequence[Exchange] = (),
+    ) -> Session:
+        """Begin a conversation, or go on with one that was saved as *exchanges*.
+
+        Raises:
+            DefinitionError: the provider does not take such a function.
+            UsageError: a package or a key is missing; the message says which.
+        """

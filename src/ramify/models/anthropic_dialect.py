@@ -1,0 +1,128 @@
+"""Anthropic's messages."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from ramify.core.function import Function
+from ramify.core.model import Caching
+from ramify.core.transcript import (
+    ModelText,
+    ThinkingPart,
+    ToolResult,
+    ToolUse,
+    TranscriptPart,
+    UserText,
+)
+from ramify.models.anthropic_decoder import AnthropicDecoder
+from ramify.models.decoder import compact
+from ramify.models.dialect import Dialect, loaded, sampling
+from ramify.models.profiles import Thinking
+from ramify.models.tool_calls import readable
+
+_MAX_TOKENS: Final = 32_000  # the protocol wants a number
+_LEAST: Final = 1024  # the smallest budget for thinking that it takes
+
+
+class AnthropicDialect(Dialect):
+    """Messages, with blocks kept as they came."""
+
+    name: ClassVar[str] = "anthropic-messages"
+
+    def fields(self, system: str) -> dict[str, Any]:
+        settings, profile = self.settings, self.profile
+        fields: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": self._max_tokens,
+            "stream": True,
+        }
+        if system:
+            fields["system"] = system
+        thinking = self._thinking()
+        if thinking:
+            fields["thinking"] = thinking
+        if profile.sampling:
+            fields |= sampling(settings)
+        if self.functions:
+            fields["tools"] = [self._tool(function) for function in self.functions.values()]
+            fields["tool_choice"] = {"type": "auto"}
+        if settings.response_schema is not None:
+            schema = {"type": "json_schema", "schema": settings.response_schema}
+            fields["output_config"] = {"format": schema}
+        return fields
+
+    @property
+    def _max_tokens(self) -> int:
+        return self.settings.max_tokens or self.profile.max_tokens or _MAX_TOKENS
+
+    def _thinking(self) -> dict[str, Any] | None:
+        wished = self.settings.thinking
+        if wished == 0 or self.profile.thinking is Thinking.UNASKED:
+            return None
+        if self.profile.thinking is Thinking.ADAPTIVE:
+            return {"type": "adaptive"}
+        budget = wished or self.profile.thinking_budget or 0
+        if not (self.functions and self.profile.headers):  # not interleaved: out of max_tokens
+            budget = min(budget, self._max_tokens * 3 // 4)
+        return {"type": "enabled", "budget_tokens": budget} if budget >= _LEAST else None
+
+    def _tool(self, function: Function) -> dict[str, Any]:
+        trained = self.profile.trained_tools.get(function.trained_as or "")
+        if trained:
+            return dict(trained)
+        return {
+            "name": function.name,
+            "description": function.description,
+            "input_schema": function.input_schema,
+        }
+
+    def _own_name(self, name: str) -> str:
+        """Return the name of the function that *name* stands for on the wire."""
+        for function in self.functions.values():
+            trained = self.profile.trained_tools.get(function.trained_as or "")
+            if trained and trained["name"] == name:
+                return function.name
+        return name
+
+    def write(
+        self, results: Sequence[tuple[ToolUse, ToolResult]], texts: Sequence[UserText]
+    ) -> list[str]:
+        blocks: list[dict[str, Any]] = []
+        for call, result in results:
+            block = {"type": "tool_result", "tool_use_id": call.id, "content": result.content}
+            blocks.append(block | {"is_error": True} if result.is_error else block)
+        blocks += [{"type": "text", "text": text.text} for text in texts]
+        return [compact({"role": "user", "content": blocks})] if blocks else []
+
+    def mark_newest(self, message: str) -> str:
+        """Put the cache watermark on the last block of the newest message."""
+        if self.settings.caching is Caching.NONE:
+            return message
+        mark = compact({"type": "ephemeral", "ttl": self.settings.caching})
+        assert message.endswith("}]}")  # it is one of ours
+        return f'{message[:-3]},"cache_control":{mark}}}]}}'
+
+    def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
+        match loaded(message):
+            case {"role": str(role), "content": [*blocks]}:
+                parts = [self._part(role, block) for block in blocks]
+                return [part for part in parts if part is not None]
+            case _:
+                return []
+
+    def _part(self, role: str, block: Any) -> TranscriptPart | None:
+        match block:
+            case {"type": "text", "text": str(text)}:
+                return UserText(text) if role == "user" else ModelText(text)
+            case {"type": "tool_result", "tool_use_id": str(id), "content": str(content)}:
+                return ToolResult(id, content, bool(block.get("is_error")))
+            case {"type": "tool_use", "id": str(id), "name": str(name), "input": args}:
+                return readable(id, self._own_name(name), args)
+            case {"type": "thinking", "thinking": str(text), "signature": str(signature)}:
+                return ThinkingPart(text, signature)
+            case {"type": "redacted_thinking", "data": str(data)}:
+                return ThinkingPart("", data, redacted=True)
+            case _:
+                return None  # a block of a kind that a transcript has no word for; it is kept
+
+    def decoder(self) -> AnthropicDecoder:
+        return AnthropicDecoder()

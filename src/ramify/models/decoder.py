@@ -1,0 +1,130 @@
+"""What every provider's decoder looks like: bytes in, events out, and at the end a response.
+
+Decoders are pure: no sockets, no clocks. Whoever feeds them decides what a fault means.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+from ramify.core.exchange import Finish
+from ramify.core.model_events import ModelEvent
+from ramify.core.usage import TokenUsage
+from ramify.models.sse import BrokenStreamError, JsonEvents
+from ramify.models.streamed_text import whole
+
+
+class StreamFailedError(Exception):
+    """The provider reported an error in the middle of a stream."""
+
+    def __init__(self, kind: str, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+
+
+class RefusedError(Exception):
+    """The provider reported that there will be no answer to this."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A complete response: its message, if there is anything to keep, as JSON text."""
+
+    message: str | None
+    finish: Finish
+    reason: str  # the provider's own word
+
+
+class Decoder(ABC):
+    """Reads one response."""
+
+    forgives_junk: ClassVar[bool] = False  # whether data that is not JSON is passed over
+
+    def __init__(self) -> None:
+        self.is_done = False  # all that can come has come, so that nobody need wait for the end
+        self._events = JsonEvents()
+        self._failure: BrokenStreamError | StreamFailedError | None = None
+
+    @property
+    @abstractmethod
+    def usage(self) -> TokenUsage:
+        """What the provider said so far that it took."""
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        """Take in *data* and return what happened; a failure is kept for ``response``."""
+        found: list[ModelEvent] = []
+        try:
+            for chunk in self._events.feed(data):
+                if not self.is_done:
+                    self._take(chunk, found)
+            self._check_junk()
+        except (BrokenStreamError, StreamFailedError) as failure:
+            self._failure = failure
+            self.is_done = True
+        return found
+
+    def end(self) -> list[ModelEvent]:
+        """Return what was held back, there being no more data."""
+        found: list[ModelEvent] = []
+        try:
+            if not self.is_done:
+                for chunk in self._events.end():
+                    self._take(chunk, found)
+                self._check_junk()
+        except (BrokenStreamError, StreamFailedError) as failure:
+            self._failure = failure
+        self._flush(found)
+        return found
+
+    def response(self) -> Response:
+        """Return the response.
+
+        Raises:
+            BrokenStreamError: it is not complete, or not in the protocol.
+            StreamFailedError: the provider reported an error.
+            RefusedError: there will be none.
+        """
+        if self._failure is not None:
+            raise self._failure
+        return self._response()
+
+    def _check_junk(self) -> None:
+        if self._events.junk and not self.forgives_junk:
+            raise BrokenStreamError(f"not an event: {self._events.junk[0][:200]!r}")
+
+    @abstractmethod
+    def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
+        """Take in one JSON object of the stream."""
+
+    def _flush(self, found: list[ModelEvent]) -> None:  # noqa: B027 - most hold nothing back
+        """Give out what was held back."""
+
+    @abstractmethod
+    def _response(self) -> Response:
+        """Return the response if nothing failed."""
+
+
+def count(usage: dict[str, Any], *path: str) -> int:
+    """Return the number at *path* in a provider's usage; 0 if there is none."""
+    found: Any = usage
+    for key in path:
+        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
+    return max(0, found) if isinstance(found, int) else 0
+
+
+def listed(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in *value*, if it is a list."""
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict)]
+
+
+def compact(value: Any) -> str:
+    """Return *value* as JSON text without spaces, in characters that can be sent."""
+    return whole(json.dumps(value, ensure_ascii=False, separators=(",", ":")))

@@ -1,0 +1,132 @@
+"""How one provider writes a conversation down; all of it pure.
+
+A dialect is made for one session: it knows the system prompt, the functions and the settings,
+writes inputs as messages, puts requests together, and reads messages as parts of a transcript.
+"""
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+from ramify.core.errors import DefinitionError, InvalidValueError
+from ramify.core.function import Function
+from ramify.core.model import ModelSettings
+from ramify.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
+from ramify.models.decoder import Decoder, compact
+from ramify.models.profiles import Profile
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+
+
+class Dialect(ABC):
+    """The wire format of one session."""
+
+    name: ClassVar[str]  # saved with each exchange
+    messages_key: ClassVar[str] = "messages"
+
+    def __init__(
+        self,
+        model: str,
+        profile: Profile,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+    ) -> None:
+        self.model = model
+        self.profile = profile
+        self.system = system
+        self.settings = settings
+        self.functions = checked_names(functions)
+        if settings.response_schema is not None and functions:
+            raise InvalidValueError(
+                "a response_schema and functions exclude each other: give the model a function that"
+                " takes the result instead"
+            )
+        fields = compact(self.fields(system) | dict(settings.extra))
+        self._head = f'{fields[:-1]},"{self.messages_key}":['.encode()
+        self._opening = [message.encode() for message in self.opening(system)]
+
+    def without_functions(self) -> Self:
+        """Return the same dialect for a server that cannot call functions."""
+        return type(self)(self.model, self.profile, self.system, (), self.settings)
+
+    @abstractmethod
+    def fields(self, system: str) -> dict[str, Any]:
+        """Return everything in a request but the messages."""
+
+    @abstractmethod
+    def write(
+        self, results: Sequence[tuple[ToolUse, ToolResult]], texts: Sequence[UserText]
+    ) -> list[str]:
+        """Return inputs as messages, the results in the order in which they were asked for."""
+
+    @abstractmethod
+    def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
+        """Return what a message says; *position* is its place, *asked* the calls it may answer."""
+
+    @abstractmethod
+    def decoder(self) -> Decoder:
+        """Return a decoder for one response."""
+
+    def mark_newest(self, message: str) -> str:
+        """Return the newest message as it is sent while it is the newest."""
+        return message
+
+    def opening(self, system: str) -> list[str]:
+        """Return messages that come before all others."""
+        return []
+
+    def replayed(self, message: str) -> str:
+        """Return a received message as it is sent back."""
+        return message
+
+    def body(self, history: Sequence[bytes], newest: Sequence[str]) -> bytes:
+        """Return a whole request."""
+        sent = [message.encode() for message in newest]
+        if newest:
+            sent[-1] = self.mark_newest(newest[-1]).encode()
+        return self._head + b",".join([*self._opening, *history, *sent]) + b"]}"
+
+
+def checked_names(functions: Sequence[Function]) -> dict[str, Function]:
+    """Return *functions* by name, if every provider takes those names."""
+    found: dict[str, Function] = {}
+    for function in functions:
+        if not _NAME.fullmatch(function.name):
+            raise DefinitionError(
+                f"a model cannot call a function named {function.name!r}: use up to 64 letters,"
+                " digits, underscores and dashes, not beginning with a digit or dash"
+            )
+        if found.setdefault(function.name, function) is not function:
+            raise DefinitionError(f"two functions are named {function.name!r}; rename one")
+    return found
+
+
+def sampling(settings: ModelSettings) -> dict[str, Any]:
+    """Return what is set of how to sample."""
+    wished = {"temperature": settings.temperature, "top_p": settings.top_p}
+    return {name: value for name, value in wished.items() if value is not None}
+
+
+def failed(content: str) -> dict[str, str]:
+    """Return a failed result for a protocol that has no flag for it."""
+    return {"error": content}
+
+
+def failure_in(value: Any) -> str | None:
+    """Return what ``failed`` was called with; None if it was not."""
+    match value:
+        case {"error": str(text)} if len(value) == 1:
+            return text
+        case _:
+            return None
+
+
+def loaded(text: str) -> Any:
+    """Return JSON text as a value, or None if it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

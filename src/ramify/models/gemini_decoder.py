@@ -1,0 +1,132 @@
+"""The stream of Gemini's content, part by part.
+
+Parts are kept as they came, signatures and unknown fields included; only plain text that was cut
+for streaming is joined again.
+"""
+
+from typing import Any, Final, cast
+
+from ramify.core.exchange import Finish
+from ramify.core.model_events import ModelEvent, TextDelta, ThinkingDelta, ToolUseDelta
+from ramify.core.usage import TokenUsage
+from ramify.models.decoder import (
+    Decoder,
+    RefusedError,
+    Response,
+    StreamFailedError,
+    compact,
+    count,
+    listed,
+)
+from ramify.models.sse import BrokenStreamError
+
+_FINISHES: Final = {
+    "STOP": Finish.ANSWERED,
+    "MAX_TOKENS": Finish.MAX_TOKENS,
+    "FINISH_REASON_UNSPECIFIED": Finish.ANSWERED,
+}
+# The model tripped over its own words: asking again helps.
+_MALFORMED: Final = {
+    "MALFORMED_FUNCTION_CALL",
+    "MALFORMED_RESPONSE",
+    "UNEXPECTED_TOOL_CALL",
+    "MISSING_THOUGHT_SIGNATURE",
+    "OTHER",
+}
+
+
+class GeminiDecoder(Decoder):
+    """Reads one streamed response."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[dict[str, Any]] = []
+        self._plain: list[str] = []  # pieces of the text part that is being joined
+        self._calls = 0
+        self._finish = ""
+        self._message = ""
+        self._blocked = ""
+        self._usage: dict[str, Any] = {}
+
+    def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
+        if isinstance(error := chunk.get("error"), dict):
+            raise _failure(cast("dict[str, Any]", error))
+        match chunk:
+            case {"candidates": [{**candidate}, *_]}:
+                self._take_candidate(candidate, found)
+            case {"promptFeedback": {"blockReason": reason}}:
+                self._blocked = str(reason)
+            case _:
+                pass
+        if isinstance(usage := chunk.get("usageMetadata"), dict):
+            self._usage = cast("dict[str, Any]", usage)
+
+    def _take_candidate(self, candidate: dict[str, Any], found: list[ModelEvent]) -> None:
+        if isinstance(content := candidate.get("content"), dict):
+            for part in listed(cast("dict[str, Any]", content).get("parts")):
+                self._take_part(part, found)
+        if finish := candidate.get("finishReason"):
+            self._finish = str(finish)
+            self._message = str(candidate.get("finishMessage") or "")
+
+    def _take_part(self, part: dict[str, Any], found: list[ModelEvent]) -> None:
+        text = part.get("text")
+        if isinstance(text, str) and text:
+            found.append(ThinkingDelta(text) if part.get("thought") else TextDelta(text))
+        if part.keys() == {"text"}:
+            self._plain.append(text if isinstance(text, str) else "")
+            return
+        self._join_plain()
+        self._parts.append(part)
+        if isinstance(call := part.get("functionCall"), dict):
+            fields = cast("dict[str, Any]", call)
+            arguments = compact(fields.get("args") or {})
+            found.append(
+                ToolUseDelta(
+                    self._calls, str(fields.get("id") or ""), str(fields.get("name")), arguments
+                )
+            )
+            self._calls += 1
+
+    def _join_plain(self) -> None:
+        if text := "".join(self._plain):
+            self._parts.append({"text": text})
+        self._plain.clear()
+
+    @property
+    def usage(self) -> TokenUsage:
+        usage = self._usage
+        cached = count(usage, "cachedContentTokenCount")
+        read = count(usage, "promptTokenCount") + count(usage, "toolUsePromptTokenCount")
+        return TokenUsage(
+            input=max(0, read - cached),
+            cache_read=cached,
+            reasoning=count(usage, "thoughtsTokenCount"),
+            output=count(usage, "candidatesTokenCount"),
+        )
+
+    def _response(self) -> Response:
+        self._join_plain()
+        if self._blocked:
+            raise RefusedError(self._blocked, "")
+        if not self._finish:
+            raise BrokenStreamError("the stream ended without a finish reason")
+        if self._finish in _MALFORMED:
+            raise BrokenStreamError(f"the model's response was unusable: {self._explained()}")
+        if self._finish not in _FINISHES:
+            text = "".join(str(part.get("text") or "") for part in self._parts)
+            raise RefusedError(self._explained(), text)
+        finish = _FINISHES[self._finish]
+        if self._calls and finish is Finish.ANSWERED:
+            finish = Finish.TOOL_USE
+        content = {"role": "model", "parts": self._parts}
+        return Response(compact(content) if self._parts else None, finish, self._finish)
+
+    def _explained(self) -> str:
+        return f"{self._finish}: {self._message}" if self._message else self._finish
+
+
+def _failure(error: dict[str, Any]) -> StreamFailedError:
+    code = error.get("code")
+    status = code if isinstance(code, int) else None
+    return StreamFailedError(str(error.get("status") or ""), str(error.get("message")), status)

@@ -1,0 +1,89 @@
+"""A model that runs here: no key, no server, no GPU."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar, Final
+
+from ramify.core.errors import UsageError
+from ramify.core.model import Provider
+from ramify.models.attempt import ByteStream
+from ramify.models.gguf import trained_context
+from ramify.models.llama import LlamaServer, shared_server
+from ramify.models.openai import OpenAIModel
+from ramify.models.profiles import Profile, profile_of
+from ramify.models.retry import Retry, Timers
+from ramify.models.weights import SMOLLM2, cached_weights
+
+_CONTEXT: Final = 8192  # tokens
+
+
+class LocalModel(OpenAIModel):
+    """llama.cpp in this process, on any GGUF file; by default a small model that can be fetched.
+
+    It starts with the first request, is shared by all sessions, and computes one request at a time
+    on all cores but one, unless *threads* says otherwise.
+
+    Example:
+        >>> from ramify.models.local import LocalModel
+        >>> LocalModel()
+        <LocalModel local>
+    """
+
+    provider = Provider.Local
+    key_names: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        threads: int | None = None,
+        context: int = _CONTEXT,
+        profile: Profile | None = None,
+        retry: Retry | None = None,
+        timers: Timers | None = None,
+    ) -> None:
+        self.path = None if path is None else Path(path)
+        self.threads = threads
+        self.context = context
+        model = (self.path or Path(SMOLLM2.file)).stem
+        super().__init__(
+            model,
+            profile=profile or replace(profile_of(Provider.Local, model), context_window=context),
+            retry=retry,
+            timers=timers,
+        )
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return "local" if self.path is None else f"local:{self.path}"
+
+    def endpoint(self) -> "LocalEndpoint":
+        path = self.path or cached_weights()
+        if path is None:
+            size = SMOLLM2.size // 1_000_000
+            raise UsageError(
+                f"the default local model is not here yet: fetch it once ({size} MB) with"
+                " 'ramify local fetch', or give a GGUF file of your own: LocalModel('model.gguf')"
+            )
+        trained_context(path.expanduser())  # raises if it is no such file
+        return LocalEndpoint(self, path)
+
+
+class LocalEndpoint:
+    """A llama.cpp server of our own, started when it is first needed."""
+
+    key_name = ""
+
+    def __init__(self, model: LocalModel, path: Path) -> None:
+        self._model = model
+        self._path = path
+        self.address = f"this process ({path.name})"
+
+    async def open(self, body: bytes) -> ByteStream:
+        server = await asyncio.to_thread(self._server)  # loading takes a while
+        address = OpenAIModel(self._model.model, base_url=server.base_url, api_key=server.api_key)
+        return await address.endpoint().open(body)
+
+    def _server(self) -> LlamaServer:
+        return shared_server(self._path, threads=self._model.threads, context=self._model.context)

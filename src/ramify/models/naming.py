@@ -1,0 +1,53 @@
+"""Models by name."""
+
+from typing import Final
+
+from ramify.core.errors import InvalidValueError
+from ramify.core.model import Model, Provider
+from ramify.models.anthropic import AnthropicModel
+from ramify.models.gemini import GeminiModel
+from ramify.models.local import LocalModel
+from ramify.models.openai import OpenAIModel
+
+DEFAULTS: Final = {
+    Provider.Anthropic: "claude-opus-4-1",
+    Provider.Gemini: "gemini-2.5-pro",
+    Provider.OpenAI: "gpt-5",
+}
+
+
+def find_model(name: str | Provider | Model) -> Model:
+    """Return the model that *name* stands for.
+
+    A name is ``provider:model``, ``openai:model@address`` for any compatible server (the address
+    may be ``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``), ``local``, or ``local:file.gguf``. A
+    provider alone stands for its default model.
+
+    Example:
+        >>> from ramify.models.naming import find_model
+        >>> find_model("openai:qwen3@http://localhost:1234/v1")
+        <OpenAIModel openai:qwen3@http://localhost:1234/v1>
+        >>> find_model("claude")
+        Traceback (most recent call last):
+            ...
+        ramify.core.errors.InvalidValueError: no provider is called 'claude'; write ...
+    """
+    if isinstance(name, Model):
+        return name
+    kind, _, rest = str(name).partition(":")
+    try:
+        provider = Provider(kind)
+    except ValueError:
+        raise InvalidValueError(
+            f"no provider is called {kind!r}; write 'anthropic:MODEL', 'gemini:MODEL',"
+            " 'openai:MODEL', 'openai:MODEL@ADDRESS', or 'local'"
+        ) from None
+    if provider is Provider.Local:
+        return LocalModel(rest or None)
+    model, _, address = rest.partition("@")
+    model = model or DEFAULTS[provider]
+    if provider is Provider.OpenAI:
+        return OpenAIModel(model, base_url=address or None)
+    if address:
+        raise InvalidValueError(f"{provider} models have no address; write '{provider}:{model}'")
+    return AnthropicModel(model) if provider is Provider.Anthropic else GeminiModel(model)

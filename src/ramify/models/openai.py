@@ -1,0 +1,99 @@
+"""OpenAI, and every server that speaks its protocol."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from ramify.core.errors import InvalidValueError
+from ramify.core.function import Function
+from ramify.core.model import ModelSettings, Provider
+from ramify.models.attempt import Endpoint
+from ramify.models.openai_dialect import OpenAIDialect
+from ramify.models.profiles import Profile
+from ramify.models.retry import Retry, Timers
+from ramify.models.secret import Secret, public_url
+from ramify.models.wire_model import SdkClient, WireModel, required_package
+
+# Where the usual local servers listen unless told otherwise.
+LOCAL_SERVERS: Final = {
+    "llamacpp": "http://localhost:8080/v1",
+    "lmstudio": "http://localhost:1234/v1",
+    "ollama": "http://localhost:11434/v1",
+    "vllm": "http://localhost:8000/v1",
+}
+
+_NO_KEY: Final = "not-needed"
+
+
+class OpenAIModel(WireModel):
+    """A model behind OpenAI's chat completions, wherever it runs.
+
+    *base_url* is an address or one of ``llamacpp``, ``lmstudio``, ``ollama``, ``vllm``. Only OpenAI
+    itself needs a key.
+
+    Example:
+        >>> from ramify.models.openai import OpenAIModel
+        >>> OpenAIModel("qwen3", base_url="ollama")
+        <OpenAIModel openai:qwen3@http://localhost:11434/v1>
+    """
+
+    provider = Provider.OpenAI
+    key_names: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        profile: Profile | None = None,
+        retry: Retry | None = None,
+        timers: Timers | None = None,
+        allow_lenient_tool_json: bool = False,
+    ) -> None:
+        super().__init__(
+            model,
+            base_url=None if base_url is None else address_of(base_url),
+            api_key=api_key,
+            profile=profile,
+            retry=retry,
+            timers=timers,
+        )
+        self.allow_lenient_tool_json = allow_lenient_tool_json
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        at = f"@{public_url(self.base_url)}" if self.base_url else ""
+        return f"{self.provider}:{self.model}{at}"
+
+    def dialect(
+        self, system: str, functions: Sequence[Function], settings: ModelSettings
+    ) -> OpenAIDialect:
+        lenient = self.allow_lenient_tool_json
+        return OpenAIDialect(self.model, self.profile, system, functions, settings, lenient=lenient)
+
+    def key(self) -> Secret:
+        if self._api_key is None and self.base_url:  # the key of OpenAI is nobody else's business
+            return Secret(_NO_KEY)
+        return super().key()
+
+    def endpoint(self) -> Endpoint:
+        sdk = required_package("openai", "openai")
+        from ramify.models.httpx_endpoint import HttpxEndpoint  # noqa: PLC0415 - loads aiohttp
+
+        return HttpxEndpoint(
+            SdkClient(sdk, "AsyncOpenAI", self.base_url, "chat/completions", self.profile.headers),
+            self.key(),
+            self.key_names[0],
+        )
+
+
+def address_of(base_url: str) -> str:
+    """Return the address that *base_url*, perhaps the name of a local server, stands for."""
+    url = LOCAL_SERVERS.get(base_url.lower(), base_url)
+    if not url.startswith(("http://", "https://")):
+        known = ", ".join(LOCAL_SERVERS)
+        raise InvalidValueError(
+            f"base_url {base_url!r} is not an address such as http://localhost:8080/v1, nor one of"
+            f" {known}"
+        )
+    return url.rstrip("/")

@@ -1,0 +1,172 @@
+"""The stream of an OpenAI-compatible server, and all the ways in which servers bend it."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar, cast
+from uuid import uuid4
+
+from ramify.core.exchange import Finish
+from ramify.core.model_events import ModelEvent, TextDelta, TextWasThinking, ThinkingDelta
+from ramify.core.usage import TokenUsage
+from ramify.models.decoder import (
+    Decoder,
+    RefusedError,
+    Response,
+    StreamFailedError,
+    compact,
+    count,
+    listed,
+)
+from ramify.models.profiles import Profile
+from ramify.models.sse import DONE, BrokenStreamError
+from ramify.models.streamed_text import NewText, Thoughts
+from ramify.models.tool_calls import UNNAMED, ToolCalls, settled
+
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+_BROKEN = {"error", "insufficient_system_resource"}
+_FINISHES = {"length": Finish.MAX_TOKENS, "max_tokens": Finish.MAX_TOKENS}
+
+
+class OpenAIDecoder(Decoder):
+    """Reads one streamed chat completion."""
+
+    forgives_junk: ClassVar[bool] = True
+
+    def __init__(
+        self, profile: Profile, names: Collection[str] = (), *, lenient: bool = False
+    ) -> None:
+        super().__init__()
+        self._new_text = NewText(cumulative=profile.cumulative)
+        self._new_thought = NewText(cumulative=profile.cumulative)
+        self._thoughts = Thoughts(*profile.think_tags, thinks_first=profile.thinks_first)
+        self._calls = ToolCalls(names)
+        self._lenient = lenient
+        self._content: list[str] = []  # with its tags
+        self._reasoning: list[str] = []
+        self._reasoning_field = REASONING_FIELDS[0]
+        self._refusal: list[str] = []
+        self._finish = ""
+        self._usage: dict[str, Any] = {}
+
+    def _flush(self, found: list[ModelEvent]) -> None:
+        self._muse(self._new_thought.end(), found)
+        self._say(self._new_text.end(), found)
+        _add_text(self._thoughts.end(), found)
+
+    def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
+        if chunk is DONE:
+            self.is_done = True
+            return
+        if chunk.get("error") or chunk.get("object") == "error":
+            raise _failure(chunk.get("error") or chunk)
+        for choice in listed(chunk.get("choices")):
+            if not choice.get("index"):  # only one was asked for
+                self._take_choice(choice, found)
+        usage = chunk.get("usage")
+        if usage and isinstance(usage, dict):
+            self._usage = cast("dict[str, Any]", usage)
+
+    def _take_choice(self, choice: dict[str, Any], found: list[ModelEvent]) -> None:
+        delta = choice.get("delta") or choice.get("message")
+        if isinstance(delta, dict):
+            self._take_delta(cast("dict[str, Any]", delta), found)
+        if finish := choice.get("finish_reason"):
+            self._finish = str(finish)
+
+    def _take_delta(self, delta: dict[str, Any], found: list[ModelEvent]) -> None:
+        for field in REASONING_FIELDS:
+            if (thought := delta.get(field)) and isinstance(thought, str):
+                self._reasoning_field = field
+                self._muse(self._new_thought.feed(thought), found)
+                break  # some send both, and the same in both
+        content = delta.get("content")
+        if isinstance(content, str):
+            self._say(self._new_text.feed(content), found)
+        elif isinstance(content, list):
+            self._take_parts(listed(content), found)
+        if (refusal := delta.get("refusal")) and isinstance(refusal, str):
+            self._refusal.append(refusal)
+        found += map(self._calls.feed, listed(delta.get("tool_calls")))
+        if isinstance(legacy := delta.get("function_call"), dict):
+            found.append(self._calls.feed({"index": 0, "function": legacy}))
+
+    def _take_parts(self, parts: list[dict[str, Any]], found: list[ModelEvent]) -> None:
+        """Take in content that came as a list, as Mistral's does when it thinks."""
+        for part in parts:
+            match part:
+                case {"type": "thinking", "thinking": thoughts}:
+                    texts = [str(thought.get("text") or "") for thought in listed(thoughts)]
+                    self._muse("".join(texts), found)
+                case {"text": str(text)}:
+                    self._say(self._new_text.feed(text), found)
+                case _:
+                    pass
+
+    def _muse(self, text: str, found: list[ModelEvent]) -> None:
+        if text:
+            self._reasoning.append(text)
+            found.append(ThinkingDelta(text))
+
+    def _say(self, text: str, found: list[ModelEvent]) -> None:
+        if text:
+            self._content.append(text)
+            _add_text(self._thoughts.feed(text), found)
+
+    @property
+    def usage(self) -> TokenUsage:
+        usage = self._usage
+        cached = count(usage, "prompt_tokens_details", "cached_tokens")
+        cached = cached or count(usage, "prompt_cache_hit_tokens")
+        reasoning = count(usage, "completion_tokens_details", "reasoning_tokens")
+        return TokenUsage(
+            input=max(0, count(usage, "prompt_tokens") - cached),
+            cache_read=cached,
+            reasoning=reasoning,
+            output=max(0, count(usage, "completion_tokens") - reasoning),
+        )
+
+    def _response(self) -> Response:
+        if not (self.is_done or self._finish):
+            raise BrokenStreamError("the stream ended before the response was complete")
+        if self._finish in _BROKEN:
+            raise BrokenStreamError(f"the server gave up ({self._finish})")
+        if self._finish == "content_filter" or self._refusal:
+            reason = "refusal" if self._refusal else self._finish
+            raise RefusedError(reason, "".join([*self._content, *self._refusal]))
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(self._content)}
+        if self._reasoning:
+            message[self._reasoning_field] = "".join(self._reasoning)
+        if self._calls.calls:
+            message["content"] = message["content"] or None
+            message["tool_calls"] = [
+                {
+                    "id": call.id or f"call_{uuid4().hex[:24]}",
+                    "type": "function",
+                    "function": {
+                        "name": call.name or UNNAMED,
+                        "arguments": settled(call, lenient=self._lenient),
+                    },
+                }
+                for call in self._calls.calls
+            ]
+        finish = Finish.TOOL_USE if self._calls.calls else Finish.ANSWERED
+        return Response(compact(message), _FINISHES.get(self._finish, finish), self._finish)
+
+
+def _add_text(pieces: Sequence[tuple[str, str]], found: list[ModelEvent]) -> None:
+    for kind, text in pieces:
+        if kind == "text":
+            found.append(TextDelta(text))
+        elif kind == "thinking":
+            found.append(ThinkingDelta(text))
+        else:
+            found.append(TextWasThinking())
+
+
+def _failure(error: Any) -> StreamFailedError:
+    if not isinstance(error, dict):
+        return StreamFailedError("", str(error))
+    fields = cast("dict[str, Any]", error)
+    code = fields.get("code")
+    kind = str(fields.get("type") or code or "")
+    status = code if isinstance(code, int) else None
+    return StreamFailedError(kind, str(fields.get("message") or fields), status)

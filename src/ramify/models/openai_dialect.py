@@ -1,0 +1,135 @@
+"""OpenAI's chat completions, as compatible servers take them."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ramify.core.function import Function
+from ramify.core.model import ModelSettings
+from ramify.core.transcript import (
+    ModelText,
+    ThinkingPart,
+    ToolResult,
+    ToolUse,
+    TranscriptPart,
+    UserText,
+)
+from ramify.models.decoder import compact
+from ramify.models.dialect import Dialect, failed, failure_in, loaded, sampling
+from ramify.models.openai_decoder import REASONING_FIELDS, OpenAIDecoder
+from ramify.models.profiles import Profile
+from ramify.models.streamed_text import Thoughts
+from ramify.models.tool_calls import readable
+
+
+class OpenAIDialect(Dialect):
+    """Chat completions."""
+
+    name: ClassVar[str] = "openai-chat"
+
+    def __init__(
+        self,
+        model: str,
+        profile: Profile,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+        *,
+        lenient: bool = False,
+    ) -> None:
+        super().__init__(model, profile, system, functions, settings)
+        self._lenient = lenient
+
+    def opening(self, system: str) -> list[str]:
+        return [compact({"role": "system", "content": system})] if system else []
+
+    def fields(self, system: str) -> dict[str, Any]:
+        settings, profile = self.settings, self.profile
+        fields: dict[str, Any] = {"model": self.model, "stream": True}
+        if profile.stream_usage:
+            fields["stream_options"] = {"include_usage": True}
+        max_tokens = settings.max_tokens or profile.max_tokens
+        if max_tokens is not None:
+            fields[profile.max_tokens_field] = max_tokens
+        if profile.sampling:
+            fields |= sampling(settings)
+        if self.functions:
+            fields["tools"] = [_tool(function) for function in self.functions.values()]
+        if settings.response_schema is not None:
+            fields["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "response", "schema": settings.response_schema},
+            }
+        return fields
+
+    def write(
+        self, results: Sequence[tuple[ToolUse, ToolResult]], texts: Sequence[UserText]
+    ) -> list[str]:
+        messages: list[dict[str, Any]] = []
+        for call, result in results:
+            content = compact(failed(result.content)) if result.is_error else result.content
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
+        if texts:
+            text = "\n\n".join(text.text for text in texts)
+            messages.append({"role": "user", "content": text})
+        return [compact(message) for message in messages]
+
+    def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
+        match loaded(message):
+            case {"role": "user", "content": str(text)}:
+                return [UserText(text)]
+            case {"role": "tool", "tool_call_id": str(id), "content": str(content)}:
+                failure = failure_in(loaded(content)) if content.startswith("{") else None
+                return [ToolResult(id, failure or content, failure is not None)]
+            case {"role": "assistant", **fields}:
+                return self._read_response(fields)
+            case _:
+                return []
+
+    def _read_response(self, fields: dict[str, Any]) -> list[TranscriptPart]:
+        parts: list[TranscriptPart] = [
+            ThinkingPart(fields[field]) for field in REASONING_FIELDS if fields.get(field)
+        ]
+        if content := fields.get("content"):
+            parts += _spoken(content, self.profile)
+        for call in fields.get("tool_calls") or ():
+            function = call["function"]
+            parts.append(readable(call["id"], function["name"], loaded(function["arguments"])))
+        return parts
+
+    def replayed(self, message: str) -> str:
+        if self.profile.replays_thinking:
+            return message
+        fields = loaded(message)
+        spoken = [part.text for part in self._read_response(fields) if isinstance(part, ModelText)]
+        for field in REASONING_FIELDS:
+            fields.pop(field, None)
+        return compact(fields | {"content": "".join(spoken) or None})
+
+    def decoder(self) -> OpenAIDecoder:
+        return OpenAIDecoder(self.profile, self.functions, lenient=self._lenient)
+
+
+def _tool(function: Function) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {
+            "name": function.name,
+            "description": function.description,
+            "parameters": function.input_schema,
+        },
+    }
+
+
+def _spoken(content: str, profile: Profile) -> list[TranscriptPart]:
+    """Tell thinking from speaking in a whole text."""
+    thoughts = Thoughts(*profile.think_tags, thinks_first=profile.thinks_first)
+    thinking, text = "", ""
+    for kind, piece in [*thoughts.feed(content), *thoughts.end()]:
+        if kind == "text":
+            text += piece
+        elif kind == "thinking":
+            thinking += piece
+        else:
+            thinking, text = text.strip(), ""
+    parts: list[TranscriptPart] = [ThinkingPart(thinking)] if thinking else []
+    return [*parts, ModelText(text)] if text else parts

@@ -1,0 +1,36 @@
+"""When a failed request is made again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+BACKOFF = (5.0, 10.0, 15.0, 20.0)  # seconds
+LONGEST_WAIT = 300.0  # seconds; a provider that asks for more is told no
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How long to wait before each further attempt, and how to wait.
+
+    A provider that says how long to wait is obeyed, up to *longest*.
+    """
+
+    delays: Sequence[float] = BACKOFF
+    longest: float = LONGEST_WAIT
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+    def wait_before(self, attempt: int, retry_after: float | None = None) -> float | None:
+        """Return the seconds to wait before the attempt after *attempt* (from 1); None: give up."""
+        if attempt > len(self.delays):
+            return None
+        if retry_after is None:
+            return self.delays[attempt - 1]
+        return retry_after if retry_after <= self.longest else None
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """How long to wait for a server that says nothing, in seconds; None is for ever."""
+
+    first_byte: float | None = 600.0  # a local server may read a long prompt for minutes
+    idle: float | None = 120.0  # between two pieces of a stream

@@ -1,0 +1,124 @@
+"""What the models of all providers have in common."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any, ClassVar
+
+from ramify.core.errors import UsageError
+from ramify.core.exchange import Exchange
+from ramify.core.function import Function
+from ramify.core.model import Model, ModelSettings, Provider
+from ramify.models.attempt import Endpoint
+from ramify.models.dialect import Dialect
+from ramify.models.profiles import Profile, profile_of
+from ramify.models.retry import Retry, Timers
+from ramify.models.secret import Secret
+from ramify.models.session import WireSession
+
+
+@dataclass(frozen=True, slots=True)
+class SdkClient:
+    """Which client of which package talks to a model, and where."""
+
+    package: Any
+    name: str
+    base_url: str | None  # None: where the provider itself is
+    path: str
+    headers: Mapping[str, str]
+
+    @property
+    def identity(self) -> Hashable:
+        """What two sessions must agree in to share a client."""
+        return (self.name, self.base_url, self.path, tuple(self.headers.items()))
+
+    def make(self, key: Secret, http_client: Any) -> Any:
+        """Return the client itself; retrying is not its business."""
+        return getattr(self.package, self.name)(
+            api_key=key.reveal(), base_url=self.base_url, max_retries=0, http_client=http_client
+        )
+
+
+class WireModel(Model):
+    """A model that is reached over HTTP."""
+
+    provider: Provider
+    key_names: ClassVar[tuple[str, ...]]  # environment variables that may hold the key
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        profile: Profile | None = None,
+        retry: Retry | None = None,
+        timers: Timers | None = None,
+    ) -> None:
+        self.model = model
+        self.base_url = base_url
+        self.profile = profile or profile_of(self.provider, model)
+        self.retry = retry or Retry()
+        self.timers = timers or Timers()
+        self._api_key = None if api_key is None else Secret(api_key)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def open(
+        self,
+        system: str = "",
+        functions: Sequence[Function] = (),
+        settings: ModelSettings | None = None,
+        *,
+        exchanges: Sequence[Exchange] = (),
+    ) -> WireSession:
+        dialect = self.dialect(system, functions, settings or ModelSettings())
+        return WireSession(
+            dialect,
+            self.endpoint(),
+            self.retry,
+            self.timers,
+            exchanges,
+            provider=type(self).__name__,
+        )
+
+    @abstractmethod
+    def dialect(
+        self, system: str, functions: Sequence[Function], settings: ModelSettings
+    ) -> Dialect:
+        """Return how a session with this model is written down."""
+
+    @abstractmethod
+    def endpoint(self) -> Endpoint:
+        """Return where its requests go."""
+
+    def key(self) -> Secret:
+        """Return the key.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if self._api_key is not None:
+            return self._api_key
+        for name in self.key_names:
+            if value := os.environ.get(name):
+                return Secret(value)
+        raise UsageError(f"{self.name} needs a key: set {self.key_names[0]}, or give api_key=")
+
+
+def required_package(name: str, extra: str) -> ModuleType:
+    """Import a provider's package: slow, so on first use.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"the package {error.name or name!r} is missing: pip install 'ramify[{extra}]'"
+        ) from error

@@ -1,0 +1,62 @@
+"""The embedded model answers for real."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ramify.core.errors import InvalidValueError, UsageError
+from ramify.core.exchange import Finish
+from ramify.core.model import ModelSettings
+from ramify.core.model_events import ResponseEnded, TextDelta
+from ramify.core.transcript import ModelText, UserText
+from ramify.models import LocalModel, find_model, price
+from wire.protocols import answer
+
+BRIEF = ModelSettings(max_tokens=24, temperature=0.0)
+
+
+async def test_the_embedded_model_answers_and_remembers(smollm2: Path):
+    session = find_model("local").open("You are a helpful assistant.", settings=BRIEF)
+    events = await answer(session, UserText("What is the capital of France?"))
+    await answer(session, UserText("And of Italy?"))
+
+    assert len([event for event in events if isinstance(event, TextDelta)]) > 3  # it streams
+    first, second = [part.text for part in session.transcript if isinstance(part, ModelText)]
+    assert "Paris" in first
+    assert "Rome" in second
+    assert session.usage.input > 0
+    assert session.usage.output > 0
+    assert price(session.usage, LocalModel()) == 0
+
+
+async def test_a_file_of_your_own_runs_the_same_way(smollm2: Path):
+    model = LocalModel(smollm2, threads=1, context=512)
+    session = model.open(settings=ModelSettings(max_tokens=5, extra={"ignore_eos": True}))
+    end = (await answer(session, UserText("Count to one hundred, in words.")))[-1]
+    assert isinstance(end, ResponseEnded)
+    assert end.exchange.finish is Finish.MAX_TOKENS
+    assert model.name == f"local:{smollm2}"
+
+
+async def test_leaving_the_stream_stops_the_model(smollm2: Path):
+    session = LocalModel().open(settings=ModelSettings(max_tokens=1000))
+    stream = session.send(UserText("Tell me a very long story."))
+    async with asyncio.timeout(60):
+        await anext(stream)
+        await stream.aclose()
+        await answer(LocalModel().open(settings=BRIEF), UserText("Hello"))  # computed one by one
+
+
+def test_without_the_weights_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("RAMIFY_CACHE", str(tmp_path))
+    with pytest.raises(UsageError, match="ramify local fetch"):
+        LocalModel().open()
+
+
+def test_what_is_no_model_is_refused_at_once(tmp_path: Path):
+    with pytest.raises(InvalidValueError, match="cannot be read"):
+        LocalModel(tmp_path / "missing.gguf").open()
+    (tmp_path / "fake.gguf").write_text("not weights")
+    with pytest.raises(InvalidValueError, match="is not a GGUF file"):
+        LocalModel(tmp_path / "fake.gguf").open()

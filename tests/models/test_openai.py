@@ -1,0 +1,247 @@
+"""What OpenAI-compatible servers need, over real HTTP."""
+
+import gzip
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ramify import registries, tool
+from ramify.core.errors import DefinitionError, InvalidValueError, ModelRefusedError, UsageError
+from ramify.core.exchange import Finish
+from ramify.core.model import ModelSettings
+from ramify.core.model_events import Noticed, ResponseEnded, TextWasThinking
+from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
+from ramify.models.openai import LOCAL_SERVERS, OpenAIModel
+from ramify.models.profiles import Profile
+from wire import Stall, failure, in_pieces, openai_wire, stream, then
+from wire.protocols import KEY, PROTOCOLS, answer, asked
+
+OPENAI, _, _ = PROTOCOLS
+
+with registries():
+
+    @tool
+    async def look(at: str) -> str:
+        """Look at something."""
+        return at
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "registry.ollama.ai/library/smollm2 does not support tools"),
+        (500, "tools param requires --jinja flag"),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser'),
+    ],
+)
+async def test_a_server_that_cannot_call_functions_is_asked_for_text_only(
+    status: int, message: str
+):
+    script = [OPENAI.failure(status, message), OPENAI.text("ok"), OPENAI.text("ok")]
+    async with OPENAI.server(*script) as server:
+        session = OPENAI.model(server).open("", [look])
+        events = await answer(session, UserText("Hi"))
+        await answer(session, UserText("Again"))
+    assert isinstance(events[0], Noticed)
+    assert message in events[0].text
+    assert "cannot call functions" in events[0].text
+    assert ["tools" in request.json for request in server.requests] == [True, False, False]
+    assert session.transcript[-1] == ModelText("ok")
+
+
+def test_local_servers_have_names():
+    for name, address in LOCAL_SERVERS.items():
+        assert OpenAIModel("m", base_url=name).base_url == address
+    assert set(LOCAL_SERVERS) == {"llamacpp", "lmstudio", "ollama", "vllm"}
+    assert OpenAIModel("m", base_url="http://box:1/v1/").base_url == "http://box:1/v1"
+    with pytest.raises(InvalidValueError, match="nor one of llamacpp"):
+        OpenAIModel("m", base_url="llama.cpp")
+
+
+async def test_openais_key_is_not_given_to_other_servers(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    async with OPENAI.server(OPENAI.text("ok")) as server:
+        await answer(OpenAIModel("m", base_url=server.url).open(), UserText("Hi"))
+    assert server.requests[0].headers["authorization"] == "Bearer not-needed"
+
+
+def test_openai_itself_needs_a_key(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(UsageError, match="openai:gpt-5 needs a key: set OPENAI_API_KEY"):
+        OpenAIModel("gpt-5").open()
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    OpenAIModel("gpt-5").open()
+
+
+async def body_of(profile: Profile | None = None, **settings: Any) -> dict[str, Any]:
+    async with OPENAI.server(OPENAI.text("ok")) as server:
+        session = OPENAI.model(server, profile=profile).open(settings=ModelSettings(**settings))
+        await answer(session, UserText("Hi"))
+    return server.requests[0].json
+
+
+async def test_settings_become_fields():
+    assert await body_of(max_tokens=10, temperature=0.0, top_p=0.5, extra={"seed": 1}) == {
+        "model": "gpt-4o",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 10,
+        "temperature": 0.0,
+        "top_p": 0.5,
+        "seed": 1,
+        "messages": [{"role": "user", "content": "Hi"}],
+    }
+
+
+async def test_a_profile_says_what_a_model_takes():
+    profile = Profile(sampling=False, stream_usage=False, max_tokens_field="max_completion_tokens")
+    assert await body_of(profile, max_tokens=10, temperature=0.0) == {
+        "model": "gpt-4o",
+        "stream": True,
+        "max_completion_tokens": 10,
+        "messages": [{"role": "user", "content": "Hi"}],
+    }
+
+
+async def test_a_schema_for_the_answer_is_passed_on():
+    schema = {"type": "object"}
+    body = await body_of(response_schema=schema)
+    assert body["response_format"]["json_schema"]["schema"] == schema
+
+
+async def test_reasoning_is_thinking_and_goes_back_in_the_field_it_came_in():
+    for field in ("reasoning_content", "reasoning"):
+        script = [openai_wire.reasoning("Hm", "m.", text=["ok"], field=field), OPENAI.text("ok")]
+        async with OPENAI.server(*script) as server:
+            session = OPENAI.model(server).open()
+            await answer(session, UserText("Hi"))
+            await answer(session, UserText("Hi"))
+        assert session.transcript[1:3] == [ThinkingPart("Hmm."), ModelText("ok")]
+        assert server.requests[1].json["messages"][1][field] == "Hmm."
+
+
+async def test_thinking_is_not_sent_to_models_that_refuse_it():
+    profile = Profile(replays_thinking=False)
+    script = [openai_wire.reasoning("Hmm.", text=["<think>Well.</think>ok"]), OPENAI.text("ok")]
+    async with OPENAI.server(*script) as server:
+        session = OPENAI.model(server, profile=profile).open()
+        await answer(session, UserText("Hi"))
+        await answer(session, UserText("Hi"))
+    sent = server.requests[1].json["messages"][1]
+    assert sent == {"role": "assistant", "content": "ok"}
+    assert [type(part) for part in session.transcript[1:4]] == [
+        ThinkingPart,
+        ThinkingPart,
+        ModelText,
+    ]
+
+
+async def test_a_closing_tag_alone_makes_what_was_said_thinking():
+    async with OPENAI.server(OPENAI.text("Hm", "m.</th", "ink>\n\nok")) as server:
+        session = OPENAI.model(server).open()
+        events = await answer(session, UserText("Hi"))
+    assert TextWasThinking() in events
+    assert session.transcript[1:] == [ThinkingPart("Hmm."), ModelText("ok")]
+
+
+async def test_a_refusal_is_an_error():
+    refusal = openai_wire.completion({"refusal": "I cannot help with that."})
+    async with OPENAI.server(refusal) as server:
+        with pytest.raises(ModelRefusedError) as caught:
+            await answer(OPENAI.model(server).open(), UserText("Hi"))
+    assert caught.value.text == "I cannot help with that."
+
+
+async def test_arguments_that_are_no_json_are_a_fault_that_can_be_answered():
+    script = [openai_wire.calls([("c1", "look", "{'at': 1}")]), OPENAI.text("ok")]
+    async with OPENAI.server(*script) as server:
+        session = OPENAI.model(server).open("", [look])
+        [call] = asked(await answer(session, UserText("Look.")))
+        assert call == ToolUse("c1", "look", {}, "the arguments are not a JSON object: {'at': 1}")
+        await answer(session, ToolResult("c1", call.fault or "", is_error=True))
+    told = server.requests[1].json["messages"]
+    assert json.loads(told[1]["tool_calls"][0]["function"]["arguments"]) == {
+        "not_json": "{'at': 1}"
+    }
+    assert json.loads(told[2]["content"]) == {"error": call.fault}
+
+
+async def test_lenient_json_is_repaired_if_asked_for():
+    reply = openai_wire.calls([("c1", "look", '{"at": "the mo')], finish="length")
+    async with OPENAI.server(reply, reply) as server:
+        strict = OPENAI.model(server).open("", [look])
+        lenient = OPENAI.model(server, allow_lenient_tool_json=True).open("", [look])
+        [call] = asked(await answer(strict, UserText("Look.")))
+        assert call.fault is not None
+        events = await answer(lenient, UserText("Look."))
+    assert asked(events) == [ToolUse("c1", "look", {"at": "the mo"})]
+    assert isinstance(events[-1], ResponseEnded)
+    assert events[-1].exchange.finish is Finish.MAX_TOKENS
+
+
+async def test_a_server_that_does_not_stream_is_understood():
+    message = {"role": "assistant", "content": "Hello"}
+    body = {
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1},
+    }
+    async with OPENAI.server(failure(200, body)) as server:
+        session = OPENAI.model(server).open()
+        await answer(session, UserText("Hi"))
+    assert session.transcript[-1] == ModelText("Hello")
+    assert session.usage.input == 3
+
+
+async def test_a_server_that_leaves_the_connection_open_after_done_is_not_waited_for():
+    async with OPENAI.server(then(OPENAI.text("ok"), Stall()), OPENAI.text("ok")) as server:
+        session = OPENAI.model(server).open()
+        await answer(session, UserText("Hi"))
+        await answer(session, UserText("Hi"))
+    assert server.disconnects == 1
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+async def test_a_stream_may_be_cut_anywhere_on_the_wire(size: int):
+    async with OPENAI.server(in_pieces(OPENAI.text("é😀", "— fine"), size)) as server:
+        session = OPENAI.model(server).open()
+        await answer(session, UserText("Hi"))
+    assert session.transcript[-1] == ModelText("é😀— fine")
+
+
+async def test_a_packed_stream_is_unpacked():
+    reply = OPENAI.text("packed")
+    packed = stream(gzip.compress(reply.body), headers={"content-encoding": "gzip"})
+    async with OPENAI.server(packed) as server:
+        session = OPENAI.model(server).open()
+        await answer(session, UserText("Hi"))
+    assert session.transcript[-1] == ModelText("packed")
+
+
+def test_names_that_no_provider_takes_are_refused():
+    with registries():
+
+        @tool
+        async def größe() -> None: ...
+
+    with pytest.raises(DefinitionError, match="a model cannot call a function named 'größe'"):
+        OpenAIModel("m", base_url="ollama").open("", [größe])
+    with pytest.raises(DefinitionError, match="two functions are named 'look'"):
+        OpenAIModel("m", base_url="ollama").open("", [look, replace_look()])
+
+
+def replace_look() -> Any:
+    with registries():
+
+        @tool
+        async def look() -> None: ...
+
+    return look
+
+
+def test_a_profile_can_be_overridden():
+    model = OpenAIModel("deepseek-r1:8b", base_url="ollama")
+    assert model.profile.thinks_first
+    mine = replace(model.profile, thinks_first=False)
+    assert OpenAIModel("deepseek-r1:8b", base_url="ollama", profile=mine).profile == mine

@@ -1,0 +1,260 @@
+"""However a stream is cut, no character is lost or doubled."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from ramify.core.model import ModelSettings
+from ramify.core.model_events import TextDelta, TextWasThinking, ThinkingDelta
+from ramify.models.anthropic_dialect import AnthropicDialect
+from ramify.models.gemini_dialect import GeminiDialect
+from ramify.models.lenient_json import repaired
+from ramify.models.openai_decoder import OpenAIDecoder
+from ramify.models.profiles import Profile
+from ramify.models.sse import LONGEST_LINE, BrokenStreamError, JsonEvents
+from ramify.models.streamed_text import NewText, Thoughts, WholeCharacters
+
+TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=200)
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    """Return *data* cut at *places*."""
+    ends = sorted({min(place, len(data)) for place in places} | {0, len(data)})
+    return [data[start:end] for start, end in pairwise(ends)]
+
+
+def line(delta: dict[str, object], finish: str | None = None, *, ascii: bool = False) -> bytes:
+    chunk = {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+    return f"data: {json.dumps(chunk, ensure_ascii=ascii)}\n\n".encode()
+
+
+def decoded(portions: list[bytes]) -> tuple[str, str]:
+    decoder = OpenAIDecoder(Profile())
+    text, thinking = "", ""
+    events = [event for portion in portions for event in decoder.feed(portion)]
+    for event in [*events, *decoder.end()]:
+        match event:
+            case TextDelta():
+                text += event.text
+            case ThinkingDelta():
+                thinking += event.text
+            case TextWasThinking():
+                text, thinking = "", text
+            case _:
+                raise AssertionError(event)
+    decoder.response()
+    return text, thinking
+
+
+@settings(max_examples=300)
+@given(
+    pieces=st.lists(TEXT, max_size=12), places=st.lists(st.integers(0, 3000)), ascii=st.booleans()
+)
+def test_text_survives_any_cut_of_the_stream(
+    pieces: list[str],
+    places: list[int],
+    ascii: bool,  # noqa: FBT001 - hypothesis gives it by name
+):
+    whole = "".join(pieces)
+    lines = [line({"content": piece}, ascii=ascii) for piece in pieces]
+    data = b"".join([*lines, line({}, "stop"), b"data: [DONE]\n\n"])
+    if "think>" not in whole:
+        assert decoded(cut(data, places)) == (whole, "")
+
+
+@given(
+    thought=TEXT.map(str.strip),
+    said=TEXT.map(str.strip),
+    sizes=st.lists(st.integers(1, 20), min_size=1),
+    blank=st.sampled_from(["", "\n", "\n\n"]),
+)
+def test_thinking_survives_any_cut_of_the_text(
+    thought: str, said: str, sizes: list[int], blank: str
+):
+    whole = f"<think>{blank}{thought}{blank}</think>{blank}{said}"
+    pieces: list[str] = []
+    at = 0
+    while at < len(whole):
+        size = sizes[len(pieces) % len(sizes)]
+        pieces.append(whole[at : at + size])
+        at += size
+    lines = [line({"content": piece}) for piece in pieces]
+    text, thinking = decoded([b"".join([*lines, line({}, "stop")])])
+    if "think>" not in thought + said:
+        assert (text, thinking) == (said, thought)
+
+
+@given(texts=st.lists(TEXT, max_size=8))
+def test_halves_of_characters_are_joined(texts: list[str]):
+    units = "".join(texts).encode("utf-16-le", "surrogatepass")
+    halves = [
+        units[i : i + 2].decode("utf-16-le", "surrogatepass") for i in range(0, len(units), 2)
+    ]
+    characters = WholeCharacters()
+    joined = "".join(map(characters.feed, halves)) + characters.end()
+    assert joined == "".join(texts)
+
+
+def test_half_a_character_alone_is_replaced():
+    characters = WholeCharacters()
+    assert characters.feed("x\ud83d") + characters.end() == "x�"
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [["1", "1", "0"], ["ha"] * 20, ["-" * n for n in range(1, 80)], ["ab", "abab", "abababab"] * 3],
+)
+def test_repetition_is_not_mistaken_for_cumulative_text(pieces: list[str]):
+    new = NewText()
+    assert "".join(map(new.feed, pieces)) + new.end() == "".join(pieces)
+
+
+def test_long_varied_chunks_in_a_row_prove_cumulative_text():
+    words = [
+        "The",
+        "quick",
+        "brown",
+        "fox",
+        "jumps",
+        "over",
+        "the",
+        "lazy",
+        "dog,",
+        "and",
+        "then",
+        "it",
+        "does",
+        "so",
+        "once",
+        "again.",
+    ]
+    pieces = [" ".join(words[:count]) for count in range(1, len(words) + 1)]
+    new = NewText()
+    assert "".join(map(new.feed, pieces)) + new.end() == pieces[-1]
+
+
+def test_a_profile_settles_it():
+    pieces = ["a", "ab", "abc"]
+    assert "".join(map(NewText(cumulative=True).feed, pieces)) == "abc"
+    assert "".join(map(NewText(cumulative=False).feed, pieces)) == "aababc"
+
+
+def test_text_about_tags_stays_text():
+    thoughts = Thoughts("<think>", "</think>")
+    text = "Write <think> and </think> around it, then </think> again."
+    assert "".join(piece for kind, piece in thoughts.feed(text) if kind == "text") == text
+
+
+def test_a_line_that_never_ends_is_given_up():
+    events = JsonEvents()
+    for _ in range(LONGEST_LINE // 2**20):
+        events.feed(b"x" * 2**20)
+    with pytest.raises(BrokenStreamError, match="a line of over"):
+        events.feed(b"x")
+
+
+@given(data=st.binary(max_size=400), places=st.lists(st.integers(0, 400)))
+def test_no_bytes_break_the_decoder(data: bytes, places: list[int]):
+    decoder = OpenAIDecoder(Profile())
+    for portion in cut(data, places):
+        decoder.feed(portion)
+    decoder.end()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    chunk=st.dictionaries(st.sampled_from(["choices", "usage", "error", "object"]), JSON),
+    delta=JSON,
+)
+def test_no_json_breaks_the_decoder(chunk: dict[str, object], delta: object):
+    decoder = OpenAIDecoder(Profile(), ["look"])
+    fields = {"content": delta, "tool_calls": [{"function": delta, "index": delta, "id": delta}]}
+    values = [chunk, {"choices": [{"delta": delta}]}, {"choices": [{"delta": fields}]}]
+    values += [{"choices": [{"delta": {"tool_calls": delta, "reasoning": delta}}]}]
+    for value in values:
+        decoder.feed(f"data: {json.dumps(value)}\n\n".encode())
+    decoder.end()
+    decoder.feed(b"data: [DONE]\n\n")
+    assert decoder.usage.total >= 0
+
+
+BLOCKS = st.sampled_from(["text", "thinking", "tool_use", "redacted_thinking", "other"])
+
+
+@given(value=JSON, kind=BLOCKS, field=st.sampled_from(["text", "input", "name", "signature"]))
+def test_no_json_breaks_the_decoder_of_claude(value: object, kind: str, field: str):
+    dialect = AnthropicDialect("m", Profile(), "", (), ModelSettings())
+    decoder = dialect.decoder()
+    block = {"type": kind, field: value}
+    cited, ended = {"type": "citations_delta", "citation": value}, {"stop_reason": "end_turn"}
+    events = [
+        {"type": "message_start", "message": {"usage": value}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": value}},
+        {"type": "content_block_delta", "index": 0, "delta": cited},
+        {"type": "message_delta", "delta": ended, "usage": {"output_tokens": value}},
+        {"type": value},
+    ]
+    for event in events:
+        decoder.feed(f"data: {json.dumps(event)}\n\n".encode())
+    decoder.end()
+    message = decoder.response().message
+    assert message is None or dialect.read(message, 0, ()) is not None
+
+
+@given(value=JSON, field=st.sampled_from(["text", "functionCall", "thoughtSignature", "thought"]))
+def test_no_json_breaks_the_decoder_of_gemini(value: object, field: str):
+    dialect = GeminiDialect("m", Profile(), "", (), ModelSettings())
+    decoder = dialect.decoder()
+    chunks = [
+        {"candidates": value},
+        {"candidates": [{"content": value}]},
+        {"candidates": [{"content": {"parts": value}}]},
+        {"candidates": [{"content": {"parts": [{field: value}, {field: value, "x": 1}]}}]},
+        {"usageMetadata": value, "promptFeedback": value},
+        {"candidates": [{"finishReason": "STOP"}]},
+    ]
+    for chunk in chunks:
+        decoder.feed(f"data: {json.dumps(chunk)}\n\n".encode())
+    decoder.end()
+    message = decoder.response().message
+    assert message is None or dialect.read(message, 0, ()) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": "b', {"a": "b"}),
+        ('{"a": [1, 2', {"a": [1, 2]}),
+        ('{"a": {"b": true', {"a": {"b": True}}),
+        ('{"a": 1,}', {"a": 1}),
+        ('{"a": 1, "b', {"a": 1}),
+        ('{"a": 1, "b":', {"a": 1, "b": None}),
+        ('```json\n{"a": 1}\n```', {"a": 1}),
+        ('{"a": "x\\', {"a": "x"}),
+        ('{"a": "line\nbreak"}', {"a": "line\nbreak"}),
+        ("nonsense", None),
+        ("[1, 2", None),
+        ("", None),
+    ],
+)
+def test_cut_off_json_is_mended_where_one_reading_is_likely(text: str, value: object):
+    assert repaired(text) == value
+
+
+@given(value=st.dictionaries(st.text(max_size=5), JSON, max_size=4), cut_at=st.integers(0, 200))
+def test_mending_never_raises_and_leaves_whole_json_alone(value: dict[str, object], cut_at: int):
+    text = json.dumps(value)
+    assert repaired(text) == value
+    found = repaired(text[:cut_at])
+    assert found is None or isinstance(found, dict)

