@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ramify import registries
-from ramify.models.weights import fetch_weights
+from ramify.models.local.weights import fetch_weights
 
 
 @pytest.fixture

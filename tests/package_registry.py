@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from zipfile import ZipFile
 
-from ramify.models.weights import Weights
+from ramify.models.local.weights import Weights
 
 CONTENT = b"GGUF" + bytes(range(256)) * 4096
 MEMBER = "tiny_weights/tiny.gguf"

@@ -18,11 +18,11 @@ from ramify.core.model_events import (
     ToolUseDelta,
 )
 from ramify.core.transcript import ModelText, ThinkingPart, ToolUse, TranscriptPart
-from ramify.models.anthropic_dialect import AnthropicDialect
+from ramify.models.anthropic.dialect import AnthropicDialect
 from ramify.models.decoder import RefusedError, StreamFailedError
 from ramify.models.dialect import Dialect
-from ramify.models.gemini_dialect import GeminiDialect
-from ramify.models.openai_dialect import OpenAIDialect
+from ramify.models.gemini.dialect import GeminiDialect
+from ramify.models.openai.dialect import OpenAIDialect
 from ramify.models.profiles import Profile
 from ramify.models.sse import BrokenStreamError
 

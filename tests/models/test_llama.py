@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from ramify.core.errors import InvalidValueError
-from ramify.models.gguf import trained_context
-from ramify.models.llama import LlamaServer, shared_server, spare_threads
+from ramify.models.local.gguf import trained_context
+from ramify.models.local.llama import LlamaServer, shared_server, spare_threads
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Say hello."}]
 LONG: dict[str, Any] = {"messages": HELLO, "max_tokens": 4000, "ignore_eos": True}
@@ -23,7 +23,7 @@ SERVING = """
 import sys, threading, time
 from pathlib import Path
 import httpx
-from ramify.models.llama import shared_server
+from ramify.models.local.llama import shared_server
 
 server = shared_server(Path(sys.argv[1]))
 """

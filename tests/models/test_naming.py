@@ -8,10 +8,10 @@ import pytest
 from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.model import Model, Provider
 from ramify.core.usage import TokenUsage
-from ramify.models.anthropic import AnthropicModel
-from ramify.models.gemini import GeminiModel
+from ramify.models.anthropic.model import AnthropicModel
+from ramify.models.gemini.model import GeminiModel
 from ramify.models.naming import find_model
-from ramify.models.openai import OpenAIModel
+from ramify.models.openai.model import OpenAIModel
 from ramify.models.prices import price
 from ramify.models.profiles import Thinking, profile_of
 from ramify.models.wire_model import required_package

@@ -13,7 +13,7 @@ from ramify.core.exchange import Finish
 from ramify.core.model import ModelSettings
 from ramify.core.model_events import Noticed, ResponseEnded, TextWasThinking
 from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
-from ramify.models.openai import LOCAL_SERVERS, OpenAIModel
+from ramify.models.openai.model import LOCAL_SERVERS, OpenAIModel
 from ramify.models.profiles import Profile
 from wire import Stall, failure, in_pieces, openai_wire, stream, then
 from wire.protocols import KEY, PROTOCOLS, answer, asked

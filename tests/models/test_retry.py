@@ -10,7 +10,7 @@ import pytest
 from ramify.core.errors import ModelProviderException
 from ramify.core.model_events import AttemptFailed, ResponseEnded, TextDelta
 from ramify.core.transcript import ModelText, UserText
-from ramify.models.openai import OpenAIModel
+from ramify.models.openai.model import OpenAIModel
 from ramify.models.retry import Retry, Timers
 from wire import (
     Cut,

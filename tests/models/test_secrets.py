@@ -9,7 +9,7 @@ from ramify.core.errors import ModelProviderException
 from ramify.core.model import Session
 from ramify.core.model_events import AttemptFailed
 from ramify.core.transcript import UserText
-from ramify.models.openai import OpenAIModel
+from ramify.models.openai.model import OpenAIModel
 from ramify.models.secret import Secret
 from wire import failure
 from wire.protocols import KEY, Protocol, answer, noting

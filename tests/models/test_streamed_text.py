@@ -8,13 +8,14 @@ from hypothesis import given, settings, strategies as st
 
 from ramify.core.model import ModelSettings
 from ramify.core.model_events import TextDelta, TextWasThinking, ThinkingDelta
-from ramify.models.anthropic_dialect import AnthropicDialect
-from ramify.models.gemini_dialect import GeminiDialect
-from ramify.models.lenient_json import repaired
-from ramify.models.openai_decoder import OpenAIDecoder
+from ramify.models.anthropic.dialect import AnthropicDialect
+from ramify.models.characters import WholeCharacters
+from ramify.models.gemini.dialect import GeminiDialect
+from ramify.models.openai.decoder import OpenAIDecoder
+from ramify.models.openai.lenient_json import repaired
+from ramify.models.openai.streamed_text import NewText, Thoughts
 from ramify.models.profiles import Profile
 from ramify.models.sse import LONGEST_LINE, BrokenStreamError, JsonEvents
-from ramify.models.streamed_text import NewText, Thoughts, WholeCharacters
 
 TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=200)
 

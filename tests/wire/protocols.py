@@ -8,9 +8,9 @@ from typing import Any
 from ramify.core.model import Model, Session
 from ramify.core.model_events import ModelEvent, PartCompleted
 from ramify.core.transcript import ToolResult, ToolUse, UserText
-from ramify.models.anthropic import AnthropicModel
-from ramify.models.gemini import GeminiModel
-from ramify.models.openai import OpenAIModel
+from ramify.models.anthropic.model import AnthropicModel
+from ramify.models.gemini.model import GeminiModel
+from ramify.models.openai.model import OpenAIModel
 from ramify.models.retry import BACKOFF, Retry, Timers
 from wire import anthropic_wire, gemini_wire, openai_wire
 from wire.replies import Reply, failure

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from ramify.models.weights import SMOLLM2, WeightsUnavailable, cached_weights, fetch_weights
+from ramify.models.local.weights import SMOLLM2, WeightsUnavailable, cached_weights, fetch_weights
 
 EXIT_UNAVAILABLE = 1  # the weights are not here
 EXIT_INTERRUPTED = 130

@@ -7,16 +7,16 @@ Example:
 """
 
 from ramify.core.model import Caching, Model, ModelSettings, Session
-from ramify.models.anthropic import AnthropicModel
+from ramify.models.anthropic.model import AnthropicModel
 from ramify.models.caching import PastRun, caching_policy
-from ramify.models.gemini import GeminiModel
-from ramify.models.local import LocalModel
+from ramify.models.gemini.model import GeminiModel
+from ramify.models.local.model import LocalModel
+from ramify.models.local.weights import fetch_weights
 from ramify.models.naming import find_model
-from ramify.models.openai import OpenAIModel
+from ramify.models.openai.model import OpenAIModel
 from ramify.models.prices import price
 from ramify.models.profiles import Profile, Thinking, profile_of
 from ramify.models.retry import Retry, Timers
-from ramify.models.weights import fetch_weights
 
 __all__ = [
     "AnthropicModel",

@@ -6,13 +6,16 @@ Decoders are pure: no sockets, no clocks. Whoever feeds them decides what a faul
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, cast
 
 from ramify.core.exchange import Finish
 from ramify.core.model_events import ModelEvent
 from ramify.core.usage import TokenUsage
+from ramify.models.characters import whole
 from ramify.models.sse import BrokenStreamError, JsonEvents
-from ramify.models.streamed_text import whole
+
+UNUSABLE: Final = "not_json"  # under this key goes what a model wrote instead of arguments
+UNNAMED: Final = "unnamed"  # so is called what a model called without a name
 
 
 class StreamFailedError(Exception):

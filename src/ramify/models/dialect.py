@@ -8,13 +8,13 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from ramify.core.errors import DefinitionError, InvalidValueError
 from ramify.core.function import Function
 from ramify.core.model import ModelSettings
 from ramify.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
-from ramify.models.decoder import Decoder, compact
+from ramify.models.decoder import UNNAMED, UNUSABLE, Decoder, compact
 from ramify.models.profiles import Profile
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
@@ -130,3 +130,15 @@ def loaded(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
+
+
+def readable(id: str, name: str, args: Any) -> ToolUse:
+    """Return the call that the history holds."""
+    if not isinstance(args, dict):
+        return ToolUse(id, name, {}, f"the arguments are not a JSON object: {args}")
+    fields = cast("dict[str, Any]", args)
+    if fields.keys() != {UNUSABLE}:
+        return ToolUse(id, name, fields)
+    if name == UNNAMED:
+        return ToolUse(id, name, {}, "the call has no name")
+    return ToolUse(id, name, {}, f"the arguments are not a JSON object: {fields[UNUSABLE]}")

@@ -4,10 +4,10 @@ from typing import Final
 
 from ramify.core.errors import InvalidValueError
 from ramify.core.model import Model, Provider
-from ramify.models.anthropic import AnthropicModel
-from ramify.models.gemini import GeminiModel
-from ramify.models.local import LocalModel
-from ramify.models.openai import OpenAIModel
+from ramify.models.anthropic.model import AnthropicModel
+from ramify.models.gemini.model import GeminiModel
+from ramify.models.local.model import LocalModel
+from ramify.models.openai.model import OpenAIModel
 
 DEFAULTS: Final = {
     Provider.Anthropic: "claude-opus-4-1",

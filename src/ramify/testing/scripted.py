@@ -16,7 +16,7 @@ from ramify.core.model import ModelSettings, Provider
 from ramify.core.transcript import ModelText, ThinkingPart, ToolUse, TranscriptPart
 from ramify.core.usage import TokenUsage
 from ramify.models.decoder import compact
-from ramify.models.openai_dialect import OpenAIDialect
+from ramify.models.openai.dialect import OpenAIDialect
 from ramify.models.profiles import Profile
 from ramify.models.request_error import RequestError
 from ramify.models.retry import Retry, Timers

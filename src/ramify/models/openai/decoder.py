@@ -8,6 +8,7 @@ from ramify.core.exchange import Finish
 from ramify.core.model_events import ModelEvent, TextDelta, TextWasThinking, ThinkingDelta
 from ramify.core.usage import TokenUsage
 from ramify.models.decoder import (
+    UNNAMED,
     Decoder,
     RefusedError,
     Response,
@@ -16,10 +17,10 @@ from ramify.models.decoder import (
     count,
     listed,
 )
+from ramify.models.openai.streamed_text import NewText, Thoughts
+from ramify.models.openai.tool_calls import ToolCalls, settled
 from ramify.models.profiles import Profile
 from ramify.models.sse import DONE, BrokenStreamError
-from ramify.models.streamed_text import NewText, Thoughts
-from ramify.models.tool_calls import UNNAMED, ToolCalls, settled
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 _BROKEN = {"error", "insufficient_system_resource"}

@@ -6,7 +6,7 @@ from typing import ClassVar
 from ramify.core.function import Function
 from ramify.core.model import ModelSettings, Provider
 from ramify.models.attempt import Endpoint
-from ramify.models.gemini_dialect import GeminiDialect
+from ramify.models.gemini.dialect import GeminiDialect
 from ramify.models.wire_model import WireModel, required_package
 
 
@@ -14,7 +14,7 @@ class GeminiModel(WireModel):
     """A model of Google's.
 
     Example:
-        >>> from ramify.models.gemini import GeminiModel
+        >>> from ramify.models.gemini.model import GeminiModel
         >>> GeminiModel("gemini-2.5-pro").name
         'gemini:gemini-2.5-pro'
     """
@@ -33,6 +33,6 @@ class GeminiModel(WireModel):
 
     def endpoint(self) -> Endpoint:
         sdk = required_package("google.genai", "gemini")
-        from ramify.models.gemini_endpoint import GeminiEndpoint  # noqa: PLC0415 - loads aiohttp
+        from ramify.models.gemini.endpoint import GeminiEndpoint  # noqa: PLC0415 - loads aiohttp
 
         return GeminiEndpoint(sdk, self.base_url, self.key(), self.model)

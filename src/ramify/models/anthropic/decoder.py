@@ -10,7 +10,9 @@ from typing import Any, Final, cast
 from ramify.core.exchange import Finish
 from ramify.core.model_events import ModelEvent, TextDelta, ThinkingDelta, ToolUseDelta
 from ramify.core.usage import TokenUsage
+from ramify.models.characters import WholeCharacters
 from ramify.models.decoder import (
+    UNUSABLE,
     Decoder,
     RefusedError,
     Response,
@@ -20,8 +22,6 @@ from ramify.models.decoder import (
     listed,
 )
 from ramify.models.sse import BrokenStreamError
-from ramify.models.streamed_text import WholeCharacters
-from ramify.models.tool_calls import UNUSABLE
 
 _FINISHES: Final = {
     "end_turn": Finish.ANSWERED,

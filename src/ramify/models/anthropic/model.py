@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from ramify.core.function import Function
 from ramify.core.model import ModelSettings, Provider
-from ramify.models.anthropic_dialect import AnthropicDialect
+from ramify.models.anthropic.dialect import AnthropicDialect
 from ramify.models.attempt import Endpoint
 from ramify.models.wire_model import SdkClient, WireModel, required_package
 
@@ -14,7 +14,7 @@ class AnthropicModel(WireModel):
     """A model of Anthropic's, by default with as much thinking as its family allows.
 
     Example:
-        >>> from ramify.models.anthropic import AnthropicModel
+        >>> from ramify.models.anthropic.model import AnthropicModel
         >>> AnthropicModel("claude-opus-4-1").profile.thinking_budget
         64000
     """

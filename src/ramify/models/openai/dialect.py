@@ -14,11 +14,10 @@ from ramify.core.transcript import (
     UserText,
 )
 from ramify.models.decoder import compact
-from ramify.models.dialect import Dialect, failed, failure_in, loaded, sampling
-from ramify.models.openai_decoder import REASONING_FIELDS, OpenAIDecoder
+from ramify.models.dialect import Dialect, failed, failure_in, loaded, readable, sampling
+from ramify.models.openai.decoder import REASONING_FIELDS, OpenAIDecoder
+from ramify.models.openai.streamed_text import Thoughts
 from ramify.models.profiles import Profile
-from ramify.models.streamed_text import Thoughts
-from ramify.models.tool_calls import readable
 
 
 class OpenAIDialect(Dialect):

@@ -8,12 +8,12 @@ from typing import ClassVar, Final
 from ramify.core.errors import UsageError
 from ramify.core.model import Provider
 from ramify.models.attempt import ByteStream
-from ramify.models.gguf import trained_context
-from ramify.models.llama import LlamaServer, shared_server
-from ramify.models.openai import OpenAIModel
+from ramify.models.local.gguf import trained_context
+from ramify.models.local.llama import LlamaServer, shared_server
+from ramify.models.local.weights import SMOLLM2, cached_weights
+from ramify.models.openai.model import OpenAIModel
 from ramify.models.profiles import Profile, profile_of
 from ramify.models.retry import Retry, Timers
-from ramify.models.weights import SMOLLM2, cached_weights
 
 _CONTEXT: Final = 8192  # tokens
 
@@ -25,7 +25,7 @@ class LocalModel(OpenAIModel):
     on all cores but one, unless *threads* says otherwise.
 
     Example:
-        >>> from ramify.models.local import LocalModel
+        >>> from ramify.models.local.model import LocalModel
         >>> LocalModel()
         <LocalModel local>
     """

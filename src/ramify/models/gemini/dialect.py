@@ -12,10 +12,9 @@ from ramify.core.transcript import (
     UserText,
 )
 from ramify.models.decoder import compact
-from ramify.models.dialect import Dialect, failed, failure_in, loaded
-from ramify.models.gemini_decoder import GeminiDecoder
+from ramify.models.dialect import Dialect, failed, failure_in, loaded, readable
+from ramify.models.gemini.decoder import GeminiDecoder
 from ramify.models.profiles import Thinking
-from ramify.models.tool_calls import readable
 
 
 class GeminiDialect(Dialect):

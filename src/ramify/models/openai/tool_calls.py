@@ -8,16 +8,12 @@ to is, in this order: its id, its index, and whether the call before it is alrea
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from ramify.core.model_events import ToolUseDelta
-from ramify.core.transcript import ToolUse
-from ramify.models.decoder import compact
-from ramify.models.lenient_json import repaired
-from ramify.models.streamed_text import whole
-
-UNUSABLE: Final = "not_json"  # under this key goes what a model wrote instead of arguments
-UNNAMED: Final = "unnamed"
+from ramify.models.characters import whole
+from ramify.models.decoder import UNUSABLE, compact
+from ramify.models.openai.lenient_json import repaired
 
 
 @dataclass(slots=True)
@@ -111,18 +107,6 @@ def settled(call: Call, *, lenient: bool = False) -> str:
         if args is not None:
             return text if text.lstrip().startswith("{") and _parsed(text) else compact(args)
     return compact({UNUSABLE: text})
-
-
-def readable(id: str, name: str, args: Any) -> ToolUse:
-    """Return the call that the history holds."""
-    if not isinstance(args, dict):
-        return ToolUse(id, name, {}, f"the arguments are not a JSON object: {args}")
-    fields = cast("dict[str, Any]", args)
-    if fields.keys() != {UNUSABLE}:
-        return ToolUse(id, name, fields)
-    if name == UNNAMED:
-        return ToolUse(id, name, {}, "the call has no name")
-    return ToolUse(id, name, {}, f"the arguments are not a JSON object: {fields[UNUSABLE]}")
 
 
 def _parsed(text: str) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from ramify.core.errors import InvalidValueError
 from ramify.core.function import Function
 from ramify.core.model import ModelSettings, Provider
 from ramify.models.attempt import Endpoint
-from ramify.models.openai_dialect import OpenAIDialect
+from ramify.models.openai.dialect import OpenAIDialect
 from ramify.models.profiles import Profile
 from ramify.models.retry import Retry, Timers
 from ramify.models.secret import Secret, public_url
@@ -31,7 +31,7 @@ class OpenAIModel(WireModel):
     itself needs a key.
 
     Example:
-        >>> from ramify.models.openai import OpenAIModel
+        >>> from ramify.models.openai.model import OpenAIModel
         >>> OpenAIModel("qwen3", base_url="ollama")
         <OpenAIModel openai:qwen3@http://localhost:11434/v1>
     """

@@ -13,11 +13,10 @@ from ramify.core.transcript import (
     TranscriptPart,
     UserText,
 )
-from ramify.models.anthropic_decoder import AnthropicDecoder
+from ramify.models.anthropic.decoder import AnthropicDecoder
 from ramify.models.decoder import compact
-from ramify.models.dialect import Dialect, loaded, sampling
+from ramify.models.dialect import Dialect, loaded, readable, sampling
 from ramify.models.profiles import Thinking
-from ramify.models.tool_calls import readable
 
 _MAX_TOKENS: Final = 32_000  # the protocol wants a number
 _LEAST: Final = 1024  # the smallest budget for thinking that it takes

@@ -24,8 +24,8 @@ from types import ModuleType
 from typing import Any
 
 from ramify.core.errors import InvalidValueError, UsageError
-from ramify.models.connections import hang_up
-from ramify.models.gguf import trained_context
+from ramify.models.local.connections import hang_up
+from ramify.models.local.gguf import trained_context
 
 _HOST = "127.0.0.1"
 _SILENT, _ERRORS = -1, 1

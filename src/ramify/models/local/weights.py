@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ramify.core.errors import UsageError
-from ramify.models.download import DownloadFailed, download
+from ramify.models.local.download import DownloadFailed, download
 
 _UNFINISHED = ".fetching-"
 _ABANDONED_AFTER = 24 * 3600.0

@@ -1,0 +1,1 @@
+"""Gemini, through Google's API."""
