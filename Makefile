@@ -10,7 +10,7 @@ help:
 	@echo "make demo    run a small job and watch its tree"
 	@echo "make test    run every check and every test"
 	@echo "make lint    run the checks only: style, types, direction of imports"
-	@echo "make bench   measure what calls, turns and imports cost"
+	@echo "make bench   measure what calls, turns, imports and sessions cost"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(VENV)/base.done
@@ -32,6 +32,7 @@ lint: $(VENV)/dev.done
 
 bench: $(VENV)/dev.done
 	@$(BIN)/python bench/run.py
+	@$(BIN)/python bench/models.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache bench/results

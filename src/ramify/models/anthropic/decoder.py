@@ -89,9 +89,10 @@ class AnthropicDecoder(Decoder):
         self._usage: dict[str, Any] = {}
 
     def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
+        if chunk.get("type") == "content_block_delta":  # the usual case
+            self._take_delta(self._block(chunk.get("index")), chunk.get("delta"), found)
+            return
         match chunk:
-            case {"type": "content_block_delta", "index": int(index), "delta": {**delta}}:
-                self._take_delta(self._block(index), delta, found)
             case {"type": "content_block_start", "index": int(index), "content_block": {**block}}:
                 self._begin(index, block, found)
             case {"type": "message_start", "message": {**message}}:
@@ -116,12 +117,13 @@ class AnthropicDecoder(Decoder):
         elif block.kind == "text" and fields.get("text"):
             found.append(TextDelta(str(fields["text"])))
 
-    def _block(self, index: int) -> _Block:
-        if index not in self._blocks:
+    def _block(self, index: Any) -> _Block:
+        block = self._blocks.get(index) if isinstance(index, int) else None
+        if block is None:
             raise BrokenStreamError(f"content block {index} was never begun")
-        return self._blocks[index]
+        return block
 
-    def _take_delta(self, block: _Block, delta: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _take_delta(self, block: _Block, delta: Any, found: list[ModelEvent]) -> None:
         match delta:
             case {"type": "text_delta", "text": str(text)}:
                 found.append(TextDelta(block.add("text", text)))

@@ -51,10 +51,10 @@ class GeminiDecoder(Decoder):
     def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
         if isinstance(error := chunk.get("error"), dict):
             raise _failure(cast("dict[str, Any]", error))
-        match chunk:
-            case {"candidates": [{**candidate}, *_]}:
-                self._take_candidate(candidate, found)
-            case {"promptFeedback": {"blockReason": reason}}:
+        for candidate in listed(chunk.get("candidates"))[:1]:
+            self._take_candidate(candidate, found)
+        match chunk.get("promptFeedback"):
+            case {"blockReason": reason}:
                 self._blocked = str(reason)
             case _:
                 pass

@@ -5,8 +5,10 @@ does not get to see the conversation: its typed layer would rewrite signatures o
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
+from urllib.request import getproxies
 
 import aiohttp
 
@@ -59,7 +61,7 @@ class _Line:
                 limit=MOST_CONNECTIONS, keepalive_timeout=KEEP_CONNECTION
             ),
             timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_IN),
-            trust_env=True,
+            trust_env=bool(getproxies()),  # which asks in a thread, on each request
         )
         self._client = sdk.Client(
             api_key=key.reveal(),
@@ -67,16 +69,18 @@ class _Line:
             http_options=sdk.types.HttpOptions(
                 base_url=base_url,
                 aiohttp_client=self._connections,
-                retry_options=sdk.types.HttpRetryOptions(attempts=1),  # or else it has its own
             ),
         )
+        self._templates: dict[str, Any] = {}  # requests without a body, by path
 
     async def send(self, path: str, body: bytes) -> aiohttp.ClientResponse:
         # There is no public way to send a body as it is; the SDK's own resources go this way, too.
         api = self._client._api_client
-        request = api._build_request("post", path, {}, None)
-        request.data = body
-        response = await api._async_request(request, None, stream=True)
+        if path not in self._templates:
+            self._templates[path] = api._build_request("post", path, {}, None)
+        template = self._templates[path]
+        request = replace(template, headers=dict(template.headers), data=body)
+        response = await api._async_request_once(request, True, implicit_retry=False)  # noqa: FBT003
         return response.response_stream
 
     async def close(self) -> None:
