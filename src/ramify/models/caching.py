@@ -14,7 +14,13 @@ _HOUR: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A completed run of the same agent: when it made its calls, in seconds, in order."""
+    """A completed run of the same agent: when it made its calls, in seconds, in order.
+
+    Example:
+        >>> from ramify.models import PastRun
+        >>> PastRun([0.0, 12.5]).call_times
+        [0.0, 12.5]
+    """
 
     call_times: Sequence[float]
 
@@ -25,6 +31,15 @@ def caching_policy(functions: Iterable[Function], past: Sequence[PastRun] = ()) 
     Without functions there is one request, and nothing to keep. With leaf functions only, the next
     request follows soon. Otherwise a call may take long, so the last five completed runs decide:
     an hour, if they made more than one call on average, less than an hour apart.
+
+    Example:
+        >>> from ramify import registries, tool
+        >>> from ramify.models import caching_policy
+        >>> with registries():
+        ...     @tool
+        ...     async def look() -> str: ...
+        >>> caching_policy([]), caching_policy([look])
+        (<Caching.NONE: 'none'>, <Caching.MINUTES: '5m'>)
     """
     functions = list(functions)
     if not functions:

@@ -18,6 +18,14 @@ def price(usage: TokenUsage, model: Model, at: datetime | None = None) -> Decima
     """Return what *usage* of *model* cost in US dollars; None if that is not known.
 
     A model that runs at an address of your own has no price that we know of, whatever its name.
+
+    Example:
+        >>> from ramify import TokenUsage
+        >>> from ramify.models import AnthropicModel, LocalModel, OpenAIModel, price
+        >>> price(TokenUsage(input=1000), AnthropicModel("claude-opus-4-1"))
+        Decimal('0.015')
+        >>> price(TokenUsage(input=1000), OpenAIModel("qwen3", base_url="ollama")) is None
+        True
     """
     if model.provider is Provider.Local:
         return Decimal(0)

@@ -1,7 +1,6 @@
 """What a family of models accepts, and how it behaves on the wire.
 
-A profile is data. One that is wrong for a model is replaced: ``OpenAIModel("x", profile=replace(
-profile_of(Provider.OpenAI, "x"), thinks_first=True))``.
+A profile is data; one that is wrong for a model is replaced by giving another to the model.
 """
 
 from collections.abc import Mapping
@@ -14,7 +13,14 @@ from ramify.core.model import Provider
 
 
 class Thinking(StrEnum):
-    """How a model is told to think."""
+    """How a model is told to think.
+
+    Example:
+        >>> from ramify import Provider
+        >>> from ramify.models import Thinking, profile_of
+        >>> profile_of(Provider.Anthropic, "claude-opus-4-6").thinking is Thinking.ADAPTIVE
+        True
+    """
 
     UNASKED = "unasked"  # it does, or does not; it is not told
     BUDGET = "budget"  # in tokens
@@ -39,6 +45,14 @@ class Profile:
         think_tags: between which it thinks aloud.
         thinks_first: whether it thinks from the start without an opening tag.
         replays_thinking: whether its thinking is sent back to it.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from ramify.models import OpenAIModel
+        >>> model = OpenAIModel("my-model", base_url="ollama")
+        >>> mine = replace(model.profile, thinks_first=True)
+        >>> OpenAIModel("my-model", base_url="ollama", profile=mine).profile.thinks_first
+        True
     """
 
     context_window: int | None = None
@@ -121,6 +135,13 @@ _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
 
 
 def profile_of(provider: Provider, model: str) -> Profile:
-    """Return the profile of the family that *model* belongs to."""
+    """Return the profile of the family that *model* belongs to.
+
+    Example:
+        >>> from ramify import Provider
+        >>> from ramify.models import profile_of
+        >>> profile_of(Provider.Anthropic, "claude-opus-4-1").thinking_budget
+        64000
+    """
     name = model.lower()
     return next(profile for pattern, profile in _FAMILIES[provider] if fnmatchcase(name, pattern))

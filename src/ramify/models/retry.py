@@ -13,6 +13,11 @@ class Retry:
     """How long to wait before each further attempt, and how to wait.
 
     A provider that says how long to wait is obeyed, up to *longest*.
+
+    Example:
+        >>> from ramify.models import OpenAIModel, Retry
+        >>> OpenAIModel("qwen3", base_url="ollama", retry=Retry([1, 2])).retry.wait_before(2)
+        2
     """
 
     delays: Sequence[float] = BACKOFF
@@ -30,7 +35,13 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """How long to wait for a server that says nothing, in seconds; None is for ever."""
+    """How long to wait for a server that says nothing, in seconds; None is for ever.
+
+    Example:
+        >>> from ramify.models import OpenAIModel, Timers
+        >>> OpenAIModel("qwen3", base_url="ollama", timers=Timers(idle=30)).timers.first_byte
+        600.0
+    """
 
     first_byte: float | None = 600.0  # a local server may read a long prompt for minutes
     idle: float | None = 120.0  # between two pieces of a stream

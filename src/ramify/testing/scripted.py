@@ -42,7 +42,14 @@ class ScriptedFailure:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedRequest:
-    """What the model was shown: the whole conversation, and which functions it might call."""
+    """What the model was shown: the whole conversation, and which functions it might call.
+
+    Example:
+        >>> from ramify import UserText
+        >>> from ramify.testing import ScriptedRequest
+        >>> ScriptedRequest("Be brief.", ("add",), (UserText("2 + 2?"),)).functions
+        ('add',)
+    """
 
     system: str
     functions: tuple[str, ...]

