@@ -12,6 +12,7 @@ from ramify.core.function import RunContext
 from ramify.core.model import ModelSettings
 from ramify.core.model_events import (
     ModelEvent,
+    Noticed,
     TextDelta,
     TextWasThinking,
     ThinkingDelta,
@@ -84,6 +85,8 @@ class Found:
                 self.thinking, self.text = self.text, ""
             case ToolUseDelta():
                 self.arguments[event.index] = self.arguments.get(event.index, "") + event.arguments
+            case Noticed():
+                assert "no JSON" in event.text
             case _:
                 raise AssertionError(f"a decoder does not say {event}")
 

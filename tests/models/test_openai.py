@@ -13,6 +13,8 @@ from ramify.core.exchange import Finish
 from ramify.core.model import ModelSettings
 from ramify.core.model_events import Noticed, ResponseEnded, TextWasThinking
 from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
+from ramify.core.usage import TokenUsage
+from ramify.models import price
 from ramify.models.openai.model import LOCAL_SERVERS, OpenAIModel
 from ramify.models.profiles import Profile
 from wire import Stall, failure, in_pieces, openai_wire, stream, then
@@ -65,6 +67,35 @@ async def test_openais_key_is_not_given_to_other_servers(monkeypatch: pytest.Mon
     async with OPENAI.server(OPENAI.text("ok")) as server:
         await answer(OpenAIModel("m", base_url=server.url).open(), UserText("Hi"))
     assert server.requests[0].headers["authorization"] == "Bearer not-needed"
+
+
+async def test_an_address_in_the_environment_is_used_and_has_no_price(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async with OPENAI.server(OPENAI.text("ok")) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        model = OpenAIModel("gpt-4o")
+        await answer(model.open(), UserText("Hi"))
+        assert model.name == f"openai:gpt-4o@{server.url}"
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert price(TokenUsage(input=1), model) is None
+
+
+async def test_calls_with_the_same_id_are_told_apart():
+    twice = openai_wire.calls([("c1", "look", '{"at":"a"}'), ("c1", "look", '{"at":"b"}')])
+    apart = openai_wire.completion(
+        {"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "look", "arguments": "{}"}}]},
+        {"tool_calls": [{"index": 1, "id": "c1", "function": {"name": "look", "arguments": "{}"}}]},
+        finish="tool_calls",
+    )
+    for reply in (twice, apart):
+        async with OPENAI.server(reply, OPENAI.text("ok")) as server:
+            session = OPENAI.model(server).open("", [look])
+            first, second = asked(await answer(session, UserText("Look.")))
+            assert first.id == "c1" != second.id
+            assert first.fault is second.fault is None
+            await answer(session, ToolResult(first.id, "1"), ToolResult(second.id, "2"))
 
 
 def test_openai_itself_needs_a_key(monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ramify.core.errors import ModelProviderException
-from ramify.core.model_events import AttemptFailed, ResponseEnded, TextDelta
+from ramify.core.model_events import AttemptFailed, Noticed, ResponseEnded, TextDelta
 from ramify.core.transcript import ModelText, UserText
 from ramify.models.openai.model import OpenAIModel
 from ramify.models.retry import Retry, Timers
@@ -202,8 +202,10 @@ async def test_an_openai_stream_goes_on_after_junk():
     junk = stream(b"data: {]\n\n", b"nonsense\n", b": comment\n\n", *reply.steps)
     async with OPENAI.server(junk) as server:
         session = OPENAI.model(server).open()
-        await answer(session, UserText("Hi"))
+        events = await answer(session, UserText("Hi"))
     assert session.transcript[-1] == ModelText("one two")
+    [noticed] = [event for event in events if isinstance(event, Noticed)]
+    assert "1 events that are no JSON" in noticed.text
 
 
 async def test_a_web_page_instead_of_an_answer_is_a_broken_stream(protocol: Protocol):

@@ -8,6 +8,7 @@ import pytest
 from ramify import registries, tool
 from ramify.core.errors import InvalidValueError, SafeExecutionError, UsageError
 from ramify.core.exchange import Exchange, Finish
+from ramify.core.model import ModelSettings
 from ramify.core.model_events import (
     PartCompleted,
     ResponseEnded,
@@ -122,6 +123,15 @@ async def test_leaving_a_response_adds_nothing_and_the_session_can_be_used_again
     assert session.transcript == [UserText("Hello"), ModelText("c")]
 
 
+async def test_a_stream_that_was_left_without_closing_it_is_no_obstacle(protocol: Protocol):
+    async with protocol.server(protocol.text("a", "b"), protocol.text("c")) as server:
+        session = protocol.model(server).open()
+        async for _ in session.send(UserText("Hi")):
+            break
+        await answer(session, UserText("Hello"))
+    assert session.transcript == [UserText("Hello"), ModelText("c")]
+
+
 async def test_a_session_reads_one_response_at_a_time(protocol: Protocol):
     async with protocol.server(protocol.text("a", "b")) as server:
         session = protocol.model(server).open()
@@ -190,6 +200,12 @@ async def test_text_that_utf8_cannot_express_does_not_stop_a_request(protocol: P
     async with protocol.server(protocol.text("ok")) as server:
         await answer(protocol.model(server).open(), UserText("half \ud83d a character"))
         assert "half � a character" in server.requests[0].body.decode()
+
+
+async def test_extra_fields_cannot_replace_the_conversation(protocol: Protocol):
+    async with protocol.server() as server:
+        with pytest.raises(InvalidValueError, match="stream cannot be set by 'extra'"):
+            protocol.model(server).open(settings=ModelSettings(extra={"stream": False}))
 
 
 async def test_a_call_is_written_in_the_name_of_the_function(protocol: Protocol):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ramify.core.model import ModelSettings
-from ramify.core.model_events import TextDelta, TextWasThinking, ThinkingDelta
+from ramify.core.model_events import Noticed, TextDelta, TextWasThinking, ThinkingDelta
 from ramify.models.anthropic.dialect import AnthropicDialect
 from ramify.models.characters import WholeCharacters
 from ramify.models.gemini.dialect import GeminiDialect
@@ -43,6 +43,8 @@ def decoded(portions: list[bytes]) -> tuple[str, str]:
                 thinking += event.text
             case TextWasThinking():
                 text, thinking = "", text
+            case Noticed():
+                pass
             case _:
                 raise AssertionError(event)
     decoder.response()

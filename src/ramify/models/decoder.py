@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
 from ramify.core.exchange import Finish
-from ramify.core.model_events import ModelEvent
+from ramify.core.model_events import ModelEvent, Noticed
 from ramify.core.usage import TokenUsage
 from ramify.models.characters import whole
 from ramify.models.sse import BrokenStreamError, JsonEvents
@@ -84,6 +84,10 @@ class Decoder(ABC):
         except (BrokenStreamError, StreamFailedError) as failure:
             self._failure = failure
         self._flush(found)
+        if junk := self._events.junk:
+            found.append(
+                Noticed(f"the server sent {len(junk)} events that are no JSON: {junk[0]!r}")
+            )
         return found
 
     def response(self) -> Response:
@@ -100,7 +104,7 @@ class Decoder(ABC):
 
     def _check_junk(self) -> None:
         if self._events.junk and not self.forgives_junk:
-            raise BrokenStreamError(f"not an event: {self._events.junk[0][:200]!r}")
+            raise BrokenStreamError(f"not an event: {self._events.junk[0]!r}")
 
     @abstractmethod
     def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:

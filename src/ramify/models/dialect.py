@@ -44,6 +44,9 @@ class Dialect(ABC):
                 "a response_schema and functions exclude each other: give the model a function that"
                 " takes the result instead"
             )
+        if fixed := {self.messages_key, "stream"} & settings.extra.keys():
+            names = ", ".join(sorted(fixed))
+            raise InvalidValueError(f"{names} cannot be set by 'extra': a session needs its own")
         fields = compact(self.fields(system) | dict(settings.extra))
         self._head = f'{fields[:-1]},"{self.messages_key}":['.encode()
         self._opening = [message.encode() for message in self.opening(system)]

@@ -13,7 +13,7 @@ import httpx2
 
 from ramify.models.clients import CONNECT_IN, KEEP_CONNECTION, MOST_CONNECTIONS, shared_client
 from ramify.models.request_error import RequestError, of_connection, of_status
-from ramify.models.secret import Secret, public_url
+from ramify.models.secret import Secret
 from ramify.models.wire_model import SdkClient
 
 _BROKEN: Final = (
@@ -35,7 +35,7 @@ class HttpxEndpoint:
         self._client = client
         self._key = key
         self.key_name = key_name
-        self.address = public_url(client.base_url) if client.base_url else client.name
+        self.address = client.address
 
     async def open(self, body: bytes) -> "HttpxByteStream":
         identity = (self._client.identity, self._key.reveal())

@@ -4,6 +4,7 @@ Owns the history and the order of things: write, send, read, keep. What the byte
 dialect's business, how they travel the endpoint's.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
@@ -36,6 +37,8 @@ _NO_TOOLS: Final = (
     "{model} at {address} cannot call functions, says the server ({message}); it is asked for text"
     " only. Use a model that can, or see how the server has to be started for it"
 )
+
+_TICKS: Final = 10
 
 
 class WireSession(Session):
@@ -85,7 +88,7 @@ class WireSession(Session):
 
     async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
         sent = self._written(inputs)
-        self._begin()
+        await self._begin()
         number = 1
         try:
             while True:
@@ -120,7 +123,10 @@ class WireSession(Session):
         for event in self._complete(sent, response):
             yield event
 
-    def _begin(self) -> None:
+    async def _begin(self) -> None:
+        for _ in range(_TICKS):  # a stream that was left without closing it is being closed
+            if self._busy:
+                await asyncio.sleep(0)
         if self._busy:
             raise SafeExecutionError(
                 "this session waits for a response already: read that to its end, or close it"

@@ -12,6 +12,7 @@ DONE: Final[dict[str, Any]] = {"ramify": "done"}  # stands for "data: [DONE]"; c
 LONGEST_LINE: Final = 64 * 1024 * 1024  # bytes; a server that sends more is not sending events
 
 MOST_OTHERS: Final = 10_000  # lines that are no events
+SHOWN: Final = 200  # characters of junk that are kept
 
 
 class BrokenStreamError(Exception):
@@ -88,7 +89,7 @@ class JsonEvents:
         """An event is over: of data that is not JSON as a whole, take the lines that are."""
         if self._pending:
             found.extend(_objects(self._pending))
-            self.junk.extend(line for line in self._pending if not _objects([line]))
+            self.junk += [line[:SHOWN] for line in self._pending if not _objects([line])]
             self._pending.clear()
 
 

@@ -16,7 +16,7 @@ from ramify.models.attempt import Endpoint
 from ramify.models.dialect import Dialect
 from ramify.models.profiles import Profile, profile_of
 from ramify.models.retry import Retry, Timers
-from ramify.models.secret import Secret
+from ramify.models.secret import Secret, public_url
 from ramify.models.session import WireSession
 
 
@@ -29,6 +29,11 @@ class SdkClient:
     base_url: str | None  # None: where the provider itself is
     path: str
     headers: Mapping[str, str]
+
+    @property
+    def address(self) -> str:
+        """Where that is, without secrets."""
+        return public_url(self.base_url) if self.base_url else self.name.removeprefix("Async")
 
     @property
     def identity(self) -> Hashable:
@@ -47,6 +52,7 @@ class WireModel(Model):
 
     provider: Provider
     key_names: ClassVar[tuple[str, ...]]  # environment variables that may hold the key
+    url_name: ClassVar[str]  # the one that may hold the address
 
     def __init__(
         self,
@@ -59,7 +65,7 @@ class WireModel(Model):
         timers: Timers | None = None,
     ) -> None:
         self.model = model
-        self.base_url = base_url
+        self.base_url = base_url or os.environ.get(self.url_name)
         self.profile = profile or profile_of(self.provider, model)
         self.retry = retry or Retry()
         self.timers = timers or Timers()

@@ -82,6 +82,7 @@ class ScriptedModel(WireModel):
 
     provider = Provider.OpenAI
     key_names: ClassVar[tuple[str, ...]] = ()
+    url_name: ClassVar[str] = ""
 
     def __init__(
         self,

@@ -168,6 +168,8 @@ class AnthropicDecoder(Decoder):
         kept = [text for block in blocks if (text := block.as_json()) is not None]
         message = f'{{"role":"assistant","content":[{",".join(kept)}]}}' if kept else None
         finish = _FINISHES.get(self._stop_reason, Finish.ANSWERED)
+        if self._calls and finish is Finish.ANSWERED:
+            finish = Finish.TOOL_USE
         return Response(message, finish, self._stop_reason)
 
 

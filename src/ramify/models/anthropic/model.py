@@ -21,6 +21,7 @@ class AnthropicModel(WireModel):
 
     provider = Provider.Anthropic
     key_names: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY",)
+    url_name: ClassVar[str] = "ANTHROPIC_BASE_URL"
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -21,6 +21,7 @@ class GeminiModel(WireModel):
 
     provider = Provider.Gemini
     key_names: ClassVar[tuple[str, ...]] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+    url_name: ClassVar[str] = "GOOGLE_GEMINI_BASE_URL"
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]

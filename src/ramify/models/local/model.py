@@ -32,6 +32,7 @@ class LocalModel(OpenAIModel):
 
     provider = Provider.Local
     key_names: ClassVar[tuple[str, ...]] = ()
+    url_name: ClassVar[str] = ""  # it has none but its own
 
     def __init__(
         self,

@@ -112,6 +112,15 @@ class OpenAIDecoder(Decoder):
             self._content.append(text)
             _add_text(self._thoughts.feed(text), found)
 
+    def _settled_calls(self) -> list[dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for call in self._calls.calls:
+            arguments = settled(call, lenient=self._lenient)
+            function = {"name": call.name or UNNAMED, "arguments": arguments}
+            id = call.id if call.id and call.id not in found else f"call_{uuid4().hex[:24]}"
+            found[id] = {"id": id, "type": "function", "function": function}
+        return list(found.values())
+
     @property
     def usage(self) -> TokenUsage:
         usage = self._usage
@@ -138,17 +147,7 @@ class OpenAIDecoder(Decoder):
             message[self._reasoning_field] = "".join(self._reasoning)
         if self._calls.calls:
             message["content"] = message["content"] or None
-            message["tool_calls"] = [
-                {
-                    "id": call.id or f"call_{uuid4().hex[:24]}",
-                    "type": "function",
-                    "function": {
-                        "name": call.name or UNNAMED,
-                        "arguments": settled(call, lenient=self._lenient),
-                    },
-                }
-                for call in self._calls.calls
-            ]
+            message["tool_calls"] = self._settled_calls()
         finish = Finish.TOOL_USE if self._calls.calls else Finish.ANSWERED
         return Response(compact(message), _FINISHES.get(self._finish, finish), self._finish)
 

@@ -38,6 +38,7 @@ class OpenAIModel(WireModel):
 
     provider = Provider.OpenAI
     key_names: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
+    url_name: ClassVar[str] = "OPENAI_BASE_URL"
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class OpenAIModel(WireModel):
             timers=timers,
         )
         self.allow_lenient_tool_json = allow_lenient_tool_json
+        self._is_elsewhere = base_url is not None
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -72,7 +74,7 @@ class OpenAIModel(WireModel):
         return OpenAIDialect(self.model, self.profile, system, functions, settings, lenient=lenient)
 
     def key(self) -> Secret:
-        if self._api_key is None and self.base_url:  # the key of OpenAI is nobody else's business
+        if self._is_elsewhere and self._api_key is None:  # OpenAI's key is nobody else's business
             return Secret(_NO_KEY)
         return super().key()
 

@@ -63,15 +63,19 @@ class ToolCalls:
         return ToolUseDelta(call.place, call.id, call.name, arguments)
 
     def _find(self, index: int | None, id: str, name: str) -> Call:
-        call = self._latest(index, id)
+        call = self._latest(index, id, name)
         if call is None or self._begins_another(call, id, name):
             call = Call(len(self.calls), index)
             self.calls.append(call)
         return call
 
-    def _latest(self, index: int | None, id: str) -> Call | None:
+    def _latest(self, index: int | None, id: str, name: str) -> Call | None:
+        """Return the call that the fragment belongs to, unless it begins another."""
         for call in reversed(self.calls):
-            if (id and call.id == id) or index is None or call.index == index:
+            if id and call.id == id and (index in {None, call.index} or not name):
+                return call
+        for call in reversed(self.calls):
+            if index is None or call.index == index:
                 return call
         return None
 
