@@ -177,6 +177,23 @@ async def test_a_closing_tag_alone_makes_what_was_said_thinking():
     assert session.transcript[1:] == [ThinkingPart("Hmm."), ModelText("ok")]
 
 
+@pytest.mark.parametrize(
+    ("reply", "thinking"),
+    [
+        (OPENAI.text("Hm", "m.</think>ok"), ["Hmm."]),
+        (openai_wire.reasoning("Hm", "m.", text=["o", "k"]), ["Hmm."]),  # told apart by the server
+        (OPENAI.text("o", "k"), []),  # it did not think this time
+    ],
+)
+async def test_a_model_that_thinks_first_is_understood_however_its_server_puts_it(
+    reply: Any, thinking: list[str]
+):
+    async with OPENAI.server(reply) as server:
+        session = OPENAI.model(server, profile=Profile(thinks_first=True)).open()
+        await answer(session, UserText("Hi"))
+    assert session.transcript[1:] == [*map(ThinkingPart, thinking), ModelText("ok")]
+
+
 async def test_a_refusal_is_an_error():
     refusal = openai_wire.completion({"refusal": "I cannot help with that."})
     async with OPENAI.server(refusal) as server:

@@ -38,7 +38,8 @@ class OpenAIDecoder(Decoder):
         super().__init__()
         self._new_text = NewText(cumulative=profile.cumulative)
         self._new_thought = NewText(cumulative=profile.cumulative)
-        self._thoughts = Thoughts(*profile.think_tags, thinks_first=profile.thinks_first)
+        self._tags = profile.think_tags
+        self._thoughts = Thoughts(*self._tags, thinks_first=profile.thinks_first)
         self._calls = ToolCalls(names)
         self._lenient = lenient
         self._content: list[str] = []  # with its tags
@@ -77,6 +78,8 @@ class OpenAIDecoder(Decoder):
         for field in REASONING_FIELDS:
             if (thought := delta.get(field)) and isinstance(thought, str):
                 self._reasoning_field = field
+                if not self._content:  # the server tells thinking apart: the text begins as text
+                    self._thoughts = Thoughts(*self._tags)
                 self._muse(self._new_thought.feed(thought), found)
                 break  # some send both, and the same in both
         content = delta.get("content")

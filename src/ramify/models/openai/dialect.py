@@ -121,7 +121,8 @@ def _tool(function: Function) -> dict[str, Any]:
 
 def _spoken(content: str, profile: Profile) -> list[TranscriptPart]:
     """Tell thinking from speaking in a whole text."""
-    thoughts = Thoughts(*profile.think_tags, thinks_first=profile.thinks_first)
+    closes = profile.think_tags[1] in content  # what was never closed was no thinking
+    thoughts = Thoughts(*profile.think_tags, thinks_first=profile.thinks_first and closes)
     thinking, text = "", ""
     for kind, piece in [*thoughts.feed(content), *thoughts.end()]:
         if kind == "text":
