@@ -49,7 +49,7 @@ def _called(at: int, message: dict[str, Any]) -> set[str]:
     made = message.get("tool_calls")
     assert made != [], f"messages[{at}] has an empty list of tool calls; leave it out."
     if not made:
-        _check_content(at, message.get("content") or message.get("refusal"))
+        assert isinstance(message.get("content"), str | list), f"messages[{at}] has no content."
         return set()
     keys = [call.get("id") for call in made]
     assert all(keys), f"messages[{at}] has a tool call without an id."

@@ -15,7 +15,7 @@ class Finish(StrEnum):
 
     ANSWERED = "answered"  # it is the user's turn
     TOOL_USE = "tool_use"  # it waits for the results of all calls it asked for
-    MAX_TOKENS = "max_tokens"  # cut off; what is complete has been kept
+    MAX_TOKENS = "max_tokens"  # cut off; what is complete is kept, and calls want their results
     PAUSED = "paused"  # it has more to say: send nothing, and it goes on
 
 

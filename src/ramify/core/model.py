@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from ramify.core.errors import InvalidValueError
 from ramify.core.exchange import Exchange
 from ramify.core.function import Function
 from ramify.core.model_events import ModelEvent
@@ -73,6 +74,17 @@ class ModelSettings:
     caching: Caching = Caching.NONE
     response_schema: JsonSchema | None = None
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise InvalidValueError(f"max_tokens={self.max_tokens} leaves no room for a response")
+        if self.thinking is not None and self.thinking < 0:
+            raise InvalidValueError(f"thinking={self.thinking} is no budget; 0 is for none")
+        try:
+            object.__setattr__(self, "caching", Caching(self.caching))
+        except ValueError:
+            known = ", ".join(caching.value for caching in Caching)
+            raise InvalidValueError(f"caching={self.caching!r} is none of {known}") from None
 
 
 class Session(ABC):

@@ -7,11 +7,11 @@ writes inputs as messages, puts requests together, and reads messages as parts o
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
 from ramify.core.errors import DefinitionError, InvalidValueError
-from ramify.core.function import Function
+from ramify.core.function import Function, checked_function
 from ramify.core.model import ModelSettings
 from ramify.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from ramify.models.decoder import UNNAMED, UNUSABLE, Decoder, compact
@@ -39,6 +39,9 @@ class Dialect(ABC):
         self.system = system
         self.settings = settings
         self.functions = checked_names(functions)
+        self.notices: list[str] = []  # for whoever reads the next response
+        if not profile.sampling and sampling(settings):
+            self.notices.append(f"{model} takes no temperature or top_p; they were left out")
         if settings.response_schema is not None and functions:
             raise InvalidValueError(
                 "a response_schema and functions exclude each other: give the model a function that"
@@ -47,7 +50,7 @@ class Dialect(ABC):
         if fixed := {self.messages_key, "stream"} & settings.extra.keys():
             names = ", ".join(sorted(fixed))
             raise InvalidValueError(f"{names} cannot be set by 'extra': a session needs its own")
-        fields = compact(self.fields(system) | dict(settings.extra))
+        fields = compact(_merged(self.fields(system), settings.extra))
         self._head = f'{fields[:-1]},"{self.messages_key}":['.encode()
         self._opening = [message.encode() for message in self.opening(system)]
 
@@ -96,7 +99,10 @@ class Dialect(ABC):
 def checked_names(functions: Sequence[Function]) -> dict[str, Function]:
     """Return *functions* by name, if every provider takes those names."""
     found: dict[str, Function] = {}
+    if isinstance(functions, Function | str):
+        raise DefinitionError(f"the functions of a model are a list, not {functions!r}")
     for function in functions:
+        checked_function(function, "a model")
         if not _NAME.fullmatch(function.name):
             raise DefinitionError(
                 f"a model cannot call a function named {function.name!r}: use up to 64 letters,"
@@ -104,6 +110,16 @@ def checked_names(functions: Sequence[Function]) -> dict[str, Function]:
             )
         if found.setdefault(function.name, function) is not function:
             raise DefinitionError(f"two functions are named {function.name!r}; rename one")
+    return found
+
+
+def _merged(fields: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *fields* with *extra* put in, object by object."""
+    found = dict(fields)
+    for key, value in extra.items():
+        known = found.get(key)
+        inside = isinstance(known, dict) and isinstance(value, Mapping)
+        found[key] = _merged(*cast("Any", (known, value))) if inside else value
     return found
 
 

@@ -44,10 +44,24 @@ class HttpxEndpoint:
             response = await line.send(body)
             if response.status_code < _FAILED:
                 return HttpxByteStream(response)
-            failure = await _failure(response)
+            failure = await self._failure(response)
         except _BROKEN as error:
             failure = of_connection(error)
         raise failure.without(self._key)
+
+    async def _failure(self, response: httpx2.Response) -> RequestError:
+        """Return what a response that is none reports."""
+        try:
+            text = self._key.scrub((await response.aread()).decode("utf-8", "replace"))
+        finally:
+            await response.aclose()
+        try:
+            body = json.loads(text)
+        except ValueError:
+            body = text
+        told = f"HTTP {response.status_code}"
+        raised = self._client.package.APIStatusError(told, response=response, body=body)
+        return of_status(response.status_code, body, response.headers, raised)
 
     def _line(self) -> "_Line":
         return _Line(self._client, self._key)
@@ -98,16 +112,3 @@ class HttpxByteStream:
 
     async def close(self) -> None:
         await self._response.aclose()
-
-
-async def _failure(response: httpx2.Response) -> RequestError:
-    """Return what a response that is none reports."""
-    try:
-        text = (await response.aread()).decode("utf-8", "replace")
-    finally:
-        await response.aclose()
-    try:
-        body = json.loads(text)
-    except ValueError:
-        body = text
-    return of_status(response.status_code, body, response.headers)

@@ -7,7 +7,7 @@ from ramify.core.model import Model, Provider
 from ramify.models.anthropic.model import AnthropicModel
 from ramify.models.gemini.model import GeminiModel
 from ramify.models.local.model import LocalModel
-from ramify.models.openai.model import OpenAIModel
+from ramify.models.openai.model import LOCAL_SERVERS, OpenAIModel
 
 DEFAULTS: Final = {
     Provider.Anthropic: "claude-opus-4-1",
@@ -20,8 +20,8 @@ def find_model(name: str | Provider | Model) -> Model:
     """Return the model that *name* stands for.
 
     A name is ``provider:model``, ``openai:model@address`` for any compatible server (the address
-    may be ``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``), ``local``, or ``local:file.gguf``. A
-    provider alone stands for its default model.
+    may be ``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``; ``ollama:model`` says the same),
+    ``local``, or ``local:file.gguf``. A provider alone stands for its default model.
 
     Example:
         >>> from ramify.models.naming import find_model
@@ -35,12 +35,14 @@ def find_model(name: str | Provider | Model) -> Model:
     if isinstance(name, Model):
         return name
     kind, _, rest = str(name).partition(":")
+    if kind.lower() in LOCAL_SERVERS and rest:
+        return OpenAIModel(rest, base_url=kind)
     try:
-        provider = Provider(kind)
+        provider = Provider(kind.lower())
     except ValueError:
         raise InvalidValueError(
             f"no provider is called {kind!r}; write 'anthropic:MODEL', 'gemini:MODEL',"
-            " 'openai:MODEL', 'openai:MODEL@ADDRESS', or 'local'"
+            " 'openai:MODEL', 'openai:MODEL@ADDRESS', 'ollama:MODEL', or 'local'"
         ) from None
     if provider is Provider.Local:
         return LocalModel(rest or None)
@@ -49,5 +51,9 @@ def find_model(name: str | Provider | Model) -> Model:
     if provider is Provider.OpenAI:
         return OpenAIModel(model, base_url=address or None)
     if address:
-        raise InvalidValueError(f"{provider} models have no address; write '{provider}:{model}'")
+        kind = "AnthropicModel" if provider is Provider.Anthropic else "GeminiModel"
+        raise InvalidValueError(
+            f"{provider} models have no address; write '{provider}:{model}', or make one:"
+            f" {kind}({model!r}, base_url=...)"
+        )
     return AnthropicModel(model) if provider is Provider.Anthropic else GeminiModel(model)

@@ -196,8 +196,10 @@ def _scrubbed(value: Any, secret: Secret) -> Any:
             return value
 
 
-def advice(error: RequestError, *, key_name: str, address: str) -> str:
+def advice(error: RequestError, *, key_name: str, address: str, longest: float) -> str:
     """Return what to do about an error that trying again does not mend."""
+    if error.is_transient and error.retry_after is not None and error.retry_after > longest:
+        return f"it asks to wait {error.retry_after:g} s, which is more than Retry.longest"
     if error.is_quota:
         return "the account has nothing left to spend: see its limits and billing"
     if error.status in {401, 403} or "API_KEY" in error.kind:
@@ -208,6 +210,8 @@ def advice(error: RequestError, *, key_name: str, address: str) -> str:
         return "the request is too large: shorten the conversation, or use a larger model"
     if error.status is None and not error.kind:
         return f"is the server at {address} running and reachable?"
-    if error.status is not None and error.status < 500:
-        return "the provider does not take this request as it is"
-    return "the provider is in trouble: try again later"
+    if error.status == 429:
+        return "the provider limits how much it is asked: ask less at once, or wait"
+    if error.is_transient:
+        return "the provider is in trouble: try again later"
+    return "the provider does not take this request as it is"

@@ -67,12 +67,19 @@ class WireSession(Session):
         self._lost = TokenUsage()  # by attempts that came to nothing, since the last exchange
         self._busy = False
         for exchange in exchanges:
+            if not isinstance(exchange, Exchange):
+                raise InvalidValueError(
+                    f"exchanges are made by Exchange.from_dict, which {type(exchange)} was not"
+                )
             if exchange.dialect != dialect.name:
                 raise InvalidValueError(
                     f"the conversation was saved as {exchange.dialect} and cannot go on as"
                     f" {dialect.name}: open it with a model that speaks the same protocol"
                 )
             self._keep(exchange)
+
+    def __repr__(self) -> str:
+        return f"<Session with {self._dialect.model}, {len(self._exchanges)} exchanges>"
 
     @property
     def exchanges(self) -> Sequence[Exchange]:
@@ -166,8 +173,10 @@ class WireSession(Session):
             usage=self._lost,
         )
         self._lost = TokenUsage()
+        notices, self._dialect.notices = self._dialect.notices, []
         parts = self._keep(exchange)
-        return [*map(PartCompleted, parts), ResponseEnded(exchange, response.reason)]
+        end = ResponseEnded(exchange, response.reason)
+        return [*map(Noticed, notices), *map(PartCompleted, parts), end]
 
     def _keep(self, exchange: Exchange) -> list[TranscriptPart]:
         """Add *exchange* to the history; return the parts that were received."""
@@ -203,7 +212,12 @@ class WireSession(Session):
         wait = self._retry.wait_before(number, error.retry_after) if error.is_transient else None
         if wait is not None:
             return wait
-        remedy = advice(error, key_name=self._endpoint.key_name, address=self._endpoint.address)
+        remedy = advice(
+            error,
+            key_name=self._endpoint.key_name,
+            address=self._endpoint.address,
+            longest=self._retry.longest,
+        )
         raise ModelProviderException(
             self._provider,
             self._dialect.model,

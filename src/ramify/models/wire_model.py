@@ -8,7 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar
 
-from ramify.core.errors import UsageError
+from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.exchange import Exchange
 from ramify.core.function import Function
 from ramify.core.model import Model, ModelSettings, Provider
@@ -82,7 +82,10 @@ class WireModel(Model):
         *,
         exchanges: Sequence[Exchange] = (),
     ) -> WireSession:
-        dialect = self.dialect(system, functions, settings or ModelSettings())
+        settings = ModelSettings() if settings is None else settings
+        if not isinstance(settings, ModelSettings):
+            raise InvalidValueError(f"settings are a ModelSettings(...), not {settings!r}")
+        dialect = self.dialect(system, functions, settings)
         return WireSession(
             dialect,
             self.endpoint(),

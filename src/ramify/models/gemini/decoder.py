@@ -20,16 +20,17 @@ from ramify.models.decoder import (
 )
 from ramify.models.sse import BrokenStreamError
 
-_FINISHES: Final = {
-    "STOP": Finish.ANSWERED,
-    "MAX_TOKENS": Finish.MAX_TOKENS,
-    "FINISH_REASON_UNSPECIFIED": Finish.ANSWERED,
-}
+_CUT_OFF: Final = {"MAX_TOKENS", "CONTINUATION"}
+_REFUSED: Final = {
+    "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII",
+    "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION",
+}  # fmt: skip
 # The model tripped over its own words: asking again helps.
 _MALFORMED: Final = {
     "MALFORMED_FUNCTION_CALL",
     "MALFORMED_RESPONSE",
     "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
     "MISSING_THOUGHT_SIGNATURE",
     "OTHER",
 }
@@ -113,12 +114,12 @@ class GeminiDecoder(Decoder):
             raise BrokenStreamError("the stream ended without a finish reason")
         if self._finish in _MALFORMED:
             raise BrokenStreamError(f"the model's response was unusable: {self._explained()}")
-        if self._finish not in _FINISHES:
+        if self._finish in _REFUSED:
             text = "".join(str(part.get("text") or "") for part in self._parts)
             raise RefusedError(self._explained(), text)
-        finish = _FINISHES[self._finish]
-        if self._calls and finish is Finish.ANSWERED:
-            finish = Finish.TOOL_USE
+        finish = Finish.TOOL_USE if self._calls else Finish.ANSWERED
+        if self._finish in _CUT_OFF:
+            finish = Finish.MAX_TOKENS
         content = {"role": "model", "parts": self._parts}
         return Response(compact(content) if self._parts else None, finish, self._finish)
 

@@ -82,6 +82,13 @@ class GeminiDialect(Dialect):
             case _:
                 return []
 
+    def replayed(self, message: str) -> str:
+        if '"thought":true' not in message:
+            return message
+        content = loaded(message)  # summaries, unasked: they are no thinking to go on from
+        parts = [p for p in content["parts"] if not p.get("thought") or "thoughtSignature" in p]
+        return compact(content | {"parts": parts}) if parts else message
+
     def decoder(self) -> GeminiDecoder:
         return GeminiDecoder()
 

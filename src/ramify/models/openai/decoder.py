@@ -23,6 +23,7 @@ from ramify.models.profiles import Profile
 from ramify.models.sse import DONE, BrokenStreamError
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
+_DETAILS = "reasoning_details"  # OpenRouter's, with the signatures of those behind it
 _BROKEN = {"error", "insufficient_system_resource"}
 _FINISHES = {"length": Finish.MAX_TOKENS, "max_tokens": Finish.MAX_TOKENS}
 
@@ -45,6 +46,7 @@ class OpenAIDecoder(Decoder):
         self._content: list[str] = []  # with its tags
         self._reasoning: list[str] = []
         self._reasoning_field = REASONING_FIELDS[0]
+        self._details: list[Any] = []
         self._refusal: list[str] = []
         self._finish = ""
         self._usage: dict[str, Any] = {}
@@ -87,6 +89,7 @@ class OpenAIDecoder(Decoder):
             self._say(self._new_text.feed(content), found)
         elif isinstance(content, list):
             self._take_parts(listed(content), found)
+        self._details += listed(delta.get(_DETAILS))
         if (refusal := delta.get("refusal")) and isinstance(refusal, str):
             self._refusal.append(refusal)
         found += map(self._calls.feed, listed(delta.get("tool_calls")))
@@ -121,7 +124,7 @@ class OpenAIDecoder(Decoder):
             arguments = settled(call, lenient=self._lenient)
             function = {"name": call.name or UNNAMED, "arguments": arguments}
             id = call.id if call.id and call.id not in found else f"call_{uuid4().hex[:24]}"
-            found[id] = {"id": id, "type": "function", "function": function}
+            found[id] = {"id": id, "type": "function", "function": function, **call.others}
         return list(found.values())
 
     @property
@@ -148,6 +151,8 @@ class OpenAIDecoder(Decoder):
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self._content)}
         if self._reasoning:
             message[self._reasoning_field] = "".join(self._reasoning)
+        if self._details:
+            message[_DETAILS] = self._details
         if self._calls.calls:
             message["content"] = message["content"] or None
             message["tool_calls"] = self._settled_calls()

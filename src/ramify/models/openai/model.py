@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import ClassVar, Final
+from urllib.parse import urlsplit
 
 from ramify.core.errors import InvalidValueError
 from ramify.core.function import Function
@@ -92,7 +93,8 @@ class OpenAIModel(WireModel):
 def address_of(base_url: str) -> str:
     """Return the address that *base_url*, perhaps the name of a local server, stands for."""
     url = LOCAL_SERVERS.get(base_url.lower(), base_url)
-    if not url.startswith(("http://", "https://")):
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
         known = ", ".join(LOCAL_SERVERS)
         raise InvalidValueError(
             f"base_url {base_url!r} is not an address such as http://localhost:8080/v1, nor one of"

@@ -15,6 +15,8 @@ from ramify.models.characters import whole
 from ramify.models.decoder import UNUSABLE, compact
 from ramify.models.openai.lenient_json import repaired
 
+_KNOWN = {"index", "id", "type", "function", "name", "arguments"}
+
 
 @dataclass(slots=True)
 class Call:
@@ -25,6 +27,7 @@ class Call:
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list[str])
+    others: dict[str, Any] = field(default_factory=dict[str, Any])  # fields we have no word for
     size: int = 0
 
     @property
@@ -55,6 +58,7 @@ class ToolCalls:
         call.id = call.id or id
         if name:
             call.name = self._joined_name(call.name, name)
+        call.others |= {key: fragment[key] for key in fragment.keys() - _KNOWN}
         arguments = _arguments(function.get("arguments"))
         if len(arguments) == call.size and arguments == call.arguments and call.is_whole:
             arguments = ""  # sent again

@@ -1,0 +1,80 @@
+"""Wrong settings, functions and exchanges are named; what is left out is told."""
+
+from typing import Any
+
+import pytest
+
+from ramify import registries, tool
+from ramify.core.errors import DefinitionError, InvalidValueError
+from ramify.core.model_events import Noticed
+from ramify.core.transcript import UserText
+from ramify.models import Caching, ModelSettings, find_model
+from wire.protocols import PROTOCOLS, Protocol, answer
+
+_, ANTHROPIC, _ = PROTOCOLS
+
+with registries():
+
+    @tool
+    async def look() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_tokens": 0}, "max_tokens=0 leaves no room"),
+        ({"thinking": -1}, "thinking=-1 is no budget"),
+        ({"caching": "1hr"}, "caching='1hr' is none of none, 5m, 1h"),
+    ],
+)
+def test_settings_that_no_model_takes_are_refused(settings: dict[str, Any], message: str):
+    with pytest.raises(InvalidValueError, match=message):
+        ModelSettings(**settings)
+
+
+def test_caching_may_be_given_by_its_name():
+    assert ModelSettings(caching="1h").caching is Caching.HOUR  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["", [print]], "decorate it with @tool"),
+        (["", look], "are a list, not"),
+        (["", "look"], "are a list, not"),
+        (["", [], {"max_tokens": 5}], "settings are a ModelSettings"),
+    ],
+)
+def test_what_open_cannot_use_is_named(args: list[Any], message: str):
+    with pytest.raises((DefinitionError, InvalidValueError), match=message):
+        find_model("ollama:qwen3").open(*args)
+
+
+def test_saved_data_has_to_be_made_into_exchanges_first():
+    with pytest.raises(InvalidValueError, match="made by Exchange.from_dict"):
+        find_model("ollama:qwen3").open(exchanges=[{"dialect": "x"}])  # pyright: ignore[reportArgumentType]
+
+
+async def test_settings_that_a_model_does_not_take_are_left_out_and_that_is_told_once():
+    async with ANTHROPIC.server(*[ANTHROPIC.text("ok")] * 2) as server:
+        session = ANTHROPIC.model(server).open(settings=ModelSettings(temperature=0.5))
+        first = await answer(session, UserText("Hi"))
+        second = await answer(session, UserText("Hi"))
+    told = [event.text for event in first if isinstance(event, Noticed)]
+    assert told == ["claude-opus-4-1 takes no temperature or top_p; they were left out"]
+    assert Noticed not in map(type, second)
+    assert "temperature" not in server.requests[0].json
+
+
+async def test_a_session_says_what_it_is(protocol: Protocol):
+    async with protocol.server(protocol.text("ok")) as server:
+        session = protocol.model(server).open()
+        await answer(session, UserText("Hi"))
+    assert repr(session).startswith("<Session with ")
+    assert repr(session).endswith(", 1 exchanges>")
+
+
+def test_local_servers_can_be_named_first():
+    assert find_model("ollama:llama3").name == find_model("openai:llama3@ollama").name
+    with pytest.raises(InvalidValueError, match="is not an address"):
+        find_model("openai:m@http://")
