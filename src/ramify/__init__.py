@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
             "CancellationException",
             "CompletionCheckReturnError",
             "ModelProviderException",
+            "ModelRefusedError",
             "NoParentSessionError",
             "RamifyError",
             "SafeExecutionError",

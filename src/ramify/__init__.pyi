@@ -5,6 +5,7 @@ from ramify.core.errors import (
     CancellationException as CancellationException,
     CompletionCheckReturnError as CompletionCheckReturnError,
     ModelProviderException as ModelProviderException,
+    ModelRefusedError as ModelRefusedError,
     NoParentSessionError as NoParentSessionError,
     RamifyError as RamifyError,
     SafeExecutionError as SafeExecutionError,

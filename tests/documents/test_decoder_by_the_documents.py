@@ -8,7 +8,7 @@ import pytest
 from ramify import registries, tool
 from ramify.core.errors import ModelProviderException
 from ramify.core.exchange import Finish
-from ramify.core.model import Session
+from ramify.core.model import ModelSettings, Session
 from ramify.core.model_events import (
     AttemptFailed,
     ModelEvent,
@@ -77,10 +77,13 @@ class Heard:
         return end.exchange.finish
 
 
-async def hear(reply: Reply, **options: Any) -> Heard:
+LENIENT = ModelSettings(allow_lenient_tool_json=True)
+
+
+async def hear(reply: Reply, settings: ModelSettings | None = None, **options: Any) -> Heard:
     """Let a model answer with *reply*, give results, and have the server check what is sent."""
     async with OPENAI.server(reply, openai_wire.text("ok")) as server:
-        session = OPENAI.model(server, **options).open("", [search])
+        session = OPENAI.model(server, **options).open("", [search], settings)
         events = await answer(session, UserText("Go."))
         heard = Heard(events, session, server)
         results = [ToolResult(call.id, "done") for call in heard.calls]
@@ -288,7 +291,7 @@ async def test_one_broken_call_does_not_spoil_another():
 )
 async def test_arguments_cut_off_are_mended_only_on_request(cut: str, args: dict[str, Any]):
     reply = completion(calls(entry(0, "a", name="search", arguments=cut)), finish="length")
-    strict, lenient = await hear(reply), await hear(reply, allow_lenient_tool_json=True)
+    strict, lenient = await hear(reply), await hear(reply, LENIENT)
     assert strict.calls[0].fault
     assert (dict(lenient.calls[0].args), lenient.calls[0].fault) == (args, None)
 

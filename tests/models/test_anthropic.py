@@ -211,7 +211,7 @@ async def test_a_call_that_was_cut_off_has_a_fault_and_can_be_answered():
         assert call == ToolUse("t1", "look", {}, call.fault)
         assert "not a JSON object" in str(call.fault)
         await answer(session, ToolResult("t1", str(call.fault), is_error=True))
-        assert '"input":{"not_json":"{\\"at\\": \\"x"}' in server.requests[1].body.decode()
+        assert '"input":{"__not_json__":"{\\"at\\": \\"x"}' in server.requests[1].body.decode()
 
 
 async def test_a_full_context_window_is_a_maximum_too():

@@ -97,7 +97,7 @@ async def test_thoughts_are_not_summarised_and_budgets_are_passed_on():
     configs = [request.json["generationConfig"] for request in server.requests]
     assert configs == [
         {"thinkingConfig": {"includeThoughts": False, "thinkingBudget": 32768}},
-        {"thinkingConfig": {"includeThoughts": False, "thinkingBudget": 0}},
+        {"thinkingConfig": {"includeThoughts": False, "thinkingBudget": 128}},  # it always thinks
         {
             "thinkingConfig": {"includeThoughts": False, "thinkingBudget": 500},
             "maxOutputTokens": 10,

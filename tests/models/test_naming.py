@@ -66,8 +66,8 @@ def test_other_names_are_refused_in_words(name: str, message: str):
 @pytest.mark.parametrize(
     ("model", "thinking"),
     [
+        ("claude-3-opus-20240229", Thinking.UNASKED),
         ("claude-3-5-haiku-20241022", Thinking.UNASKED),
-        ("claude-3-7-sonnet-latest", Thinking.UNASKED),
         ("claude-opus-4-20250514", Thinking.BUDGET),
         ("claude-opus-4-1", Thinking.BUDGET),
         ("claude-sonnet-4-5", Thinking.BUDGET),

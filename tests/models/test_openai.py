@@ -211,16 +211,17 @@ async def test_arguments_that_are_no_json_are_a_fault_that_can_be_answered():
         await answer(session, ToolResult("c1", call.fault or "", is_error=True))
     told = server.requests[1].json["messages"]
     assert json.loads(told[1]["tool_calls"][0]["function"]["arguments"]) == {
-        "not_json": "{'at': 1}"
+        "__not_json__": "{'at': 1}"
     }
-    assert json.loads(told[2]["content"]) == {"error": call.fault}
+    assert json.loads(told[2]["content"]) == {"tool_error": call.fault}
 
 
 async def test_lenient_json_is_repaired_if_asked_for():
     reply = openai_wire.calls([("c1", "look", '{"at": "the mo')], finish="length")
     async with OPENAI.server(reply, reply) as server:
         strict = OPENAI.model(server).open("", [look])
-        lenient = OPENAI.model(server, allow_lenient_tool_json=True).open("", [look])
+        settings = ModelSettings(allow_lenient_tool_json=True)
+        lenient = OPENAI.model(server).open("", [look], settings)
         [call] = asked(await answer(strict, UserText("Look.")))
         assert call.fault is not None
         events = await answer(lenient, UserText("Look."))

@@ -205,7 +205,7 @@ async def test_an_openai_stream_goes_on_after_junk():
         events = await answer(session, UserText("Hi"))
     assert session.transcript[-1] == ModelText("one two")
     [noticed] = [event for event in events if isinstance(event, Noticed)]
-    assert "1 events that are no JSON" in noticed.text
+    assert "1 events were not JSON" in noticed.text
 
 
 async def test_a_web_page_instead_of_an_answer_is_a_broken_stream(protocol: Protocol):

@@ -5,7 +5,7 @@ import traceback
 
 import pytest
 
-from ramify.core.errors import ModelProviderException
+from ramify.core.errors import InvalidValueError, ModelProviderException
 from ramify.core.model import Session
 from ramify.core.model_events import AttemptFailed
 from ramify.core.transcript import UserText
@@ -51,11 +51,13 @@ async def test_a_key_is_in_no_saved_exchange(protocol: Protocol):
     assert KEY not in repr([exchange.to_dict() for exchange in session.exchanges])
 
 
-def test_a_password_in_an_address_is_not_shown():
-    model = OpenAIModel("m", base_url="https://me:hunter2@box:8443/v1?token=hunter2")
+def test_a_token_in_an_address_is_not_shown_and_a_password_is_refused():
+    model = OpenAIModel("m", base_url="https://box:8443/v1?token=hunter2")
     assert model.name == "openai:m@https://box:8443/v1"
     assert "hunter2" not in repr(model)
-    assert "hunter2" not in model.open()._endpoint.address  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(InvalidValueError, match="give a header instead") as caught:
+        OpenAIModel("m", base_url="https://me:hunter2@box:8443/v1")
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_secret_shows_itself_only_when_asked():

@@ -1,6 +1,7 @@
 """However a stream is cut, no character is lost or doubled."""
 
 import json
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -15,7 +16,7 @@ from ramify.models.openai.decoder import OpenAIDecoder
 from ramify.models.openai.lenient_json import repaired
 from ramify.models.openai.streamed_text import NewText, Thoughts
 from ramify.models.profiles import Profile
-from ramify.models.sse import LONGEST_LINE, BrokenStreamError, JsonEvents
+from ramify.models.sse import LONGEST, BrokenStreamError, JsonEvents
 
 TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=200)
 
@@ -152,9 +153,9 @@ def test_text_about_tags_stays_text():
 
 def test_a_line_that_never_ends_is_given_up():
     events = JsonEvents()
-    for _ in range(LONGEST_LINE // 2**20):
+    for _ in range(LONGEST // 2**20):
         events.feed(b"x" * 2**20)
-    with pytest.raises(BrokenStreamError, match="a line of over"):
+    with pytest.raises(BrokenStreamError, match="an event of over"):
         events.feed(b"x")
 
 
@@ -211,8 +212,9 @@ def test_no_json_breaks_the_decoder_of_claude(value: object, kind: str, field: s
     for event in events:
         decoder.feed(f"data: {json.dumps(event)}\n\n".encode())
     decoder.end()
-    message = decoder.response().message
-    assert message is None or dialect.read(message, 0, ()) is not None
+    with suppress(BrokenStreamError):  # a call without a name cannot be answered
+        message = decoder.response().message
+        assert message is None or dialect.read(message, 0, ()) is not None
 
 
 @given(value=JSON, field=st.sampled_from(["text", "functionCall", "thoughtSignature", "thought"]))
@@ -230,8 +232,9 @@ def test_no_json_breaks_the_decoder_of_gemini(value: object, field: str):
     for chunk in chunks:
         decoder.feed(f"data: {json.dumps(chunk)}\n\n".encode())
     decoder.end()
-    message = decoder.response().message
-    assert message is None or dialect.read(message, 0, ()) is not None
+    with suppress(BrokenStreamError):  # a call without a name cannot be answered
+        message = decoder.response().message
+        assert message is None or dialect.read(message, 0, ()) is not None
 
 
 @pytest.mark.parametrize(
@@ -241,7 +244,9 @@ def test_no_json_breaks_the_decoder_of_gemini(value: object, field: str):
         ('{"a": [1, 2', {"a": [1, 2]}),
         ('{"a": {"b": true', {"a": {"b": True}}),
         ('{"a": 1,}', {"a": 1}),
-        ('{"a": 1, "b', {"a": 1}),
+        ('{"a": 1, "b', None),  # what was going to be said about b is not dropped
+        ('{"path": "/", "dry_run": tru', {"path": "/", "dry_run": True}),
+        ('{"a": "x, }", "b": 1,}', {"a": "x, }", "b": 1}),
         ('{"a": 1, "b":', {"a": 1, "b": None}),
         ('```json\n{"a": 1}\n```', {"a": 1}),
         ('{"a": "x\\', {"a": "x"}),

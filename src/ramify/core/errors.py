@@ -30,6 +30,8 @@ RamifyError
 An exception that a function raises itself is passed on as it is.
 """
 
+from typing import Any
+
 
 class RamifyError(Exception):
     """Base of every error that ramify raises; the whole tree is in ``ramify.core.errors``.
@@ -248,14 +250,23 @@ class ModelRefusedError(CallError):
     Attributes:
         reason: the provider's own word for it.
         text: what had been said by then; it is not in the history.
+
+    Example:
+        >>> from ramify import ModelRefusedError
+        >>> str(ModelRefusedError("gemini-2.5-pro", "SAFETY"))
+        'gemini-2.5-pro would not answer this (SAFETY); change what was asked, or ask another model'
     """
 
     def __init__(self, model: str, reason: str, text: str = "") -> None:
         super().__init__(
             f"{model} would not answer this ({reason}); change what was asked, or ask another model"
         )
+        self.model = model
         self.reason = reason
         self.text = text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (ModelRefusedError, (self.model, self.reason, self.text))
 
 
 class ModelProviderException(RamifyError):  # noqa: N818 - the name is part of the documented API
@@ -290,3 +301,14 @@ class ModelProviderException(RamifyError):  # noqa: N818 - the name is part of t
         self.status = status
         self.attempts = attempts
         self.inner = inner
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_provider_exception, (self.args[0], vars(self) | {"inner": None}))
+
+
+def _provider_exception(message: str, fields: dict[str, Any]) -> ModelProviderException:
+    """Make one anew from what was saved; what the provider's package raised is not."""
+    found = ModelProviderException("", "", "")
+    found.args = (message,)
+    vars(found).update(fields)
+    return found

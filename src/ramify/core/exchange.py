@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from ramify.core.errors import InvalidValueError
 from ramify.core.plain import required_key
@@ -11,7 +11,13 @@ from ramify.core.usage import TokenUsage
 
 
 class Finish(StrEnum):
-    """Why a model stopped, and so what comes next."""
+    """Why a model stopped, and so what comes next.
+
+    Example:
+        >>> from ramify.models import Finish
+        >>> Finish("tool_use") is Finish.TOOL_USE
+        True
+    """
 
     ANSWERED = "answered"  # it is the user's turn
     TOOL_USE = "tool_use"  # it waits for the results of all calls it asked for
@@ -24,6 +30,19 @@ class Exchange:
     """What was sent and what came back, each message as the JSON text that is on the wire.
 
     A session is the list of these: saved one by one as they are made, and restored from them.
+
+    Example:
+        >>> from ramify import TokenUsage
+        >>> from ramify.models import Exchange, Finish
+        >>> exchange = Exchange(
+        ...     dialect="openai-chat",
+        ...     sent=('{"role":"user","content":"Hi"}',),
+        ...     received=('{"role":"assistant","content":"Hello"}',),
+        ...     finish=Finish.ANSWERED,
+        ...     usage=TokenUsage(input=8, output=1),
+        ... )
+        >>> Exchange.from_dict(exchange.to_dict()) == exchange
+        True
     """
 
     dialect: str  # the protocol that the messages are in
@@ -46,10 +65,19 @@ class Exchange:
         try:
             return cls(
                 dialect=str(required_key(data, "dialect", cls)),
-                sent=tuple(required_key(data, "sent", cls)),
-                received=tuple(required_key(data, "received", cls)),
+                sent=_texts(required_key(data, "sent", cls)),
+                received=_texts(required_key(data, "received", cls)),
                 finish=Finish(required_key(data, "finish", cls)),
                 usage=TokenUsage(**required_key(data, "usage", cls)),
             )
         except (TypeError, ValueError) as error:
             raise InvalidValueError(f"not a saved exchange: {error}") from None
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"{value!r} is no list of messages")
+    items = cast("list[Any]", value)
+    if not all(isinstance(item, str) for item in items):
+        raise TypeError("a message is JSON text")
+    return tuple(items)

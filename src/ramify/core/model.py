@@ -59,7 +59,8 @@ class ModelSettings:
         thinking: the budget for thinking in tokens; 0 for none.
         caching: how long a provider keeps the prompt, where it has to be told.
         response_schema: the answer is JSON of this schema; only without functions.
-        extra: fields put into each request as they are.
+        allow_lenient_tool_json: mend arguments of calls that were cut off, where that is safe.
+        extra: fields put into each request, object by object.
 
     Example:
         >>> from ramify.models import ModelSettings
@@ -73,6 +74,7 @@ class ModelSettings:
     thinking: int | None = None
     caching: Caching = Caching.NONE
     response_schema: JsonSchema | None = None
+    allow_lenient_tool_json: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:

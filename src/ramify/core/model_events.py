@@ -12,26 +12,50 @@ from ramify.core.usage import TokenUsage
 
 @fact
 class TextDelta:
-    """The model said a little more."""
+    """The model said a little more.
+
+    Example:
+        >>> from ramify.models import TextDelta
+        >>> TextDelta("Hel").text
+        'Hel'
+    """
 
     text: str
 
 
 @fact
 class ThinkingDelta:
-    """The model thought a little more."""
+    """The model thought a little more.
+
+    Example:
+        >>> from ramify.models import ThinkingDelta
+        >>> ThinkingDelta("Hm").text
+        'Hm'
+    """
 
     text: str
 
 
 @fact
 class TextWasThinking:
-    """All text since the request turned out to be thinking whose opening tag was left out."""
+    """All text since the request turned out to be thinking whose opening tag was left out.
+
+    Example:
+        >>> from ramify.models import TextWasThinking
+        >>> TextWasThinking() == TextWasThinking()
+        True
+    """
 
 
 @fact
 class ToolUseDelta:
-    """A little more of a call that the model is asking for; *id* and *name* as far as known."""
+    """A little more of a call that the model is asking for; *id* and *name* as far as known.
+
+    Example:
+        >>> from ramify.models import ToolUseDelta
+        >>> ToolUseDelta(0, "call_1", "add", '{"a":').name
+        'add'
+    """
 
     index: int  # which of the calls of this response
     id: str
@@ -41,21 +65,42 @@ class ToolUseDelta:
 
 @fact
 class PartCompleted:
-    """One part of the response is whole."""
+    """One part of the response is whole.
+
+    Example:
+        >>> from ramify.models import PartCompleted
+        >>> from ramify import ModelText
+        >>> PartCompleted(ModelText("Hello")).part.text
+        'Hello'
+    """
 
     part: TranscriptPart
 
 
 @fact
 class Noticed:
-    """Something that the person who runs this should know; the request goes on."""
+    """Something that the person who runs this should know; the request goes on.
+
+    Example:
+        >>> from ramify.models import Noticed
+        >>> Noticed("this server cannot call functions").text
+        'this server cannot call functions'
+    """
 
     text: str
 
 
 @fact
 class AttemptFailed:
-    """The request failed and will be made again after *wait* seconds."""
+    """The request failed and will be made again after *wait* seconds.
+
+    Example:
+        >>> from ramify.models import AttemptFailed
+        >>> from ramify import TokenUsage
+        >>> from ramify.core.events import Failure
+        >>> AttemptFailed(1, Failure("HTTP 529", "overloaded"), 5.0, TokenUsage()).wait
+        5.0
+    """
 
     attempt: int  # from 1
     failure: Failure
@@ -65,7 +110,19 @@ class AttemptFailed:
 
 @fact
 class ResponseEnded:
-    """The response is complete and part of the history."""
+    """The response is complete and part of the history.
+
+    Example:
+        >>> from ramify.models import ResponseEnded
+        >>> from ramify import TokenUsage
+        >>> from ramify.models import Exchange, Finish
+        >>> spent = TokenUsage(input=8, output=1)
+        >>> exchange = Exchange(
+        ...     dialect="openai-chat", sent=(), received=(), finish=Finish.ANSWERED, usage=spent
+        ... )
+        >>> ResponseEnded(exchange, "stop").exchange.usage.total
+        9
+    """
 
     exchange: Exchange
     reason: str  # the provider's own word for why it stopped

@@ -11,7 +11,19 @@ from ramify.exports import exports
 __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDunderAll]
     __name__,
     {
+        "ramify.core.exchange": ["Exchange", "Finish"],
         "ramify.core.model": ["Caching", "Model", "ModelSettings", "Session"],
+        "ramify.core.model_events": [
+            "AttemptFailed",
+            "ModelEvent",
+            "Noticed",
+            "PartCompleted",
+            "ResponseEnded",
+            "TextDelta",
+            "TextWasThinking",
+            "ThinkingDelta",
+            "ToolUseDelta",
+        ],
         "ramify.models.anthropic.model": ["AnthropicModel"],
         "ramify.models.caching": ["PastRun", "caching_policy"],
         "ramify.models.gemini.model": ["GeminiModel"],

@@ -1,10 +1,22 @@
 """What ``ramify.models`` exports, for type checkers; ``__init__.py`` loads it on first use."""
 
+from ramify.core.exchange import Exchange as Exchange, Finish as Finish
 from ramify.core.model import (
     Caching as Caching,
     Model as Model,
     ModelSettings as ModelSettings,
     Session as Session,
+)
+from ramify.core.model_events import (
+    AttemptFailed as AttemptFailed,
+    ModelEvent as ModelEvent,
+    Noticed as Noticed,
+    PartCompleted as PartCompleted,
+    ResponseEnded as ResponseEnded,
+    TextDelta as TextDelta,
+    TextWasThinking as TextWasThinking,
+    ThinkingDelta as ThinkingDelta,
+    ToolUseDelta as ToolUseDelta,
 )
 from ramify.models.anthropic.model import AnthropicModel as AnthropicModel
 from ramify.models.caching import PastRun as PastRun, caching_policy as caching_policy

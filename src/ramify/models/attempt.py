@@ -41,6 +41,10 @@ class Endpoint(Protocol):
         """Send a request and return the body of the answer. Raises RequestError."""
         ...
 
+    def clean(self, error: RequestError) -> RequestError:
+        """Return *error* without secrets."""
+        ...
+
 
 class Attempt:
     """One try at getting a response. Whoever begins it closes it."""

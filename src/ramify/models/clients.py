@@ -15,6 +15,7 @@ T = TypeVar("T")
 MOST_CONNECTIONS: Final = 10_000
 KEEP_CONNECTION: Final = 60.0  # seconds for which an idle one is kept
 CONNECT_IN: Final = 15.0  # seconds
+MOST_OF_A_COMPLAINT: Final = 65_536  # bytes of an answer that is none
 
 
 class _LoopClients:
@@ -33,9 +34,11 @@ class _LoopClients:
         try:
             yield
         finally:
+            _loops.pop(asyncio.get_running_loop(), None)  # or else the clients keep their loop
+            closers, self.closers = self.closers, []
             self.by_key.clear()
             async with AsyncExitStack() as stack:  # which goes on when one of them fails
-                for close in self.closers:
+                for close in closers:
                     stack.push_async_callback(close)
 
 

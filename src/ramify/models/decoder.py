@@ -3,7 +3,6 @@
 Decoders are pure: no sockets, no clocks. Whoever feeds them decides what a fault means.
 """
 
-import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
@@ -11,10 +10,9 @@ from typing import Any, ClassVar, Final, cast
 from ramify.core.exchange import Finish
 from ramify.core.model_events import ModelEvent, Noticed
 from ramify.core.usage import TokenUsage
-from ramify.models.characters import whole
 from ramify.models.sse import BrokenStreamError, JsonEvents
 
-UNUSABLE: Final = "not_json"  # under this key goes what a model wrote instead of arguments
+UNUSABLE: Final = "__not_json__"  # under this key goes what a model wrote instead of arguments
 UNNAMED: Final = "unnamed"  # so is called what a model called without a name
 
 
@@ -84,10 +82,9 @@ class Decoder(ABC):
         except (BrokenStreamError, StreamFailedError) as failure:
             self._failure = failure
         self._flush(found)
-        if junk := self._events.junk:
-            found.append(
-                Noticed(f"the server sent {len(junk)} events that are no JSON: {junk[0]!r}")
-            )
+        if self._events.junk:
+            times = self._events.junk
+            found.append(Noticed(f"{times} events were not JSON, and were passed over"))
         return found
 
     def response(self) -> Response:
@@ -104,7 +101,7 @@ class Decoder(ABC):
 
     def _check_junk(self) -> None:
         if self._events.junk and not self.forgives_junk:
-            raise BrokenStreamError(f"not an event: {self._events.junk[0]!r}")
+            raise BrokenStreamError(f"not an event: {self._events.first_junk!r}")
 
     @abstractmethod
     def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
@@ -124,14 +121,3 @@ def count(usage: dict[str, Any], *path: str) -> int:
     for key in path:
         found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
     return max(0, found) if isinstance(found, int) else 0
-
-
-def listed(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in *value*, if it is a list."""
-    items = cast("list[Any]", value) if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, dict)]
-
-
-def compact(value: Any) -> str:
-    """Return *value* as JSON text without spaces, in characters that can be sent."""
-    return whole(json.dumps(value, ensure_ascii=False, separators=(",", ":")))

@@ -4,7 +4,6 @@ A dialect is made for one session: it knows the system prompt, the functions and
 writes inputs as messages, puts requests together, and reads messages as parts of a transcript.
 """
 
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,8 +13,9 @@ from ramify.core.errors import DefinitionError, InvalidValueError
 from ramify.core.function import Function, checked_function
 from ramify.core.model import ModelSettings
 from ramify.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
-from ramify.models.decoder import UNNAMED, UNUSABLE, Decoder, compact
-from ramify.models.profiles import Profile
+from ramify.models.decoder import UNNAMED, UNUSABLE, Decoder
+from ramify.models.json_text import compact
+from ramify.models.profiles import Profile, Thinking
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
@@ -24,6 +24,7 @@ class Dialect(ABC):
     """The wire format of one session."""
 
     name: ClassVar[str]  # saved with each exchange
+    may_lack_functions: ClassVar[bool] = False  # whether servers may be unable to call functions
     messages_key: ClassVar[str] = "messages"
 
     def __init__(
@@ -40,8 +41,10 @@ class Dialect(ABC):
         self.settings = settings
         self.functions = checked_names(functions)
         self.notices: list[str] = []  # for whoever reads the next response
-        if not profile.sampling and sampling(settings):
+        if not profile.sampling and (settings.temperature, settings.top_p) != (None, None):
             self.notices.append(f"{model} takes no temperature or top_p; they were left out")
+        if settings.thinking and not self.thinking:
+            self.notices.append(f"{model} takes no budget of {settings.thinking} for thinking")
         if settings.response_schema is not None and functions:
             raise InvalidValueError(
                 "a response_schema and functions exclude each other: give the model a function that"
@@ -50,13 +53,37 @@ class Dialect(ABC):
         if fixed := {self.messages_key, "stream"} & settings.extra.keys():
             names = ", ".join(sorted(fixed))
             raise InvalidValueError(f"{names} cannot be set by 'extra': a session needs its own")
-        fields = compact(_merged(self.fields(system), settings.extra))
-        self._head = f'{fields[:-1]},"{self.messages_key}":['.encode()
-        self._opening = [message.encode() for message in self.opening(system)]
+        try:
+            fields = compact(_merged(self.fields(system), settings.extra))
+        except (TypeError, ValueError) as error:
+            raise InvalidValueError(f"this cannot be sent to a model: {error}") from None
+        first = [message.encode() for message in self.opening(system)]
+        head = f'{fields[:-1]},"{self.messages_key}":['.encode()
+        self._head = head + b"".join(message + b"," for message in first)
 
     def without_functions(self) -> Self:
         """Return the same dialect for a server that cannot call functions."""
         return type(self)(self.model, self.profile, self.system, (), self.settings)
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """How to sample, as far as it is said and the model takes it."""
+        temperature = self.settings.temperature
+        if temperature is None:
+            temperature = self.profile.temperature
+        wished = {"temperature": temperature, "top_p": self.settings.top_p}
+        if not self.profile.sampling:
+            return {}
+        return {name: value for name, value in wished.items() if value is not None}
+
+    @property
+    def thinking(self) -> int:
+        """The budget for thinking in tokens; 0 for none, or none that is said."""
+        profile, wished = self.profile, self.settings.thinking
+        if profile.thinking is not Thinking.BUDGET:
+            return 0
+        budget = profile.thinking_budget if wished is None else wished
+        return budget or 0
 
     @abstractmethod
     def fields(self, system: str) -> dict[str, Any]:
@@ -93,7 +120,10 @@ class Dialect(ABC):
         sent = [message.encode() for message in newest]
         if newest:
             sent[-1] = self.mark_newest(newest[-1]).encode()
-        return self._head + b",".join([*self._opening, *history, *sent]) + b"]}"
+        messages = [*history, *sent]
+        messages[0] = self._head + messages[0]
+        messages[-1] += b"]}"
+        return b",".join(messages)  # the one copy of a long history
 
 
 def checked_names(functions: Sequence[Function]) -> dict[str, Function]:
@@ -121,34 +151,6 @@ def _merged(fields: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, An
         inside = isinstance(known, dict) and isinstance(value, Mapping)
         found[key] = _merged(*cast("Any", (known, value))) if inside else value
     return found
-
-
-def sampling(settings: ModelSettings) -> dict[str, Any]:
-    """Return what is set of how to sample."""
-    wished = {"temperature": settings.temperature, "top_p": settings.top_p}
-    return {name: value for name, value in wished.items() if value is not None}
-
-
-def failed(content: str) -> dict[str, str]:
-    """Return a failed result for a protocol that has no flag for it."""
-    return {"error": content}
-
-
-def failure_in(value: Any) -> str | None:
-    """Return what ``failed`` was called with; None if it was not."""
-    match value:
-        case {"error": str(text)} if len(value) == 1:
-            return text
-        case _:
-            return None
-
-
-def loaded(text: str) -> Any:
-    """Return JSON text as a value, or None if it is none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def readable(id: str, name: str, args: Any) -> ToolUse:

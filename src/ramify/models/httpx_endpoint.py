@@ -5,13 +5,19 @@ certificates and connections. What it does not get to see is the conversation: i
 walk through all of it on each request, and build an object for each chunk of the answer.
 """
 
-import json
 from typing import Final
 
 import aiohttp
 import httpx2
 
-from ramify.models.clients import CONNECT_IN, KEEP_CONNECTION, MOST_CONNECTIONS, shared_client
+from ramify.models.clients import (
+    CONNECT_IN,
+    KEEP_CONNECTION,
+    MOST_CONNECTIONS,
+    MOST_OF_A_COMPLAINT,
+    shared_client,
+)
+from ramify.models.json_text import parsed
 from ramify.models.request_error import RequestError, of_connection, of_status
 from ramify.models.secret import Secret
 from ramify.models.wire_model import SdkClient
@@ -23,8 +29,9 @@ _BROKEN: Final = (
     aiohttp.ClientError,
     OSError,
     TimeoutError,
+    ValueError,
 )
-_FAILED: Final = 400  # the first status that is not an answer
+_FAILED: Final = 300  # the first status that is not an answer
 _TIMEOUT: Final = httpx2.Timeout(None, connect=CONNECT_IN)  # the rest is up to the attempt
 
 
@@ -37,9 +44,11 @@ class HttpxEndpoint:
         self.key_name = key_name
         self.address = client.address
 
+    def clean(self, error: RequestError) -> RequestError:
+        return error.without(self._key)
+
     async def open(self, body: bytes) -> "HttpxByteStream":
-        identity = (self._client.identity, self._key.reveal())
-        line = await shared_client(identity, self._line, _Line.close)
+        line = await shared_client((self._client.identity, self._key), self._line, _Line.close)
         try:
             response = await line.send(body)
             if response.status_code < _FAILED:
@@ -47,18 +56,20 @@ class HttpxEndpoint:
             failure = await self._failure(response)
         except _BROKEN as error:
             failure = of_connection(error)
-        raise failure.without(self._key)
+        raise failure
 
     async def _failure(self, response: httpx2.Response) -> RequestError:
         """Return what a response that is none reports."""
+        read = b""
         try:
-            text = self._key.scrub((await response.aread()).decode("utf-8", "replace"))
+            async for piece in response.aiter_bytes():
+                read += piece
+                if len(read) > MOST_OF_A_COMPLAINT:
+                    break
         finally:
             await response.aclose()
-        try:
-            body = json.loads(text)
-        except ValueError:
-            body = text
+        text = self._key.scrub(read.decode("utf-8", "replace"))
+        body = parsed(text) or text
         told = f"HTTP {response.status_code}"
         raised = self._client.package.APIStatusError(told, response=response, body=body)
         return of_status(response.status_code, body, response.headers, raised)
@@ -79,10 +90,12 @@ class _Line:
                 keepalive_expiry=KEEP_CONNECTION,
             ),
             timeout=_TIMEOUT,
+            follow_redirects=False,  # what is said to one server is not for another
         )
         client = wanted.make(key, self._http)
-        headers = {**client.default_headers, **client.auth_headers, **wanted.headers}
-        self._headers = httpx2.Headers({k: v for k, v in headers.items() if isinstance(v, str)})
+        told = {**client.default_headers, **client.auth_headers}
+        self._headers = httpx2.Headers({k: v for k, v in told.items() if isinstance(v, str)})
+        self._headers.update(wanted.headers)
         self._url = httpx2.URL(f"{str(client.base_url).rstrip('/')}/{wanted.path}")
         self._extensions = {"timeout": _TIMEOUT.as_dict()}
 

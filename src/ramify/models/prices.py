@@ -17,6 +17,7 @@ _SELLERS: Final = {
 def price(usage: TokenUsage, model: Model, at: datetime | None = None) -> Decimal | None:
     """Return what *usage* of *model* cost in US dollars; None if that is not known.
 
+    *usage* is that of one request: some models charge more for long ones, so add money, not tokens.
     A model that runs at an address of your own has no price that we know of, whatever its name.
 
     Example:

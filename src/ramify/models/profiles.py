@@ -36,8 +36,10 @@ class Profile:
         max_tokens: the longest response, if it has to be told.
         max_tokens_field: the name that an OpenAI-compatible server has for that.
         thinking: how it is told to think.
-        thinking_budget: tokens for thinking, if by budget.
+        thinking_budget: tokens for thinking, if by budget and not left to itself.
+        least_thinking: the smallest budget that it takes.
         sampling: whether it takes temperature and top_p.
+        temperature: for sampling, unless the settings say another.
         headers: sent with each request.
         trained_tools: wire types of the tools it was trained on, by ``Function.trained_as``.
         stream_usage: whether to ask for the usage of a stream.
@@ -60,7 +62,9 @@ class Profile:
     max_tokens_field: str = "max_tokens"
     thinking: Thinking = Thinking.UNASKED
     thinking_budget: int | None = None
+    least_thinking: int = 0
     sampling: bool = True
+    temperature: float | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     trained_tools: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict[str, Mapping[str, str]]
@@ -80,6 +84,7 @@ _EDITOR_3: Final = {"type": "text_editor_20250124", "name": "str_replace_editor"
 _CLAUDE: Final = Profile(
     context_window=200_000,
     max_tokens=32_000,
+    least_thinking=1_024,
     trained_tools={"bash": _BASH, "text_editor": _EDITOR_4},
 )
 _CLAUDE_4: Final = replace(
@@ -104,8 +109,15 @@ _GPT_5: Final = Profile(
 # The first pattern that fits a name counts; names are compared in lower case.
 _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
     Provider.Anthropic: (
-        ("claude-3-[05]*", replace(_CLAUDE, max_tokens=4_096, trained_tools={})),
-        ("claude-3-7*", replace(_CLAUDE, trained_tools={"bash": _BASH, "text_editor": _EDITOR_3})),
+        (
+            "claude-3-7*",
+            replace(
+                _CLAUDE,
+                thinking=Thinking.BUDGET,
+                trained_tools={"bash": _BASH, "text_editor": _EDITOR_3},
+            ),
+        ),
+        ("claude-3*", replace(_CLAUDE, max_tokens=4_096, trained_tools={})),
         ("claude-*-4-[6789]*", _CLAUDE_4_6),
         ("claude-*-4*", _CLAUDE_4),
         ("claude-*-[56789]*", _CLAUDE_4_6),
@@ -113,10 +125,15 @@ _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
         ("*", _CLAUDE),
     ),
     Provider.Gemini: (
-        ("gemini-2.5-pro*", replace(_GEMINI, thinking=Thinking.BUDGET, thinking_budget=32_768)),
-        ("gemini-2.5-flash-lite*", _GEMINI),
+        ("gemini-1*", _GEMINI),
+        ("gemini-2.0*", _GEMINI),
+        (
+            "gemini-2.5-pro*",
+            replace(_GEMINI, thinking=Thinking.BUDGET, thinking_budget=32_768, least_thinking=128),
+        ),
+        ("gemini-2.5-flash-lite*", replace(_GEMINI, thinking=Thinking.BUDGET)),
         ("gemini-2.5*", replace(_GEMINI, thinking=Thinking.BUDGET, thinking_budget=24_576)),
-        ("*", _GEMINI),
+        ("*", replace(_GEMINI, thinking=Thinking.ADAPTIVE)),
     ),
     Provider.OpenAI: (
         ("gpt-5*", _GPT_5),
@@ -130,7 +147,10 @@ _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
         ("*magistral*", Profile(think_tags=("[THINK]", "[/THINK]"))),
         ("*", Profile()),
     ),
-    Provider.Local: (("*", Profile(max_tokens=1024)),),  # small models like to go on
+    Provider.Local: (  # small models like to go on, and the smallest must not be creative
+        ("smollm2*", Profile(max_tokens=1024, temperature=0.0)),
+        ("*", Profile(max_tokens=1024)),
+    ),
 }
 
 

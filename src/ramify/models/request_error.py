@@ -4,28 +4,24 @@ The providers' packages have an exception for everything. Here each becomes one 
 """
 
 import email.utils
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from ramify.models.decoder import StreamFailedError
-from ramify.models.secret import Secret
+from ramify.models.json_text import objects
+from ramify.models.secret import Secret, public_url
 from ramify.models.sse import BrokenStreamError
 
 _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 529})
-_TRANSIENT_KINDS: Final = frozenset({
-    "overloaded_error", "api_error", "rate_limit_error", "timeout_error", "server_error",
-    "UNAVAILABLE", "INTERNAL", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED", "ABORTED",
-})  # fmt: skip
-_QUOTA: Final = (
-    "insufficient_quota",
-    "billing",
-    "credit balance",
-    "credit_balance",
-    "spend_limit",
-    "PerDay",
-)
+_QUOTA: Final = ("insufficient_quota", "billing_error", "credit_balance", "spend_limit", "PerDay")
+_NO_CREDIT: Final = "credit balance is too low"  # Anthropic has no kind of its own for it
+_FOR_GOOD: Final = (  # said in a stream, where there is no status
+    "invalid", "authentication", "permission", "not_found", "too_large", "context_length",
+    "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION",
+)  # fmt: skip
 _NO_TOOLS: Final = (
     "does not support tools",  # Ollama
     "does not support function calling",
@@ -34,6 +30,7 @@ _NO_TOOLS: Final = (
     "tools are not supported",
     "tool use is not supported",
 )
+_SHOWN: Final = 2000  # characters of what a server says
 
 
 @dataclass(eq=False, kw_only=True)
@@ -42,14 +39,17 @@ class RequestError(Exception):
 
     message: str
     status: int | None = None  # None: there was no answer, or it broke off
-    kind: str = ""  # the provider's own word
+    kind: str = ""  # the provider's own words
     retry_after: float | None = None
     inner: BaseException | None = None
+
+    def __str__(self) -> str:
+        return self.message
 
     @property
     def is_quota(self) -> bool:
         """Whether there is nothing left to spend: waiting seconds does not help."""
-        return any(word in self.kind or word in self.message for word in _QUOTA)
+        return _NO_CREDIT in self.message or any(word in self.kind for word in _QUOTA)
 
     @property
     def is_transient(self) -> bool:
@@ -57,20 +57,22 @@ class RequestError(Exception):
         if self.is_quota:
             return False
         if self.status is None:
-            return not self.kind or self.kind in _TRANSIENT_KINDS
+            return not any(word in self.kind for word in _FOR_GOOD)
         return self.status >= 500 or self.status in _TRANSIENT_STATUSES
 
     @property
     def refuses_tools(self) -> bool:
         """Whether the server says that it, or the model, cannot call functions."""
         text = self.message.lower()
-        return any(words in text for words in _NO_TOOLS)
+        return self.status is not None and any(words in text for words in _NO_TOOLS)
 
     def without(self, secret: Secret) -> "RequestError":
-        """Return it without the key, and take that out of what it came from, too."""
-        if self.inner is not None:
-            _scrub(self.inner, secret)
-        return replace(self, message=secret.scrub(self.message))
+        """Return it without the key, and without an exception that would show it."""
+        inner = self.inner
+        if inner is not None and _shows(inner, secret):
+            inner = None
+        message, kind = secret.scrub(self.message), secret.scrub(self.kind)
+        return replace(self, message=message, kind=kind, inner=inner)
 
 
 def of_stream(error: StreamFailedError | BrokenStreamError) -> RequestError:
@@ -85,7 +87,7 @@ def of_connection(error: BaseException) -> RequestError:
     cause = error
     while cause.__cause__ is not None:  # the transport wraps what happened, and not well
         cause = cause.__cause__
-    said = str(cause) or str(error)
+    said = (str(cause) or str(error))[:_SHOWN]
     name = type(cause).__name__
     return RequestError(message=f"{name}: {said}" if said else name, inner=error)
 
@@ -94,34 +96,39 @@ def of_status(
     status: int, body: Any, headers: Mapping[str, str], inner: BaseException | None = None
 ) -> RequestError:
     """Return what an HTTP answer reports."""
-    error: Any = body
-    match body:
-        case {"error": {**fields}}:
-            error = fields
-        case {"error": str(text)}:
-            error = {"message": text}
-        case _:
-            pass
-    if not isinstance(error, dict):
-        return RequestError(
-            message=str(error or "").strip()[:2000] or f"HTTP {status}",
-            status=status,
-            retry_after=_retry_after(headers),
-            inner=inner,
-        )
-    fields = cast("dict[str, Any]", error)
+    fields = _error_fields(body)
+    details = fields.get("details")
+    finer = objects(details if isinstance(details, list) else [details])
     kinds = [fields.get(key) for key in ("code", "type", "status")]
-    kind = " ".join(kind for kind in kinds if isinstance(kind, str))
-    raw: Any = fields.get("details")
-    details = cast("list[Any]", raw if isinstance(raw, list) else [raw])
-    finer = " ".join(_finer_words(details))
+    kinds += [word for detail in finer for word in _finer_words(detail)]
+    retry_after = _retry_after(headers)
+    if retry_after is None:
+        retry_after = next(filter(None, map(_retry_delay, finer)), None)
+    message = str(fields.get("message") or "").strip() or f"HTTP {status}"
+    if status < 400:
+        message = f"HTTP {status}, to {public_url(headers.get('location') or 'nowhere')}"
     return RequestError(
-        message=str(fields.get("message") or f"HTTP {status}")[:2000],
+        message=message[:_SHOWN],
         status=status,
-        kind=f"{kind} {finer}".strip(),
-        retry_after=_retry_after(headers) or _retry_delay(details),
+        kind=" ".join(kind for kind in kinds if isinstance(kind, str))[:_SHOWN],
+        retry_after=retry_after,
         inner=inner,
     )
+
+
+def _error_fields(body: Any) -> dict[str, Any]:
+    """Return the fields of the error in *body*, whatever it is wrapped in."""
+    if isinstance(body, list):
+        body = cast("list[Any]", body)[0] if body else {}
+    match body:
+        case {"error": {**fields}}:
+            return fields
+        case {"error": str(text)} | str(text):
+            return {"message": text}
+        case {**fields}:
+            return fields
+        case _:
+            return {}
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -129,45 +136,40 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         value = headers.get(name)
         if value is None:
             continue
+        seconds = _number(value)
+        if seconds is not None:
+            return max(0.0, seconds / unit)
         try:
-            return max(0.0, float(value) / unit)
-        except ValueError:
             when = email.utils.parsedate_tz(value)
-            if when is not None:
-                return max(0.0, email.utils.mktime_tz(when) - time.time())
+            return None if when is None else max(0.0, email.utils.mktime_tz(when) - time.time())
+        except (ValueError, OverflowError):
+            return None
     return None
 
 
-def _retry_delay(details: list[Any]) -> float | None:
+def _retry_delay(detail: dict[str, Any]) -> float | None:
     """Return what Google's RetryInfo says."""
-    for detail in details:
-        match detail:
-            case {"retryDelay": str(delay)} if delay.endswith("s"):
-                try:
-                    return max(0.0, float(delay[:-1]))
-                except ValueError:
-                    return None
-            case _:
-                pass
-    return None
+    delay = detail.get("retryDelay")
+    seconds = _number(delay.removesuffix("s")) if isinstance(delay, str) else None
+    return None if seconds is None else max(0.0, seconds)
 
 
-def _finer_words(details: list[Any]) -> list[str]:
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _finer_words(detail: dict[str, Any]) -> list[Any]:
     """Return the finer words that Google and Anthropic have for it: quotas, reasons, codes."""
-    found: list[str] = []
-    for detail in details:
-        match detail:
-            case {"violations": [*violations]}:
-                found += [str(violation.get("quotaId", "")) for violation in violations]
-            case {"error_code": str(code)} | {"reason": str(code)}:
-                found.append(code)
-            case _:
-                pass
-    return found
+    quotas = [violation.get("quotaId") for violation in objects(detail.get("violations"))]
+    return [*quotas, detail.get("error_code"), detail.get("reason")]
 
 
-def _scrub(error: BaseException, secret: Secret) -> None:
-    """Take the key out of an exception and all that it came from."""
+def _shows(error: BaseException, secret: Secret) -> bool:
+    """Take the key out of an exception and all that it came from; whether it shows all the same."""
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending:
@@ -181,6 +183,16 @@ def _scrub(error: BaseException, secret: Secret) -> None:
             clean = _scrubbed(value, secret)
             if clean != value:
                 setattr(one, name, clean)
+        if secret.is_in(_described(one)):
+            return True
+    return False
+
+
+def _described(error: BaseException) -> str:
+    try:
+        return f"{error} {error!r} {error.args!r} {vars(error)!r}"
+    except Exception as fault:  # noqa: BLE001 - foreign code; what cannot be shown shows nothing
+        return type(fault).__name__
 
 
 def _scrubbed(value: Any, secret: Secret) -> Any:
@@ -197,21 +209,34 @@ def _scrubbed(value: Any, secret: Secret) -> Any:
 
 
 def advice(error: RequestError, *, key_name: str, address: str, longest: float) -> str:
-    """Return what to do about an error that trying again does not mend."""
-    if error.is_transient and error.retry_after is not None and error.retry_after > longest:
-        return f"it asks to wait {error.retry_after:g} s, which is more than Retry.longest"
-    if error.is_quota:
-        return "the account has nothing left to spend: see its limits and billing"
-    if error.status in {401, 403} or "API_KEY" in error.kind:
-        return f"check the key: set {key_name}, or give api_key="
-    if error.status == 404:
-        return f"check the model's name and the address {address}"
-    if error.status == 413 or "context" in error.message.lower():
-        return "the request is too large: shorten the conversation, or use a larger model"
-    if error.status is None and not error.kind:
-        return f"is the server at {address} running and reachable?"
-    if error.status == 429:
-        return "the provider limits how much it is asked: ask less at once, or wait"
-    if error.is_transient:
-        return "the provider is in trouble: try again later"
-    return "the provider does not take this request as it is"
+    """Return what to do about an error that trying again does not mend: the first that applies."""
+    status, kind = error.status, error.kind
+    wait = error.retry_after or 0.0
+    silent = status is None and not kind
+    key = "API_KEY" in kind or "authentication" in kind or "UNAUTHENTICATED" in kind
+    remedies = (
+        (error.is_quota, "the account has nothing left to spend: see its limits and billing"),
+        (
+            error.is_transient and wait > longest,
+            f"it asks to wait {wait:g} s, which is more than Retry.longest",
+        ),
+        (
+            silent and isinstance(error.inner, BrokenStreamError),
+            f"is it the right kind of server, at {address}?",
+        ),
+        (silent, f"is the server at {address} running and reachable?"),
+        (
+            status is not None and status < 400,
+            "requests are not sent on to another address: give the right one",
+        ),
+        (status in {401, 403} or key, f"check the key: set {key_name}, or give api_key="),
+        (status == 404, f"check the model's name and the address {address}"),
+        (status == 429, "the provider limits how much it is asked: ask less at once, or wait"),
+        (
+            status == 413 or "context" in error.message.lower(),
+            "the request is too large: shorten the conversation, or use a larger model",
+        ),
+        (error.is_transient, "the provider is in trouble: try again later"),
+        (True, "the provider does not take this request as it is"),
+    )
+    return next(remedy for applies, remedy in remedies if applies)

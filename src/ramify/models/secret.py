@@ -1,7 +1,9 @@
-"""A key that cannot be printed by accident."""
+"""A key that cannot be printed, or saved, by accident."""
 
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import urlsplit, urlunsplit
+
+from ramify.core.errors import InvalidValueError
 
 _SHORTEST: Final = 4  # characters; what is shorter is no secret, and would be found everywhere
 _HIDDEN: Final = "***"
@@ -13,18 +15,33 @@ class Secret:
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
-        self._value = value
+        self._value = value.strip()  # a file ends with a line break
+        if not self._value.isascii() or not self._value.isprintable():
+            raise InvalidValueError("the key has characters that no key has; was it copied whole?")
 
     def __repr__(self) -> str:
         return f"Secret({_HIDDEN})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a key is not saved or sent to another process: make the model anew there")
 
     def reveal(self) -> str:
         """Return the key itself."""
         return self._value
 
+    def is_in(self, text: str) -> bool:
+        """Whether *text* gives it away."""
+        return len(self._value) >= _SHORTEST and self._value in text
+
     def scrub(self, text: str) -> str:
         """Return *text* without the key: servers like to repeat it in their complaints."""
-        return text.replace(self._value, _HIDDEN) if len(self._value) >= _SHORTEST else text
+        return text.replace(self._value, _HIDDEN) if self.is_in(text) else text
 
 
 def public_url(url: str) -> str:

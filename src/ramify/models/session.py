@@ -76,7 +76,7 @@ class WireSession(Session):
                     f"the conversation was saved as {exchange.dialect} and cannot go on as"
                     f" {dialect.name}: open it with a model that speaks the same protocol"
                 )
-            self._keep(exchange)
+            self._restore(exchange)
 
     def __repr__(self) -> str:
         return f"<Session with {self._dialect.model}, {len(self._exchanges)} exchanges>"
@@ -112,7 +112,7 @@ class WireSession(Session):
                     response = attempt.response()
                     break
                 except RequestError as failure:
-                    error = failure
+                    error = self._endpoint.clean(failure)
                 except RefusedError as refusal:
                     raise self._refused(refusal) from None
                 finally:
@@ -172,32 +172,45 @@ class WireSession(Session):
             finish=response.finish,
             usage=self._lost,
         )
+        parts = self._keep(exchange)
         self._lost = TokenUsage()
         notices, self._dialect.notices = self._dialect.notices, []
-        parts = self._keep(exchange)
         end = ResponseEnded(exchange, response.reason)
         return [*map(Noticed, notices), *map(PartCompleted, parts), end]
 
     def _keep(self, exchange: Exchange) -> list[TranscriptPart]:
-        """Add *exchange* to the history; return the parts that were received."""
-        for message in exchange.sent:
-            self._transcript += self._dialect.read(message, len(self._history), self._asked)
-            self._history.append(message.encode())
+        """Add *exchange* to the history, all of it or nothing; return what was received."""
+        dialect, at = self._dialect, len(self._history)
+        messages = [message.encode() for message in exchange.sent]
+        messages += [dialect.replayed(message).encode() for message in exchange.received]
+        sent: list[TranscriptPart] = []
+        for place, message in enumerate(exchange.sent, at):
+            sent += dialect.read(message, place, self._asked)
         received: list[TranscriptPart] = []
-        for message in exchange.received:
-            received += self._dialect.read(message, len(self._history), ())
-            self._history.append(self._dialect.replayed(message).encode())
+        for place, message in enumerate(exchange.received, at + len(exchange.sent)):
+            received += dialect.read(message, place, ())
+        self._history += messages
+        self._transcript += sent + received
         self._asked = [part for part in received if isinstance(part, ToolUse)]
-        self._transcript += received
         self._exchanges.append(exchange)
         self._usage += exchange.usage
         return received
+
+    def _restore(self, exchange: Exchange) -> None:
+        number = len(self._exchanges) + 1
+        try:
+            self._keep(exchange)
+        except (AttributeError, KeyError, TypeError, ValueError, StopIteration) as error:
+            raise InvalidValueError(
+                f"exchange {number} is not what a {self._dialect.name} session saved: {error!r}"
+            ) from None
 
     def _refused(self, refusal: RefusedError) -> ModelRefusedError:
         return ModelRefusedError(self._dialect.model, refusal.reason, refusal.text)
 
     def _drops_functions(self, error: RequestError) -> bool:
-        if not (error.refuses_tools and self._dialect.functions):
+        may = self._dialect.may_lack_functions and self._dialect.functions
+        if not (may and error.refuses_tools):
             return False
         self._dialect = self._dialect.without_functions()
         return True

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.exchange import Exchange
@@ -65,11 +66,15 @@ class WireModel(Model):
         timers: Timers | None = None,
     ) -> None:
         self.model = model
-        self.base_url = base_url or os.environ.get(self.url_name)
+        self.base_url = checked_url(base_url or os.environ.get(self.url_name))
         self.profile = profile or profile_of(self.provider, model)
         self.retry = retry or Retry()
         self.timers = timers or Timers()
         self._api_key = None if api_key is None else Secret(api_key)
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"{self.provider}:{self.model}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -117,6 +122,29 @@ class WireModel(Model):
             if value := os.environ.get(name):
                 return Secret(value)
         raise UsageError(f"{self.name} needs a key: set {self.key_names[0]}, or give api_key=")
+
+
+def checked_url(url: str | None) -> str | None:
+    """Return *url*, which is an address that requests can be sent to."""
+    if not url:
+        return None
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname is not None
+        host = (parts.hostname or "").encode("idna")
+        known = parts.username is None and parts.password is None
+    except ValueError:
+        usable, host, known = False, b"", True
+    if not known:
+        raise InvalidValueError(
+            "an address with a name and a password in it is not used: give a header instead,"
+            " profile=replace(profile, headers={'Authorization': ...})"
+        )
+    if not usable or not host:
+        raise InvalidValueError(
+            f"base_url {url!r} is not an address, such as http://localhost:8080/v1"
+        )
+    return url.rstrip("/")
 
 
 def required_package(name: str, extra: str) -> ModuleType:

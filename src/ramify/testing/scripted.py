@@ -15,7 +15,7 @@ from ramify.core.function import Function
 from ramify.core.model import ModelSettings, Provider
 from ramify.core.transcript import ModelText, ThinkingPart, ToolUse, TranscriptPart
 from ramify.core.usage import TokenUsage
-from ramify.models.decoder import compact
+from ramify.models.json_text import compact
 from ramify.models.openai.dialect import OpenAIDialect
 from ramify.models.profiles import Profile
 from ramify.models.request_error import RequestError
@@ -92,12 +92,15 @@ class ScriptedModel(WireModel):
         retry: Retry | None = None,
         timers: Timers | None = None,
     ) -> None:
-        profile = Profile(cumulative=False)
+        profile = Profile(cumulative=False, think_tags=("\0<", "\0>"))  # texts are texts
         super().__init__(name, profile=profile, retry=retry or Retry(()), timers=timers)
-        self.name = name
         self.requests: list[ScriptedRequest] = []
         self._script = deque(script)
         self._usage = usage or TokenUsage()
+
+    @property
+    def name(self) -> str:
+        return self.model
 
     def dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
@@ -125,6 +128,9 @@ class ScriptedEndpoint:
     def __init__(self, reply: Callable[[ScriptedRequest], Reply], usage: TokenUsage) -> None:
         self._reply = reply
         self._usage = usage
+
+    def clean(self, error: RequestError) -> RequestError:
+        return error
 
     async def open(self, body: bytes) -> "ScriptedStream":
         reply = self._reply(_request(json.loads(body)))
@@ -182,9 +188,13 @@ def _encoded(reply: Any, usage: TokenUsage) -> list[bytes]:
             case _:
                 raise InvalidValueError(f"a model cannot say {part!r}")
     chunks: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    written = usage.cache_write + usage.cache_write_1h
     counts = {
-        "prompt_tokens": usage.input + usage.cache_read,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read},
+        "prompt_tokens": usage.input + usage.cache_read + written,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cache_read,
+            "cache_write_tokens": written,
+        },
         "completion_tokens": usage.output + usage.reasoning,
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     }

@@ -4,23 +4,21 @@ Each block is kept as it was announced, with what its deltas added: what is unkn
 back all the same.
 """
 
-import json
 from typing import Any, Final, cast
 
 from ramify.core.exchange import Finish
 from ramify.core.model_events import ModelEvent, TextDelta, ThinkingDelta, ToolUseDelta
 from ramify.core.usage import TokenUsage
-from ramify.models.characters import WholeCharacters
+from ramify.models.characters import WholeCharacters, whole
 from ramify.models.decoder import (
     UNUSABLE,
     Decoder,
     RefusedError,
     Response,
     StreamFailedError,
-    compact,
     count,
-    listed,
 )
+from ramify.models.json_text import compact, objects, parsed_object
 from ramify.models.sse import BrokenStreamError
 
 _FINISHES: Final = {
@@ -68,11 +66,11 @@ class _Block:
             field: self.text(field) for field in self._pieces if field != "input"
         }
         if self.citations:
-            fields["citations"] = [*listed(fields.get("citations")), *self.citations]
-        arguments = "".join(self._pieces.get("input", ())).strip()
+            fields["citations"] = [*objects(fields.get("citations")), *self.citations]
+        arguments = whole("".join(self._pieces.get("input", ()))).strip()
         if not arguments:
             return compact(fields)
-        if not _is_object(arguments):
+        if parsed_object(arguments) is None:
             arguments = compact({UNUSABLE: arguments})
         before, after = compact(fields | {"input": _INPUT}).split(compact(_INPUT))
         return before + arguments + after
@@ -111,6 +109,8 @@ class AnthropicDecoder(Decoder):
     def _begin(self, index: int, fields: dict[str, Any], found: list[ModelEvent]) -> None:
         block = self._blocks[index] = _Block(index, fields)
         if block.kind == "tool_use":
+            if not all(isinstance(fields.get(key), str) for key in ("id", "name")):
+                raise BrokenStreamError(f"a call without a name or an id: {fields!r:.200}")
             block.index = self._calls
             self._calls += 1
             found.append(block.delta(""))
@@ -126,9 +126,11 @@ class AnthropicDecoder(Decoder):
     def _take_delta(self, block: _Block, delta: Any, found: list[ModelEvent]) -> None:
         match delta:
             case {"type": "text_delta", "text": str(text)}:
-                found.append(TextDelta(block.add("text", text)))
+                if shown := block.add("text", text):
+                    found.append(TextDelta(shown))
             case {"type": "thinking_delta", "thinking": str(text)}:
-                found.append(ThinkingDelta(block.add("thinking", text)))
+                if shown := block.add("thinking", text):
+                    found.append(ThinkingDelta(shown))
             case {"type": "signature_delta", "signature": str(text)}:
                 block.add("signature", text)
             case {"type": "input_json_delta", "partial_json": str(text)}:
@@ -168,13 +170,6 @@ class AnthropicDecoder(Decoder):
         kept = [text for block in blocks if (text := block.as_json()) is not None]
         message = f'{{"role":"assistant","content":[{",".join(kept)}]}}' if kept else None
         finish = _FINISHES.get(self._stop_reason, Finish.ANSWERED)
-        if self._calls and finish is Finish.ANSWERED:
+        if self._calls and finish in {Finish.ANSWERED, Finish.PAUSED}:
             finish = Finish.TOOL_USE
         return Response(message, finish, self._stop_reason)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False

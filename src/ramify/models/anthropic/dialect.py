@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+from ramify.core.errors import DefinitionError
 from ramify.core.function import Function
 from ramify.core.model import Caching
 from ramify.core.transcript import (
@@ -14,12 +15,11 @@ from ramify.core.transcript import (
     UserText,
 )
 from ramify.models.anthropic.decoder import AnthropicDecoder
-from ramify.models.decoder import compact
-from ramify.models.dialect import Dialect, loaded, readable, sampling
+from ramify.models.dialect import Dialect, readable
+from ramify.models.json_text import compact, parsed
 from ramify.models.profiles import Thinking
 
 _MAX_TOKENS: Final = 32_000  # the protocol wants a number
-_LEAST: Final = 1024  # the smallest budget for thinking that it takes
 
 
 class AnthropicDialect(Dialect):
@@ -28,7 +28,7 @@ class AnthropicDialect(Dialect):
     name: ClassVar[str] = "anthropic-messages"
 
     def fields(self, system: str) -> dict[str, Any]:
-        settings, profile = self.settings, self.profile
+        settings = self.settings
         fields: dict[str, Any] = {
             "model": self.model,
             "max_tokens": self._max_tokens,
@@ -39,10 +39,12 @@ class AnthropicDialect(Dialect):
         thinking = self._thinking()
         if thinking:
             fields["thinking"] = thinking
-        if profile.sampling:
-            fields |= sampling(settings)
+        fields |= self.sampling
         if self.functions:
-            fields["tools"] = [self._tool(function) for function in self.functions.values()]
+            fields["tools"] = tools = [self._tool(function) for function in self.functions.values()]
+            names = [tool["name"] for tool in tools]
+            if len(set(names)) < len(names):
+                raise DefinitionError(f"two functions have one name for this model: {names}")
             fields["tool_choice"] = {"type": "auto"}
         if settings.response_schema is not None:
             schema = {"type": "json_schema", "schema": settings.response_schema}
@@ -54,15 +56,17 @@ class AnthropicDialect(Dialect):
         return self.settings.max_tokens or self.profile.max_tokens or _MAX_TOKENS
 
     def _thinking(self) -> dict[str, Any] | None:
-        wished = self.settings.thinking
-        if wished == 0 or self.profile.thinking is Thinking.UNASKED:
-            return None
-        if self.profile.thinking is Thinking.ADAPTIVE:
+        if self.profile.thinking is Thinking.ADAPTIVE and self.settings.thinking != 0:
             return {"type": "adaptive"}
-        budget = wished or self.profile.thinking_budget or 0
+        budget = self.thinking
+        return {"type": "enabled", "budget_tokens": budget} if budget else None
+
+    @property
+    def thinking(self) -> int:
+        budget = super().thinking
         if not (self.functions and self.profile.headers):  # not interleaved: out of max_tokens
             budget = min(budget, self._max_tokens * 3 // 4)
-        return {"type": "enabled", "budget_tokens": budget} if budget >= _LEAST else None
+        return budget if budget >= self.profile.least_thinking else 0
 
     def _tool(self, function: Function) -> dict[str, Any]:
         trained = self.profile.trained_tools.get(function.trained_as or "")
@@ -101,7 +105,7 @@ class AnthropicDialect(Dialect):
         return f'{message[:-3]},"cache_control":{mark}}}]}}'
 
     def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
-        match loaded(message):
+        match parsed(message):
             case {"role": str(role), "content": [*blocks]}:
                 parts = [self._part(role, block) for block in blocks]
                 return [part for part in parts if part is not None]

@@ -23,10 +23,6 @@ class AnthropicModel(WireModel):
     key_names: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY",)
     url_name: ClassVar[str] = "ANTHROPIC_BASE_URL"
 
-    @property
-    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return f"{self.provider}:{self.model}"
-
     def dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
     ) -> AnthropicDialect:

@@ -9,15 +9,15 @@ from typing import Any, Final, cast
 from ramify.core.exchange import Finish
 from ramify.core.model_events import ModelEvent, TextDelta, ThinkingDelta, ToolUseDelta
 from ramify.core.usage import TokenUsage
+from ramify.models.characters import WholeCharacters
 from ramify.models.decoder import (
     Decoder,
     RefusedError,
     Response,
     StreamFailedError,
-    compact,
     count,
-    listed,
 )
+from ramify.models.json_text import compact, objects
 from ramify.models.sse import BrokenStreamError
 
 _CUT_OFF: Final = {"MAX_TOKENS", "CONTINUATION"}
@@ -43,6 +43,7 @@ class GeminiDecoder(Decoder):
         super().__init__()
         self._parts: list[dict[str, Any]] = []
         self._plain: list[str] = []  # pieces of the text part that is being joined
+        self._characters = WholeCharacters()
         self._calls = 0
         self._finish = ""
         self._message = ""
@@ -52,7 +53,7 @@ class GeminiDecoder(Decoder):
     def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
         if isinstance(error := chunk.get("error"), dict):
             raise _failure(cast("dict[str, Any]", error))
-        for candidate in listed(chunk.get("candidates"))[:1]:
+        for candidate in objects(chunk.get("candidates"))[:1]:
             self._take_candidate(candidate, found)
         match chunk.get("promptFeedback"):
             case {"blockReason": reason}:
@@ -64,7 +65,7 @@ class GeminiDecoder(Decoder):
 
     def _take_candidate(self, candidate: dict[str, Any], found: list[ModelEvent]) -> None:
         if isinstance(content := candidate.get("content"), dict):
-            for part in listed(cast("dict[str, Any]", content).get("parts")):
+            for part in objects(cast("dict[str, Any]", content).get("parts")):
                 self._take_part(part, found)
         if finish := candidate.get("finishReason"):
             self._finish = str(finish)
@@ -72,8 +73,9 @@ class GeminiDecoder(Decoder):
 
     def _take_part(self, part: dict[str, Any], found: list[ModelEvent]) -> None:
         text = part.get("text")
-        if isinstance(text, str) and text:
-            found.append(ThinkingDelta(text) if part.get("thought") else TextDelta(text))
+        shown = self._characters.feed(text) if isinstance(text, str) else ""
+        if shown:
+            found.append(ThinkingDelta(shown) if part.get("thought") else TextDelta(shown))
         if part.keys() == {"text"}:
             self._plain.append(text if isinstance(text, str) else "")
             return
@@ -81,6 +83,8 @@ class GeminiDecoder(Decoder):
         self._parts.append(part)
         if isinstance(call := part.get("functionCall"), dict):
             fields = cast("dict[str, Any]", call)
+            if not isinstance(fields.get("name"), str):
+                raise BrokenStreamError(f"a call without a name: {fields!r:.200}")
             arguments = compact(fields.get("args") or {})
             found.append(
                 ToolUseDelta(

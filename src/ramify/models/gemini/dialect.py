@@ -1,6 +1,6 @@
 """Gemini's contents."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from ramify.core.transcript import (
@@ -11,9 +11,9 @@ from ramify.core.transcript import (
     TranscriptPart,
     UserText,
 )
-from ramify.models.decoder import compact
-from ramify.models.dialect import Dialect, failed, failure_in, loaded, readable
+from ramify.models.dialect import Dialect, readable
 from ramify.models.gemini.decoder import GeminiDecoder
+from ramify.models.json_text import compact, parsed
 from ramify.models.profiles import Thinking
 
 
@@ -42,15 +42,13 @@ class GeminiDialect(Dialect):
 
     def _generation(self) -> dict[str, Any]:
         settings, profile = self.settings, self.profile
-        thinking: dict[str, Any] = {"includeThoughts": False}
-        budget = profile.thinking_budget if settings.thinking is None else settings.thinking
-        if profile.thinking is Thinking.BUDGET and budget is not None:
-            thinking["thinkingBudget"] = budget
-        config: dict[str, Any] = {"thinkingConfig": thinking}
+        config: dict[str, Any] = {}
+        if profile.thinking is not Thinking.UNASKED:
+            config["thinkingConfig"] = {"includeThoughts": False} | self._budget()
         wished = {
             "maxOutputTokens": settings.max_tokens or profile.max_tokens,
-            "temperature": settings.temperature,
-            "topP": settings.top_p,
+            "temperature": self.sampling.get("temperature"),
+            "topP": self.sampling.get("top_p"),
         }
         config |= {name: value for name, value in wished.items() if value is not None}
         if settings.response_schema is not None:
@@ -58,12 +56,19 @@ class GeminiDialect(Dialect):
             config["responseJsonSchema"] = settings.response_schema
         return config
 
+    def _budget(self) -> dict[str, Any]:
+        if self.profile.thinking is not Thinking.BUDGET:
+            return {}
+        if self.settings.thinking is None and self.profile.thinking_budget is None:
+            return {}
+        return {"thinkingBudget": max(self.thinking, self.profile.least_thinking)}
+
     def write(
         self, results: Sequence[tuple[ToolUse, ToolResult]], texts: Sequence[UserText]
     ) -> list[str]:
         parts: list[dict[str, Any]] = []
         for call, result in results:
-            content = failed(result.content) if result.is_error else {"result": result.content}
+            content = {"error" if result.is_error else "result": result.content}
             response: dict[str, Any] = {"name": call.name, "response": content}
             if not _is_made_up(call.id):
                 response = {"id": call.id} | response
@@ -72,20 +77,19 @@ class GeminiDialect(Dialect):
         return [compact({"role": "user", "parts": parts})] if parts else []
 
     def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
-        match loaded(message):
+        match parsed(message):
             case {"role": "user", "parts": [*parts]}:
                 calls = iter(asked)
                 return [_sent(part, calls) for part in parts]
             case {"role": "model", "parts": [*parts]}:
-                found = [_received(part, position, place) for place, part in enumerate(parts)]
-                return [part for part in found if part is not None]
+                return _received_all(parts, position)
             case _:
                 return []
 
     def replayed(self, message: str) -> str:
         if '"thought":true' not in message:
             return message
-        content = loaded(message)  # summaries, unasked: they are no thinking to go on from
+        content = parsed(message)  # summaries, unasked: they are no thinking to go on from
         parts = [p for p in content["parts"] if not p.get("thought") or "thoughtSignature" in p]
         return compact(content | {"parts": parts}) if parts else message
 
@@ -105,24 +109,33 @@ def _is_made_up(id: str) -> bool:
     return id.startswith(_MADE_UP)
 
 
-def _sent(part: Any, calls: Any) -> TranscriptPart:
+def _sent(part: Any, calls: Iterator[ToolUse]) -> TranscriptPart:
     match part:
-        case {"functionResponse": {"response": response}}:
-            failure = failure_in(response)
-            content = response.get("result", "") if failure is None else failure
-            return ToolResult(next(calls).id, content, failure is not None)
+        case {"functionResponse": {"response": {"error": str(failure)}}}:
+            return ToolResult(next(calls).id, failure, is_error=True)
+        case {"functionResponse": {"response": {"result": str(content)}}}:
+            return ToolResult(next(calls).id, content)
         case _:
             return UserText(part.get("text", ""))
 
 
-def _received(part: Any, position: int, place: int) -> TranscriptPart | None:
-    signature = part.get("thoughtSignature")
-    match part:
-        case {"functionCall": {"name": str(name), **call}}:
-            return readable(call.get("id") or _made_up(position, place), name, call.get("args", {}))
-        case {"thought": True, "text": str(text)}:
-            return ThinkingPart(text, signature)
-        case {"text": str(text)} if text:
-            return ModelText(text)
-        case _:
-            return ThinkingPart("", signature, redacted=True) if signature else None
+def _received_all(parts: list[Any], position: int) -> list[TranscriptPart]:
+    found: list[TranscriptPart] = []
+    ids: set[str] = set()
+    for place, part in enumerate(parts):
+        match part:
+            case {"functionCall": {"name": str(name), **call}}:
+                id = call.get("id")
+                if not isinstance(id, str) or not id or id in ids:
+                    id = _made_up(position, place)
+                ids.add(id)
+                found.append(readable(id, name, call.get("args") or {}))
+            case {"thought": True, "text": str(text)}:
+                found.append(ThinkingPart(text, part.get("thoughtSignature")))
+            case {"text": str(text)} if text:
+                found.append(ModelText(text))
+            case {"thoughtSignature": str(signature)}:
+                found.append(ThinkingPart("", signature, redacted=True))
+            case _:
+                pass  # a part of a kind that a transcript has no word for; it is kept
+    return found

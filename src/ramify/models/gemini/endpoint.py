@@ -1,11 +1,10 @@
-"""Requests through Google's SDK, which stands on aiohttp.
+"""Requests to Google, with what its SDK knows of addresses, versions and authentication.
 
-Its client does authentication and addresses, on connections that we lend it. As with the others, it
-does not get to see the conversation: its typed layer would rewrite signatures on the way.
+As with the others, the SDK does not get to see the conversation: its typed layer would rewrite
+thought signatures on the way. It has no public way to send a body as it is, so it is asked for a
+request without one, once, and the connections are ours.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 from urllib.request import getproxies
@@ -14,11 +13,19 @@ import aiohttp
 
 from ramify.core.model import Provider
 from ramify.models.attempt import ByteStream
-from ramify.models.clients import CONNECT_IN, KEEP_CONNECTION, MOST_CONNECTIONS, shared_client
-from ramify.models.request_error import of_connection, of_status
+from ramify.models.clients import (
+    CONNECT_IN,
+    KEEP_CONNECTION,
+    MOST_CONNECTIONS,
+    MOST_OF_A_COMPLAINT,
+    shared_client,
+)
+from ramify.models.json_text import parsed
+from ramify.models.request_error import RequestError, of_connection, of_status
 from ramify.models.secret import Secret, public_url
 
-_BROKEN: Final = (aiohttp.ClientError, OSError, TimeoutError)
+_BROKEN: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
+_FAILED: Final = 300  # the first status that is not an answer
 
 
 class GeminiEndpoint:
@@ -34,58 +41,62 @@ class GeminiEndpoint:
         self._key = key
         self.address = public_url(base_url) if base_url else "Google"
 
+    def clean(self, error: RequestError) -> RequestError:
+        return error.without(self._key)
+
     async def open(self, body: bytes) -> ByteStream:
-        identity = (Provider.Gemini, self._base_url, self._key.reveal())
+        identity = (Provider.Gemini, self._base_url, self._path, self._key)
         line = await shared_client(identity, self._line, _Line.close)
         try:
-            response = await line.send(self._path, body)
-        except self._sdk.errors.APIError as error:
-            headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
-            failure = of_status(error.code, error.details, headers, error)
+            response = await line.send(body)
+            if response.status < _FAILED:
+                return AiohttpByteStream(response)
+            failure = await self._failure(response)
         except _BROKEN as error:
             failure = of_connection(error)
-        else:
-            return AiohttpByteStream(response)
-        raise failure.without(self._key)
+        raise failure
+
+    async def _failure(self, response: aiohttp.ClientResponse) -> RequestError:
+        """Return what a response that is none reports."""
+        try:
+            read = await response.content.read(MOST_OF_A_COMPLAINT)
+        finally:
+            response.close()
+        text = self._key.scrub(read.decode("utf-8", "replace"))
+        body = parsed(text) or text
+        raised = self._sdk.errors.APIError(response.status, body if body is not text else {})
+        return of_status(response.status, body, response.headers, raised)
 
     def _line(self) -> "_Line":
-        return _Line(self._sdk, self._base_url, self._key)
+        return _Line(self._sdk, self._base_url, self._path, self._key)
 
 
 class _Line:
-    """Google's client, and the connections that we lend it."""
+    """What Google's client knows, made ready for requests that differ in their body only."""
 
-    def __init__(self, sdk: Any, base_url: str | None, key: Secret) -> None:
-        self._connections = aiohttp.ClientSession(
+    def __init__(self, sdk: Any, base_url: str | None, path: str, key: Secret) -> None:
+        client = sdk.Client(
+            api_key=key.reveal(),
+            vertexai=False,
+            http_options=sdk.types.HttpOptions(base_url=base_url),
+        )
+        request = client._api_client._build_request("post", path, {}, None)
+        client.close()
+        self._url = request.url
+        self._http = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=MOST_CONNECTIONS, keepalive_timeout=KEEP_CONNECTION
             ),
-            timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_IN),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_IN),
+            headers=request.headers,
             trust_env=bool(getproxies()),  # which asks in a thread, on each request
         )
-        self._client = sdk.Client(
-            api_key=key.reveal(),
-            vertexai=False,
-            http_options=sdk.types.HttpOptions(
-                base_url=base_url,
-                aiohttp_client=self._connections,
-            ),
-        )
-        self._templates: dict[str, Any] = {}  # requests without a body, by path
 
-    async def send(self, path: str, body: bytes) -> aiohttp.ClientResponse:
-        # There is no public way to send a body as it is; the SDK's own resources go this way, too.
-        api = self._client._api_client
-        if path not in self._templates:
-            self._templates[path] = api._build_request("post", path, {}, None)
-        template = self._templates[path]
-        request = replace(template, headers=dict(template.headers), data=body)
-        response = await api._async_request_once(request, True, implicit_retry=False)  # noqa: FBT003
-        return response.response_stream
+    async def send(self, body: bytes) -> aiohttp.ClientResponse:
+        return await self._http.post(self._url, data=body, allow_redirects=False)
 
     async def close(self) -> None:
-        await self._connections.close()
-        self._client.close()
+        await self._http.close()
 
 
 class AiohttpByteStream:

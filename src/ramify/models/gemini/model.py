@@ -23,10 +23,6 @@ class GeminiModel(WireModel):
     key_names: ClassVar[tuple[str, ...]] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     url_name: ClassVar[str] = "GOOGLE_GEMINI_BASE_URL"
 
-    @property
-    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return f"{self.provider}:{self.model}"
-
     def dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
     ) -> GeminiDialect:

@@ -13,6 +13,7 @@ from ramify.models.local.llama import LlamaServer, shared_server
 from ramify.models.local.weights import SMOLLM2, cached_weights
 from ramify.models.openai.model import OpenAIModel
 from ramify.models.profiles import Profile, profile_of
+from ramify.models.request_error import RequestError
 from ramify.models.retry import Retry, Timers
 
 _CONTEXT: Final = 8192  # tokens
@@ -80,6 +81,9 @@ class LocalEndpoint:
         self._model = model
         self._path = path
         self.address = f"this process ({path.name})"
+
+    def clean(self, error: RequestError) -> RequestError:
+        return error  # its key is of no use to anybody else
 
     async def open(self, body: bytes) -> ByteStream:
         server = await asyncio.to_thread(self._server)  # loading takes a while

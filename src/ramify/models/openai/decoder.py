@@ -13,10 +13,9 @@ from ramify.models.decoder import (
     RefusedError,
     Response,
     StreamFailedError,
-    compact,
     count,
-    listed,
 )
+from ramify.models.json_text import compact, objects
 from ramify.models.openai.streamed_text import NewText, Thoughts
 from ramify.models.openai.tool_calls import ToolCalls, settled
 from ramify.models.profiles import Profile
@@ -48,6 +47,7 @@ class OpenAIDecoder(Decoder):
         self._reasoning_field = REASONING_FIELDS[0]
         self._details: list[Any] = []
         self._refusal: list[str] = []
+        self._begun = False
         self._finish = ""
         self._usage: dict[str, Any] = {}
 
@@ -62,7 +62,8 @@ class OpenAIDecoder(Decoder):
             return
         if chunk.get("error") or chunk.get("object") == "error":
             raise _failure(chunk.get("error") or chunk)
-        for choice in listed(chunk.get("choices")):
+        for choice in objects(chunk.get("choices")):
+            self._begun = True
             if not choice.get("index"):  # only one was asked for
                 self._take_choice(choice, found)
         usage = chunk.get("usage")
@@ -88,11 +89,11 @@ class OpenAIDecoder(Decoder):
         if isinstance(content, str):
             self._say(self._new_text.feed(content), found)
         elif isinstance(content, list):
-            self._take_parts(listed(content), found)
-        self._details += listed(delta.get(_DETAILS))
+            self._take_parts(objects(content), found)
+        self._details += objects(delta.get(_DETAILS))
         if (refusal := delta.get("refusal")) and isinstance(refusal, str):
             self._refusal.append(refusal)
-        found += map(self._calls.feed, listed(delta.get("tool_calls")))
+        found += map(self._calls.feed, objects(delta.get("tool_calls")))
         if isinstance(legacy := delta.get("function_call"), dict):
             found.append(self._calls.feed({"index": 0, "function": legacy}))
 
@@ -101,7 +102,7 @@ class OpenAIDecoder(Decoder):
         for part in parts:
             match part:
                 case {"type": "thinking", "thinking": thoughts}:
-                    texts = [str(thought.get("text") or "") for thought in listed(thoughts)]
+                    texts = [str(thought.get("text") or "") for thought in objects(thoughts)]
                     self._muse("".join(texts), found)
                 case {"text": str(text)}:
                     self._say(self._new_text.feed(text), found)
@@ -132,16 +133,18 @@ class OpenAIDecoder(Decoder):
         usage = self._usage
         cached = count(usage, "prompt_tokens_details", "cached_tokens")
         cached = cached or count(usage, "prompt_cache_hit_tokens")
+        written = count(usage, "prompt_tokens_details", "cache_write_tokens")
         reasoning = count(usage, "completion_tokens_details", "reasoning_tokens")
         return TokenUsage(
-            input=max(0, count(usage, "prompt_tokens") - cached),
+            input=max(0, count(usage, "prompt_tokens") - cached - written),
             cache_read=cached,
+            cache_write=written,
             reasoning=reasoning,
             output=max(0, count(usage, "completion_tokens") - reasoning),
         )
 
     def _response(self) -> Response:
-        if not (self.is_done or self._finish):
+        if not self._begun or not (self.is_done or self._finish):
             raise BrokenStreamError("the stream ended before the response was complete")
         if self._finish in _BROKEN:
             raise BrokenStreamError(f"the server gave up ({self._finish})")
@@ -175,6 +178,6 @@ def _failure(error: Any) -> StreamFailedError:
         return StreamFailedError("", str(error))
     fields = cast("dict[str, Any]", error)
     code = fields.get("code")
-    kind = str(fields.get("type") or code or "")
-    status = code if isinstance(code, int) else None
-    return StreamFailedError(kind, str(fields.get("message") or fields), status)
+    kinds = [kind for kind in (fields.get("type"), code) if isinstance(kind, str)]
+    status = int(str(code)) if str(code).isdecimal() else None
+    return StreamFailedError(" ".join(kinds), str(fields.get("message") or fields), status)

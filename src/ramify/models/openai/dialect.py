@@ -1,10 +1,9 @@
 """OpenAI's chat completions, as compatible servers take them."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ramify.core.function import Function
-from ramify.core.model import ModelSettings
 from ramify.core.transcript import (
     ModelText,
     ThinkingPart,
@@ -13,30 +12,20 @@ from ramify.core.transcript import (
     TranscriptPart,
     UserText,
 )
-from ramify.models.decoder import compact
-from ramify.models.dialect import Dialect, failed, failure_in, loaded, readable, sampling
+from ramify.models.dialect import Dialect, readable
+from ramify.models.json_text import compact, parsed
 from ramify.models.openai.decoder import REASONING_FIELDS, OpenAIDecoder
 from ramify.models.openai.streamed_text import Thoughts
 from ramify.models.profiles import Profile
+
+_FAILED: Final = "tool_error"  # the protocol has no flag for a result that is a failure
 
 
 class OpenAIDialect(Dialect):
     """Chat completions."""
 
     name: ClassVar[str] = "openai-chat"
-
-    def __init__(
-        self,
-        model: str,
-        profile: Profile,
-        system: str,
-        functions: Sequence[Function],
-        settings: ModelSettings,
-        *,
-        lenient: bool = False,
-    ) -> None:
-        super().__init__(model, profile, system, functions, settings)
-        self._lenient = lenient
+    may_lack_functions: ClassVar[bool] = True
 
     def opening(self, system: str) -> list[str]:
         return [compact({"role": "system", "content": system})] if system else []
@@ -49,8 +38,7 @@ class OpenAIDialect(Dialect):
         max_tokens = settings.max_tokens or profile.max_tokens
         if max_tokens is not None:
             fields[profile.max_tokens_field] = max_tokens
-        if profile.sampling:
-            fields |= sampling(settings)
+        fields |= self.sampling
         if self.functions:
             fields["tools"] = [_tool(function) for function in self.functions.values()]
         if settings.response_schema is not None:
@@ -65,7 +53,7 @@ class OpenAIDialect(Dialect):
     ) -> list[str]:
         messages: list[dict[str, Any]] = []
         for call, result in results:
-            content = compact(failed(result.content)) if result.is_error else result.content
+            content = compact({_FAILED: result.content}) if result.is_error else result.content
             messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
         if texts:
             text = "\n\n".join(text.text for text in texts)
@@ -73,12 +61,11 @@ class OpenAIDialect(Dialect):
         return [compact(message) for message in messages]
 
     def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
-        match loaded(message):
+        match parsed(message):
             case {"role": "user", "content": str(text)}:
                 return [UserText(text)]
             case {"role": "tool", "tool_call_id": str(id), "content": str(content)}:
-                failure = failure_in(loaded(content)) if content.startswith("{") else None
-                return [ToolResult(id, failure or content, failure is not None)]
+                return [_result(id, content)]
             case {"role": "assistant", **fields}:
                 return self._read_response(fields)
             case _:
@@ -92,20 +79,29 @@ class OpenAIDialect(Dialect):
             parts += _spoken(content, self.profile)
         for call in fields.get("tool_calls") or ():
             function = call["function"]
-            parts.append(readable(call["id"], function["name"], loaded(function["arguments"])))
+            parts.append(readable(call["id"], function["name"], parsed(function["arguments"])))
         return parts
 
     def replayed(self, message: str) -> str:
-        if self.profile.replays_thinking:
+        fields: dict[str, Any] = parsed(message)
+        if self.profile.replays_thinking or fields.get("tool_calls"):  # or in mid-thought
             return message
-        fields = loaded(message)
         spoken = [part.text for part in self._read_response(fields) if isinstance(part, ModelText)]
         for field in REASONING_FIELDS:
             fields.pop(field, None)
-        return compact(fields | {"content": "".join(spoken) or None})
+        return compact(fields | {"content": "".join(spoken)})
 
     def decoder(self) -> OpenAIDecoder:
-        return OpenAIDecoder(self.profile, self.functions, lenient=self._lenient)
+        lenient = self.settings.allow_lenient_tool_json
+        return OpenAIDecoder(self.profile, self.functions, lenient=lenient)
+
+
+def _result(id: str, content: str) -> ToolResult:
+    match parsed(content) if content.startswith(f'{{"{_FAILED}"') else None:
+        case {"tool_error": str(failure)}:
+            return ToolResult(id, failure, is_error=True)
+        case _:
+            return ToolResult(id, content)
 
 
 def _tool(function: Function) -> dict[str, Any]:

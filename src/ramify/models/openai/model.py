@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import ClassVar, Final
-from urllib.parse import urlsplit
 
 from ramify.core.errors import InvalidValueError
 from ramify.core.function import Function
@@ -50,7 +49,6 @@ class OpenAIModel(WireModel):
         profile: Profile | None = None,
         retry: Retry | None = None,
         timers: Timers | None = None,
-        allow_lenient_tool_json: bool = False,
     ) -> None:
         super().__init__(
             model,
@@ -60,7 +58,6 @@ class OpenAIModel(WireModel):
             retry=retry,
             timers=timers,
         )
-        self.allow_lenient_tool_json = allow_lenient_tool_json
         self._is_elsewhere = base_url is not None
 
     @property
@@ -71,8 +68,7 @@ class OpenAIModel(WireModel):
     def dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
     ) -> OpenAIDialect:
-        lenient = self.allow_lenient_tool_json
-        return OpenAIDialect(self.model, self.profile, system, functions, settings, lenient=lenient)
+        return OpenAIDialect(self.model, self.profile, system, functions, settings)
 
     def key(self) -> Secret:
         if self._is_elsewhere and self._api_key is None:  # OpenAI's key is nobody else's business
@@ -92,12 +88,12 @@ class OpenAIModel(WireModel):
 
 def address_of(base_url: str) -> str:
     """Return the address that *base_url*, perhaps the name of a local server, stands for."""
-    url = LOCAL_SERVERS.get(base_url.lower(), base_url)
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if ":" in base_url:
+        return base_url
+    if base_url.lower() not in LOCAL_SERVERS:
         known = ", ".join(LOCAL_SERVERS)
         raise InvalidValueError(
             f"base_url {base_url!r} is not an address such as http://localhost:8080/v1, nor one of"
             f" {known}"
         )
-    return url.rstrip("/")
+    return LOCAL_SERVERS[base_url.lower()]

@@ -28,6 +28,7 @@ class NewText:
         self._given = 0  # how much of it was given out
         self._held: list[str] = []  # pieces that are new text, if pieces are new text
         self._proofs = 0
+        self._still = 0
 
     def feed(self, piece: str) -> str:
         """Return what is new in *piece*."""
@@ -46,8 +47,12 @@ class NewText:
             return self._release() + piece
         if len(piece) > len(self._seen) >= LONG and len(set(self._seen)) >= VARIED:
             self._proofs += 1
+        self._still = self._still + 1 if len(piece) == len(self._seen) else 0
         self._held.append(piece)
         self._seen = piece
+        if self._still == PROOFS:  # it repeats itself: all the text so far would have grown
+            self._cumulative = False
+            return self._release()
         if self._proofs < PROOFS:
             return ""
         self._cumulative = True

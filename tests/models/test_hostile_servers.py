@@ -1,0 +1,371 @@
+"""Servers that send what no server should, and programs that save what they should not."""
+
+import asyncio
+import copy
+import gc
+import json
+import pickle
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from ramify import registries, tool
+from ramify.core.errors import InvalidValueError, ModelProviderException, ModelRefusedError
+from ramify.core.exchange import Exchange, Finish
+from ramify.core.model import ModelSettings
+from ramify.core.transcript import ToolResult, UserText
+from ramify.models import AnthropicModel, OpenAIModel
+from wire import ModelServer, Reply, failure, gemini_wire, stream
+from wire.protocols import KEY, PROTOCOLS, Protocol, answer, asked, noting
+
+OPENAI, ANTHROPIC, GEMINI = PROTOCOLS
+
+with registries():
+
+    @tool
+    async def add(a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+
+def sse(*objects: Any) -> Reply:
+    return stream(*[f"data: {json.dumps(o)}\n\n".encode() for o in objects])
+
+
+def claude_call(*pieces: str, stop: str = "tool_use") -> Reply:
+    block = {"type": "tool_use", "id": "t1", "name": "add", "input": {}}
+    deltas = [
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "input_json_delta", "partial_json": piece},
+        }
+        for piece in pieces
+    ]
+    return sse(
+        {"type": "message_start", "message": {"usage": {"input_tokens": 30}}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *deltas,
+        {"type": "message_delta", "delta": {"stop_reason": stop}},
+        {"type": "message_stop"},
+    )
+
+
+async def test_a_character_split_between_two_pieces_of_claudes_arguments_is_joined():
+    async with ModelServer([claude_call('{"a":"\ud83d', '\ude00"}')]) as server:
+        session = ANTHROPIC.model(server).open("", [add])
+        assert asked(await answer(session, UserText("x")))[0].args == {"a": "\U0001f600"}
+
+
+async def test_geminis_limit_per_minute_is_waited_for():
+    message = "You exceeded your current quota, please check your plan and billing details."
+    details = [
+        {"violations": [{"quotaId": "GenerateRequestsPerMinutePerProjectPerModel-FreeTier"}]},
+        {"retryDelay": "21s"},
+    ]
+    told = {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details}
+    waits: list[float] = []
+    async with ModelServer([failure(429, {"error": told}), GEMINI.text("ok")]) as server:
+        await answer(GEMINI.model(server, retry=noting(waits)).open(), UserText("x"))
+    assert waits == [21.0]
+
+
+async def test_a_key_in_an_error_in_the_stream_is_not_repeated(protocol: Protocol):
+    error = {"type": "authentication_error", "code": 401, "message": f"Bad key {KEY}"}
+    async with ModelServer([sse({"type": "error", "error": error})]) as server:
+        with pytest.raises(ModelProviderException) as caught:
+            await answer(protocol.model(server).open(), UserText("x"))
+    assert KEY not in str(caught.value)
+
+
+async def test_deeply_nested_json_is_a_broken_stream(protocol: Protocol):
+    line = b'data: {"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n\n"
+    async with ModelServer([stream(line)]) as server:
+        with pytest.raises(ModelProviderException):
+            await answer(protocol.model(server, retry=noting([], ())).open(), UserText("x"))
+
+
+def test_a_loop_that_ended_is_forgotten(protocol: Protocol):
+    async def main() -> weakref.ref[asyncio.AbstractEventLoop]:
+        async with protocol.server(protocol.text("ok")) as server:
+            await answer(protocol.model(server).open(), UserText("x"))
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(main())
+    gc.collect()
+    assert loop() is None
+
+
+async def test_a_result_that_happens_to_be_an_error_object_is_not_a_failure():
+    calls = OPENAI.calls(("c", "add", "{}"))
+    async with ModelServer([calls, OPENAI.text("ok")]) as server:
+        session = OPENAI.model(server).open("", [add])
+        await answer(session, UserText("x"))
+        await answer(session, result := ToolResult("c", '{"error": "no such file"}'))
+    assert result in session.transcript
+
+
+async def test_deepseek_gets_its_reasoning_back_within_a_tool_cycle():
+    call = {"index": 0, "id": "c", "function": {"name": "add", "arguments": "{}"}}
+    first = sse(
+        {"choices": [{"index": 0, "delta": {"reasoning_content": "hm"}}]},
+        {"choices": [{"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]},
+    )
+    async with ModelServer([first, OPENAI.text("ok")]) as server:
+        session = OpenAIModel("deepseek-reasoner", base_url=server.url).open("", [add])
+        await answer(session, UserText("x"))
+        await answer(session, ToolResult("c", "3"))
+        assert server.requests[-1].json["messages"][1]["reasoning_content"] == "hm"
+
+
+async def test_a_response_that_is_all_thinking_does_not_make_the_next_request_invalid():
+    delta = {"reasoning_content": "hm"}
+    cut = sse({"choices": [{"index": 0, "delta": delta, "finish_reason": "length"}]})
+    async with ModelServer([cut, OPENAI.text("ok")]) as server:
+        session = OpenAIModel("deepseek-r1", base_url=server.url).open()
+        await answer(session, UserText("x"))
+        await answer(session, UserText("go on"))
+        for message in server.requests[-1].json["messages"]:
+            assert message.get("content") is not None or message.get("tool_calls")
+
+
+async def test_two_calls_with_one_id_on_two_indexes_are_two_calls():
+    calls = [
+        {"index": i, "id": "add", "function": {"name": "add", "arguments": f'{{"a":{i}}}'}}
+        for i in range(2)
+    ]
+    reply = sse({"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]})
+    async with ModelServer([reply]) as server:
+        found = asked(await answer(OPENAI.model(server).open("", [add]), UserText("x")))
+    assert [call.args for call in found] == [{"a": 0}, {"a": 1}]
+
+
+async def test_claude_waits_for_its_calls_whatever_it_says_for_stopping():
+    async with ModelServer([claude_call("{}", stop="end_turn")]) as server:
+        session = ANTHROPIC.model(server).open("", [add])
+        await answer(session, UserText("x"))
+    assert session.exchanges[-1].finish is Finish.TOOL_USE
+
+
+async def test_retry_after_zero_is_obeyed(protocol: Protocol):
+    waits: list[float] = []
+    first = protocol.failure(429, "slow", retry_after="0")
+    async with ModelServer([first, protocol.text("ok")]) as server:
+        await answer(protocol.model(server, retry=noting(waits)).open(), UserText("x"))
+    assert waits == [0.0]
+
+
+async def test_a_redirect_does_not_take_geminis_key_elsewhere():
+    async with ModelServer([GEMINI.text("x")]) as other:
+        target = other.url.replace("127.0.0.1", "localhost")
+        away = Reply(307, {"location": f"{target}/x", "content-length": "0"})
+        async with ModelServer([away]) as server:
+            with pytest.raises(ModelProviderException):
+                await answer(GEMINI.model(server, retry=noting([], ())).open(), UserText("x"))
+        assert not any(KEY in v for r in other.requests for v in r.headers.values())
+
+
+async def test_a_number_for_an_id_does_not_break_gemini():
+    call = {"functionCall": {"name": "add", "args": {}, "id": 5}}
+    reply = gemini_wire.reply(gemini_wire.chunk([call], finish="STOP"))
+    async with ModelServer([reply, GEMINI.text("ok")]) as server:
+        session = GEMINI.model(server).open("", [add])
+        (found,) = asked(await answer(session, UserText("x")))
+        await answer(session, ToolResult(found.id, "3"))
+
+
+def test_thinking_can_be_asked_of_claude_3_7():
+    dialect = AnthropicModel("claude-3-7-sonnet-20250219", api_key="k").dialect(
+        "", [], ModelSettings(thinking=8000)
+    )
+    assert dialect.fields("")["thinking"] == {"type": "enabled", "budget_tokens": 8000}
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+COMPLAINTS: list[tuple[Any, dict[str, str]]] = [
+    ({"error": {"message": "x", "details": [{"violations": ["x", None, 5]}, "x"]}}, {}),
+    ({"error": {"message": {"deep": [1]}, "code": {"x": 1}, "details": "x"}}, {}),
+    (f'{{"error": {DEEP}}}', {}),
+    ("\x00\ufffd not JSON", {}),
+    ([], {}),
+    ({"error": {"message": "x"}}, {"retry-after": "Mon, 01 Jan 99999 00:00:00 GMT"}),
+    ({"error": {"message": "x"}}, {"retry-after": "nan"}),
+    ({"error": {"message": "x"}}, {"retry-after-ms": "-5"}),
+]
+
+
+@pytest.mark.parametrize(("body", "headers"), COMPLAINTS)
+async def test_whatever_a_server_complains_of_is_one_kind_of_error(
+    protocol: Protocol, body: Any, headers: dict[str, str]
+):
+    async with ModelServer([failure(500, body, headers)]) as server:
+        with pytest.raises(ModelProviderException) as caught:
+            await answer(protocol.model(server, retry=noting([], ())).open(), UserText("x"))
+    assert caught.value.status == 500
+    assert len(str(caught.value)) < 3000
+
+
+async def test_a_complaint_without_end_is_not_read_to_its_end(protocol: Protocol):
+    endless = Reply(500, {"content-type": "text/plain"}, tuple([b"x" * 100_000] * 200))
+    async with ModelServer([endless]) as server:
+        with pytest.raises(ModelProviderException):
+            await answer(protocol.model(server, retry=noting([], ())).open(), UserText("x"))
+        async with asyncio.timeout(5):
+            await server.disconnected.wait()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_no_request_is_sent_on_to_another_address(protocol: Protocol, status: int):
+    async with ModelServer([protocol.text("x")]) as other:
+        away = Reply(status, {"location": f"{other.url}/x", "content-length": "0"})
+        async with ModelServer([away]) as server:
+            with pytest.raises(ModelProviderException, match="are not sent on"):
+                await answer(protocol.model(server).open(), UserText("x"))
+        assert other.requests == []
+
+
+async def test_nan_is_not_sent_back(protocol: Protocol):
+    call = {
+        "openai": {"choices": [{"delta": {"tool_calls": [
+            {"index": 0, "id": "c", "function": {"name": "add", "arguments": '{"a":NaN}'}}
+        ]}, "finish_reason": "tool_calls"}]},
+        "gemini": {"candidates": [{"content": {"parts": [
+            {"functionCall": {"name": "add", "args": {"a": float("nan")}}}
+        ]}, "finishReason": "STOP"}]},
+    }  # fmt: skip
+    reply = sse(call[protocol.name]) if protocol.name in call else claude_call('{"a":NaN}')
+    async with ModelServer([reply, protocol.text("ok")]) as server:
+        session = protocol.model(server).open("", [add])
+        [asked_for] = asked(await answer(session, UserText("x")))
+        await answer(session, ToolResult(asked_for.id, "no", is_error=True))
+        json.loads(server.requests[1].body, parse_constant=pytest.fail)
+
+
+async def test_a_junk_line_does_not_give_the_key_away(protocol: Protocol):
+    junk = stream(f"data: your key is {KEY}\n\n".encode(), b"data: {]\n\n")
+    async with ModelServer([junk]) as server:
+        with pytest.raises(ModelProviderException) as caught:
+            await answer(protocol.model(server, retry=noting([], ())).open(), UserText("x"))
+    assert KEY not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.inner!r}"
+
+
+async def test_a_malformed_answer_does_not_give_the_key_away(protocol: Protocol):
+    async def nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 two hundred OK\r\nx: y\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(nonsense, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        model = protocol.make(
+            base_url=f"http://127.0.0.1:{port}", api_key=KEY, retry=noting([], ())
+        )
+        with pytest.raises(ModelProviderException) as caught:
+            await answer(model.open(), UserText("x"))
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert KEY not in f"{error!r} {error} {vars(error)!r}"
+        error = error.__cause__ or error.__context__
+
+
+def test_a_model_is_not_saved_with_its_key(protocol: Protocol):
+    model = protocol.make(api_key=KEY)
+    with pytest.raises(TypeError, match="a key is not saved"):
+        pickle.dumps(model)
+
+
+@pytest.mark.parametrize("key", ["kéy-of-mine", "two\nlines-of-it"])
+def test_what_cannot_be_a_key_is_refused_without_showing_it(protocol: Protocol, key: str):
+    with pytest.raises(InvalidValueError, match="was it copied whole") as caught:
+        protocol.make(api_key=key)
+    assert key not in str(caught.value)
+
+
+async def test_a_key_may_come_from_a_file_that_ends_with_a_line_break(protocol: Protocol):
+    async with protocol.server(protocol.text("ok")) as server:
+        await answer(protocol.model(server, api_key=f"{KEY}\n").open(), UserText("x"))
+        assert any(value.endswith(KEY) for value in server.requests[0].headers.values())
+
+
+def test_errors_survive_being_saved():
+    provider = ModelProviderException("OpenAIModel", "m", "down", status=503, attempts=5)
+    refused = ModelRefusedError("m", "SAFETY", "I will")
+    for error in (provider, refused):
+        for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+            assert str(again) == str(error)
+            assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://[::1", "http://a..b/v1", "ftp://box/v1", "http://", "http://:80/v1", "box:80"],
+)
+def test_what_is_no_address_is_refused_in_words(protocol: Protocol, url: str):
+    with pytest.raises(InvalidValueError, match="is not an address"):
+        protocol.make(base_url=url, api_key=KEY)
+
+
+@pytest.mark.parametrize("message", ["", "5", "[]", "{}", '{"role":"assistant","tool_calls":[5]}'])
+def test_exchanges_that_were_tampered_with_are_refused_or_harmless(
+    protocol: Protocol, message: str
+):
+    name = protocol.make(api_key=KEY).dialect("", [], ModelSettings()).name  # pyright: ignore[reportAttributeAccessIssue]
+    saved: dict[str, Any] = {
+        "dialect": name, "sent": [message], "received": [message], "finish": "answered",
+        "usage": {},
+    }  # fmt: skip
+    exchange = Exchange.from_dict(saved)
+    with suppress(InvalidValueError):  # and nothing else
+        assert protocol.make(api_key=KEY).open(exchanges=[exchange]).transcript == []
+    for wrong in ("text", [5], None):
+        with pytest.raises(InvalidValueError):
+            Exchange.from_dict(saved | {"sent": wrong})
+
+
+def fragments(count: int) -> bytes:
+    """One call whose name comes again with each fragment."""
+    lines = [
+        {"choices": [{"delta": {"tool_calls": [
+            {"function": {"name": "add", "arguments": f'{{"a{n}":1' if n == 0 else f',"a{n}":1'}}
+        ]}}]}
+        for n in range(count)
+    ]  # fmt: skip
+    return b"".join(f"data: {json.dumps(line)}\n\n".encode() for line in lines)
+
+
+def calls(count: int) -> bytes:
+    """Many calls, each in one fragment."""
+    entries = [
+        {"index": n, "id": f"c{n}", "function": {"name": "add", "arguments": "{}"}}
+        for n in range(count)
+    ]
+    lines = [{"choices": [{"delta": {"tool_calls": [entry]}}]} for entry in entries]
+    return b"".join(f"data: {json.dumps(line)}\n\n".encode() for line in lines)
+
+
+def pieces(count: int) -> bytes:
+    """JSON over many data lines."""
+    return b'data: {"choices":[\n' + b"data: {},\n" * count + b"data: {}]}\n\n"
+
+
+@pytest.mark.parametrize("stream", [fragments, calls, pieces])
+def test_the_time_to_decode_grows_with_the_stream_and_not_with_its_square(
+    stream: Callable[[int], bytes],
+):
+    def seconds(count: int) -> float:
+        data = stream(count)
+        best = 1e9
+        for _ in range(3):
+            decoder = OPENAI.make(api_key=KEY).dialect("", [add], ModelSettings()).decoder()  # pyright: ignore[reportAttributeAccessIssue]
+            start = time.process_time()
+            decoder.feed(data)
+            decoder.end()
+            best = min(best, time.process_time() - start)
+        return best
+
+    assert seconds(4000) < 10 * seconds(1000)  # its square would be 16 times as much
