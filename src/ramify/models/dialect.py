@@ -40,26 +40,35 @@ class Dialect(ABC):
         self.system = system
         self.settings = settings
         self.functions = checked_names(functions)
-        self.notices: list[str] = []  # for whoever reads the next response
-        if not profile.sampling and (settings.temperature, settings.top_p) != (None, None):
-            self.notices.append(f"{model} takes no temperature or top_p; they were left out")
-        if settings.thinking and not self.thinking:
-            self.notices.append(f"{model} takes no budget of {settings.thinking} for thinking")
-        if settings.response_schema is not None and functions:
+        self._check_settings()
+        self.notices = self._notices()  # for whoever reads the next response
+        fields = self._encoded(_merged(self.fields(system), settings.extra))
+        first = "".join(f"{message}," for message in self.opening(system))
+        self._head = f'{fields[:-1]},"{self.messages_key}":[{first}'.encode()
+
+    def _check_settings(self) -> None:
+        if self.settings.response_schema is not None and self.functions:
             raise InvalidValueError(
                 "a response_schema and functions exclude each other: give the model a function that"
                 " takes the result instead"
             )
-        if fixed := {self.messages_key, "stream"} & settings.extra.keys():
+        if fixed := {self.messages_key, "stream"} & self.settings.extra.keys():
             names = ", ".join(sorted(fixed))
             raise InvalidValueError(f"{names} cannot be set by 'extra': a session needs its own")
+
+    def _notices(self) -> list[str]:
+        settings, notices = self.settings, list[str]()
+        if not self.profile.sampling and (settings.temperature, settings.top_p) != (None, None):
+            notices.append(f"{self.model} takes no temperature or top_p; they were left out")
+        if settings.thinking and not self.thinking:
+            notices.append(f"{self.model} takes no budget of {settings.thinking} for thinking")
+        return notices
+
+    def _encoded(self, fields: dict[str, Any]) -> str:
         try:
-            fields = compact(_merged(self.fields(system), settings.extra))
+            return compact(fields)
         except (TypeError, ValueError) as error:
             raise InvalidValueError(f"this cannot be sent to a model: {error}") from None
-        first = [message.encode() for message in self.opening(system)]
-        head = f'{fields[:-1]},"{self.messages_key}":['.encode()
-        self._head = head + b"".join(message + b"," for message in first)
 
     def without_functions(self) -> Self:
         """Return the same dialect for a server that cannot call functions."""
