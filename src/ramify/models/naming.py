@@ -24,7 +24,7 @@ def find_model(name: str | Provider | Model) -> Model:
     ``local``, or ``local:file.gguf``. A provider alone stands for its default model.
 
     Example:
-        >>> from ramify.models.naming import find_model
+        >>> from ramify.models import find_model
         >>> find_model("openai:qwen3@http://localhost:1234/v1")
         <OpenAIModel openai:qwen3@http://localhost:1234/v1>
         >>> find_model("claude")

@@ -54,6 +54,7 @@ class WireModel(Model):
     provider: Provider
     key_names: ClassVar[tuple[str, ...]]  # environment variables that may hold the key
     url_name: ClassVar[str]  # the one that may hold the address
+    servers: ClassVar[Mapping[str, str]] = {}  # addresses that have a name
 
     def __init__(
         self,
@@ -66,7 +67,8 @@ class WireModel(Model):
         timers: Timers | None = None,
     ) -> None:
         self.model = model
-        self.base_url = checked_url(base_url or os.environ.get(self.url_name))
+        self.base_url = self._address(base_url or os.environ.get(self.url_name) or None)
+        self._was_told_where = base_url is not None
         self.profile = profile or profile_of(self.provider, model)
         self.retry = retry or Retry()
         self.timers = timers or Timers()
@@ -100,6 +102,22 @@ class WireModel(Model):
             provider=type(self).__name__,
         )
 
+    def _address(self, url: str | None) -> str | None:
+        if url is None:
+            return None
+        url = self.servers.get(url.lower(), url)
+        if not _is_usable(url):
+            names = f", nor one of {', '.join(self.servers)}" if self.servers else ""
+            raise InvalidValueError(
+                f"base_url {url!r} is not an address such as http://localhost:8080/v1{names}"
+            )
+        if "@" in urlsplit(url).netloc:
+            raise InvalidValueError(
+                "an address with a name and a password in it is not used: give a header instead,"
+                " profile=replace(profile, headers={'Authorization': ...})"
+            )
+        return url.rstrip("/")
+
     @abstractmethod
     def dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
@@ -124,27 +142,14 @@ class WireModel(Model):
         raise UsageError(f"{self.name} needs a key: set {self.key_names[0]}, or give api_key=")
 
 
-def checked_url(url: str | None) -> str | None:
-    """Return *url*, which is an address that requests can be sent to."""
-    if not url:
-        return None
+def _is_usable(url: str) -> bool:
+    """Whether requests can be sent to *url*."""
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and parts.hostname is not None
         host = (parts.hostname or "").encode("idna")
-        known = parts.username is None and parts.password is None
     except ValueError:
-        usable, host, known = False, b"", True
-    if not known:
-        raise InvalidValueError(
-            "an address with a name and a password in it is not used: give a header instead,"
-            " profile=replace(profile, headers={'Authorization': ...})"
-        )
-    if not usable or not host:
-        raise InvalidValueError(
-            f"base_url {url!r} is not an address, such as http://localhost:8080/v1"
-        )
-    return url.rstrip("/")
+        return False
+    return parts.scheme in {"http", "https"} and bool(host)
 
 
 def required_package(name: str, extra: str) -> ModuleType:

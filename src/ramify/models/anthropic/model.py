@@ -14,7 +14,7 @@ class AnthropicModel(WireModel):
     """A model of Anthropic's, by default with as much thinking as its family allows.
 
     Example:
-        >>> from ramify.models.anthropic.model import AnthropicModel
+        >>> from ramify.models import AnthropicModel
         >>> AnthropicModel("claude-opus-4-1").profile.thinking_budget
         64000
     """

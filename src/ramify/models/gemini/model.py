@@ -14,7 +14,7 @@ class GeminiModel(WireModel):
     """A model of Google's.
 
     Example:
-        >>> from ramify.models.gemini.model import GeminiModel
+        >>> from ramify.models import GeminiModel
         >>> GeminiModel("gemini-2.5-pro").name
         'gemini:gemini-2.5-pro'
     """

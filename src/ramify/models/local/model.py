@@ -26,7 +26,7 @@ class LocalModel(OpenAIModel):
     on all cores but one, unless *threads* says otherwise.
 
     Example:
-        >>> from ramify.models.local.model import LocalModel
+        >>> from ramify.models import LocalModel
         >>> LocalModel()
         <LocalModel local>
     """
