@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from ramify.core.errors import InvalidValueError
-from ramify.models.local.gguf import trained_context
+from ramify.models.local.gguf import read_head
 from ramify.models.local.llama import LlamaServer, shared_server, spare_threads
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Say hello."}]
@@ -93,7 +93,7 @@ def test_only_this_machine_with_the_key_reaches_it(server: LlamaServer):
 
 
 def test_the_context_is_at_most_what_the_model_was_trained_for(server: LlamaServer, smollm2: Path):
-    assert (trained_context(smollm2), server.context) == (8192, 8192)
+    assert (read_head(smollm2).trained_context, server.context) == (8192, 8192)
 
 
 @pytest.mark.parametrize("words", [20, 3000], ids=["answering", "reading the prompt"])
@@ -166,7 +166,7 @@ def test_what_is_no_model_is_refused_before_and_by_llama_cpp(
 def test_without_xllamacpp_it_says_what_to_install(smollm2: Path):
     done = run("import sys; sys.modules['xllamacpp'] = None\n" + SERVING, str(smollm2))
     assert "UsageError: a local model needs xllamacpp" in done.stderr
-    assert "pip install 'ramify[local]'" in done.stderr
+    assert "pip install 'xllamacpp>=2026.10'" in done.stderr
 
 
 def test_a_process_ends_well_while_a_request_is_open(smollm2: Path):

@@ -5,13 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from ramify import registries, tool
 from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.exchange import Finish
 from ramify.core.model import ModelSettings
-from ramify.core.model_events import ResponseEnded, TextDelta
+from ramify.core.model_events import Noticed, ResponseEnded, TextDelta
 from ramify.core.transcript import ModelText, UserText
 from ramify.models import LocalModel, find_model, price
 from wire.protocols import answer
+
+with registries():
+
+    @tool
+    async def look() -> None: ...
+
 
 BRIEF = ModelSettings(max_tokens=24, temperature=0.0)
 
@@ -46,6 +53,13 @@ async def test_leaving_the_stream_stops_the_model(smollm2: Path):
         await anext(stream)
         await stream.aclose()
         await answer(LocalModel().open(settings=BRIEF), UserText("Hello"))  # computed one by one
+
+
+async def test_functions_that_the_model_does_not_get_to_see_are_told_of(smollm2: Path):
+    session = LocalModel().open("", [look], BRIEF)
+    events = await answer(session, UserText("Say hello."))
+    told = [event.text for event in events if isinstance(event, Noticed)]
+    assert told == [f"{smollm2.name} was not made to call functions: it does not get to see them"]
 
 
 def test_without_the_weights_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -150,10 +150,14 @@ async def test_every_call_needs_its_result(protocol: Protocol):
         with pytest.raises(UsageError, match="no result yet"):
             await answer(session, UserText("What about it?"))
         with pytest.raises(UsageError, match="no such call: nothing"):
-            await answer(session, ToolResult(call.id, "3"), ToolResult("nothing", "4"))
+            await answer(session, ToolResult("nothing", "4"))
+        with pytest.raises(InvalidValueError, match="told text, not 3"):
+            await answer(session, ToolResult(call.id, 3))  # pyright: ignore[reportArgumentType]
+        assert session.pending == [call]
         await answer(session, ToolResult(call.id, "3"), UserText("Quickly!"))
 
     assert session.transcript[-2:] == [UserText("Quickly!"), ModelText("3")]
+    assert session.pending == []
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])

@@ -80,9 +80,9 @@ class _Progress:
     def __init__(self) -> None:
         self.live = sys.stderr.isatty()
         self._drawn = 0.0
-        if not self.live:
-            size = SMOLLM2.size // _MB
-            print(f"fetching {SMOLLM2.file}, {size} MB", file=sys.stderr, flush=True)
+        size = SMOLLM2.size // _MB
+        print(f"fetching {SMOLLM2.file}, {size} MB", file=sys.stderr, flush=True)
+        self(0, SMOLLM2.size)
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
@@ -91,7 +91,7 @@ class _Progress:
         self._drawn = now
         full = _BAR * done // max(total, 1)
         bar = "#" * full + "." * (_BAR - full)
-        sys.stderr.write(f"\r[{bar}] {done // _MB} of {total // _MB} MB ")
+        sys.stderr.write(f"\r[{bar}] {100 * done // max(total, 1):3} % ")
         sys.stderr.flush()
 
 

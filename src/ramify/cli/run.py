@@ -8,6 +8,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -67,6 +68,8 @@ def run(options: argparse.Namespace) -> int:
             node.cancel("interrupted from the keyboard")
             _follow(runtime, node)
             return EXIT_INTERRUPTED
+        with suppress(Exception):
+            node.result()  # it has been asked for: nobody else need report it
     if node.exception is not None:
         _explain(node.exception)
         return EXIT_FAILED

@@ -15,7 +15,7 @@ from ramify.core.exchange import Exchange
 from ramify.core.function import Function
 from ramify.core.model_events import ModelEvent
 from ramify.core.parameter import JsonSchema
-from ramify.core.transcript import ToolResult, TranscriptPart, UserText
+from ramify.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from ramify.core.usage import TokenUsage
 
 
@@ -130,6 +130,11 @@ class Session(ABC):
     @abstractmethod
     def transcript(self) -> Sequence[TranscriptPart]:
         """All that was said, thought, asked for and answered."""
+
+    @property
+    @abstractmethod
+    def pending(self) -> Sequence[ToolUse]:
+        """The calls that the model asked for and that have no result yet."""
 
     @property
     @abstractmethod

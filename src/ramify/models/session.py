@@ -5,6 +5,7 @@ dialect's business, how they travel the endpoint's.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
@@ -38,7 +39,10 @@ _NO_TOOLS: Final = (
     " only. Use a model that can, or see how the server has to be started for it"
 )
 
+_RETRYING: Final = "%s failed (%s); trying again in %g s"
 _TICKS: Final = 10
+
+_log = logging.getLogger("ramify.models")
 
 
 class WireSession(Session):
@@ -90,6 +94,10 @@ class WireSession(Session):
         return self._transcript
 
     @property
+    def pending(self) -> Sequence[ToolUse]:
+        return self._asked
+
+    @property
     def usage(self) -> TokenUsage:
         return self._usage + self._lost
 
@@ -122,6 +130,7 @@ class WireSession(Session):
                     yield Noticed(self._explain_drop(error))
                     continue
                 wait = self._wait_after(error, number)
+                _log.warning(_RETRYING, self._dialect.model, error, wait)
                 yield AttemptFailed(number, _failure(error), wait, decoder.usage)
                 await self._retry.sleep(wait)
                 number += 1
@@ -143,15 +152,18 @@ class WireSession(Session):
     def _written(self, inputs: Sequence[UserText | ToolResult]) -> list[str]:
         texts = [part for part in inputs if isinstance(part, UserText)]
         results = {part.tool_use_id: part for part in inputs if isinstance(part, ToolResult)}
-        if any(not text.text.strip() for text in texts):
+        for said in (*(part.text for part in texts), *(r.content for r in results.values())):
+            if not isinstance(said, str):
+                raise InvalidValueError(f"a model is told text, not {said!r}: write str(...)")
+        if any(not part.text.strip() for part in texts):
             raise InvalidValueError("there is nothing to send: the text is empty")
         if len(texts) + len(results) < len(inputs):
             raise InvalidValueError("send UserText and ToolResult only, one result for each call")
         asked = {call.id for call in self._asked}
-        if missing := asked - results.keys():
-            raise UsageError(f"these calls have no result yet: {', '.join(sorted(missing))}")
         if unknown := results.keys() - asked:
             raise UsageError(f"the model asked for no such call: {', '.join(sorted(unknown))}")
+        if missing := asked - results.keys():
+            raise UsageError(f"these calls have no result yet: {', '.join(sorted(missing))}")
         if self._is_paused and inputs:
             raise UsageError("the model has more to say: send nothing, and it goes on")
         if not inputs and not self._is_paused:
@@ -238,7 +250,7 @@ class WireSession(Session):
             status=error.status,
             attempts=number,
             inner=error.inner,
-        ) from error.inner
+        ) from None  # what happened is in the message, and 'inner' has the rest
 
 
 def _failure(error: RequestError) -> Failure:

@@ -152,15 +152,13 @@ def _is_usable(url: str) -> bool:
     return parts.scheme in {"http", "https"} and bool(host)
 
 
-def required_package(name: str, extra: str) -> ModuleType:
+def required_package(module: str, requirement: str) -> ModuleType:
     """Import a provider's package: slow, so on first use.
 
     Raises:
         UsageError: it is not installed.
     """
     try:
-        return import_module(name)
+        return import_module(module)
     except ImportError as error:
-        raise UsageError(
-            f"the package {error.name or name!r} is missing: pip install 'ramify[{extra}]'"
-        ) from error
+        raise UsageError(f"a package is missing: pip install '{requirement}'") from error

@@ -66,6 +66,7 @@ class ScriptedModel(WireModel):
     A reply is a text, a part or a list of parts (ModelText, ThinkingPart, ToolUse), a
     ScriptedFailure, ``HANGS`` for one that never comes, or a function that is given the
     ScriptedRequest and returns one of these. A function that stands last answers all that follows.
+    A failure is final unless *retry* says when to try again.
 
     Example:
         >>> import asyncio

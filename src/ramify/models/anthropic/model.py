@@ -29,7 +29,7 @@ class AnthropicModel(WireModel):
         return AnthropicDialect(self.model, self.profile, system, functions, settings)
 
     def endpoint(self) -> Endpoint:
-        sdk = required_package("anthropic", "anthropic")
+        sdk = required_package("anthropic", "anthropic[aiohttp]>=2")
         from ramify.models.httpx_endpoint import HttpxEndpoint  # noqa: PLC0415 - loads aiohttp
 
         return HttpxEndpoint(

@@ -29,7 +29,7 @@ class GeminiModel(WireModel):
         return GeminiDialect(self.model, self.profile, system, functions, settings)
 
     def endpoint(self) -> Endpoint:
-        sdk = required_package("google.genai", "gemini")
+        sdk = required_package("google.genai", "google-genai[aiohttp]>=3,<4")
         from ramify.models.gemini.endpoint import GeminiEndpoint  # noqa: PLC0415 - loads aiohttp
 
         return GeminiEndpoint(sdk, self.base_url, self.key(), self.model)

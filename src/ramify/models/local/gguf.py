@@ -1,6 +1,7 @@
 """Reads what the head of a GGUF file says, as far as it is needed before it is loaded."""
 
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,8 +15,16 @@ _TEXT, _LIST = 8, 9
 _LONGEST = 1 << 20
 
 
-def trained_context(path: Path) -> int | None:
-    """Return how many tokens the model at *path* was trained to see; None if it does not say.
+@dataclass(frozen=True, slots=True)
+class GgufHead:
+    """What is known of a model before it is loaded; None if the file does not say."""
+
+    trained_context: int | None = None  # tokens
+    chat_template: str | None = None
+
+
+def read_head(path: Path) -> GgufHead:
+    """Return what the head of the file at *path* says.
 
     Raises:
         InvalidValueError: there is no such file, or it is no GGUF file.
@@ -24,30 +33,34 @@ def trained_context(path: Path) -> int | None:
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise InvalidValueError(f"{path} is not a GGUF file; llama.cpp runs only those")
-            return _context(file)
+            return _head(file)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidValueError(f"{path} cannot be read: {reason}; give a GGUF file") from error
 
 
-def _context(file: BinaryIO) -> int | None:
+def _head(file: BinaryIO) -> GgufHead:
+    context: int | None = None
+    template: str | None = None
     try:
         _version, _tensors, pairs = struct.unpack("<IQQ", file.read(20))
         for _ in range(pairs):
             key = _text(file)
             value = _value(file, _number(file, "I"))
             if isinstance(value, int) and key.endswith(".context_length"):
-                return value
+                context = value
+            elif isinstance(value, str) and key == "tokenizer.chat_template":
+                template = value
     except (struct.error, KeyError):  # cut off or damaged: llama.cpp says it better
         pass
-    return None
+    return GgufHead(context, template)
 
 
-def _value(file: BinaryIO, kind: int) -> int | float | None:
-    """Return the number that comes next, or step over what is no number."""
+def _value(file: BinaryIO, kind: int) -> int | float | str | None:
+    """Return the number or text that comes next, or step over a list."""
     if kind == _TEXT:
-        _text(file)
-    elif kind == _LIST:
+        return _text(file)
+    if kind == _LIST:
         inner = _number(file, "I")
         if inner == _LIST:
             raise struct.error("a list of lists")

@@ -25,7 +25,7 @@ from typing import Any
 
 from ramify.core.errors import InvalidValueError, UsageError
 from ramify.models.local.connections import hang_up
-from ramify.models.local.gguf import trained_context
+from ramify.models.local.gguf import read_head
 
 _HOST = "127.0.0.1"
 _SILENT, _ERRORS = -1, 1
@@ -128,7 +128,7 @@ def _settings(path: Path, threads: int | None, context: int, parallel: int) -> _
     for name, value in [("threads", threads), ("context", context), ("parallel", parallel)]:
         if value is not None and value < 1:
             raise InvalidValueError(f"{name}={value} is too few to run {path.name}; give 1 or more")
-    trained = trained_context(path)
+    trained = read_head(path).trained_context
     threads = threads or spare_threads()
     return _Settings(path, threads, min(context, trained or context), parallel)
 
@@ -181,7 +181,7 @@ def _xllamacpp() -> ModuleType:
     except ImportError as error:
         raise UsageError(
             f"a local model needs xllamacpp, which cannot be imported ({error}): "
-            "pip install 'ramify[local]'"
+            "pip install 'xllamacpp>=2026.10'"
         ) from error
 
 

@@ -1,22 +1,28 @@
 """A model that runs here: no key, no server, no GPU."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Final
 
 from ramify.core.errors import UsageError
-from ramify.core.model import Provider
+from ramify.core.function import Function
+from ramify.core.model import ModelSettings, Provider
 from ramify.models.attempt import ByteStream
-from ramify.models.local.gguf import trained_context
+from ramify.models.local.gguf import read_head
 from ramify.models.local.llama import LlamaServer, shared_server
 from ramify.models.local.weights import SMOLLM2, cached_weights
+from ramify.models.openai.dialect import OpenAIDialect
 from ramify.models.openai.model import OpenAIModel
 from ramify.models.profiles import Profile, profile_of
 from ramify.models.request_error import RequestError
 from ramify.models.retry import Retry, Timers
 
 _CONTEXT: Final = 8192  # tokens
+_PACKAGES: Final = {"xllamacpp": "xllamacpp>=2026.10", "openai": "openai[aiohttp]>=3"}
 
 
 class LocalModel(OpenAIModel):
@@ -68,8 +74,28 @@ class LocalModel(OpenAIModel):
                 f"the default local model is not here yet: fetch it once ({size} MB) with"
                 " 'ramify local fetch', or give a GGUF file of your own: LocalModel('model.gguf')"
             )
-        trained_context(path.expanduser())  # raises if it is no such file
+        read_head(path.expanduser())  # raises if it is no such file
+        for package, requirement in _PACKAGES.items():
+            if find_spec(package) is None:
+                raise UsageError(f"a package is missing: pip install '{requirement}'")
         return LocalEndpoint(self, path)
+
+    def dialect(
+        self, system: str, functions: Sequence[Function], settings: ModelSettings
+    ) -> OpenAIDialect:
+        found = super().dialect(system, functions, settings)
+        path = self.path or cached_weights()
+        if functions and path is not None and not _takes_functions(path.expanduser()):
+            found.notices.append(
+                f"{path.name} was not made to call functions: it does not get to see them"
+            )
+        return found
+
+
+@cache
+def _takes_functions(path: Path) -> bool:
+    """Whether the chat template of a model has a place for functions."""
+    return "tools" in (read_head(path).chat_template or "tools")
 
 
 class LocalEndpoint:

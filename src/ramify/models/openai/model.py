@@ -54,7 +54,7 @@ class OpenAIModel(WireModel):
         return super().key()
 
     def endpoint(self) -> Endpoint:
-        sdk = required_package("openai", "openai")
+        sdk = required_package("openai", "openai[aiohttp]>=3")
         from ramify.models.httpx_endpoint import HttpxEndpoint  # noqa: PLC0415 - loads aiohttp
 
         return HttpxEndpoint(
