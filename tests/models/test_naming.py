@@ -34,6 +34,8 @@ from ramify.testing import ScriptedModel
             OpenAIModel,
             "openai:deepseek-r1:8b@http://localhost:11434/v1",
         ),
+        ("Ollama:llama3", OpenAIModel, "openai:llama3@http://localhost:11434/v1"),
+        ("Anthropic:claude-opus-4-1", AnthropicModel, "anthropic:claude-opus-4-1"),
         (Provider.Anthropic, AnthropicModel, "anthropic:claude-opus-4-1"),
         (Provider.Gemini, GeminiModel, "gemini:gemini-2.5-pro"),
     ],
@@ -75,6 +77,7 @@ def test_other_names_are_refused_in_words(name: str, message: str):
         ("claude-opus-4-8", Thinking.ADAPTIVE),
         ("claude-sonnet-5", Thinking.ADAPTIVE),
         ("claude-haiku-5-5", Thinking.ADAPTIVE),
+        ("claude-mythos-preview", Thinking.ADAPTIVE),
     ],
 )
 def test_families_of_claude_think_in_their_own_way(model: str, thinking: Thinking):
@@ -89,6 +92,30 @@ def test_families_know_their_context_windows():
     assert profile_of(Provider.Gemini, "gemini-2.5-pro").context_window == 1_048_576
     assert profile_of(Provider.OpenAI, "gpt-4o-mini").context_window == 128_000
     assert profile_of(Provider.OpenAI, "some-local-model").context_window is None
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking", "budget"),
+    [
+        ("gemini-2.0-flash", Thinking.UNASKED, None),
+        ("gemini-2.5-pro", Thinking.BUDGET, 32_768),
+        ("gemini-2.5-flash", Thinking.BUDGET, 24_576),
+        ("gemini-2.5-flash-lite", Thinking.BUDGET, None),
+        ("gemini-3-pro", Thinking.ADAPTIVE, None),
+    ],
+)
+def test_families_of_gemini_think_in_their_own_way(
+    model: str, thinking: Thinking, budget: int | None
+):
+    profile = profile_of(Provider.Gemini, model)
+    assert (profile.thinking, profile.thinking_budget) == (thinking, budget)
+
+
+def test_families_behind_openais_protocol_have_their_ways():
+    assert not profile_of(Provider.OpenAI, "deepseek-reasoner").replays_thinking
+    assert profile_of(Provider.OpenAI, "QwQ-32B").thinks_first
+    magistral = profile_of(Provider.OpenAI, "magistral-small")
+    assert magistral.think_tags == ("[THINK]", "[/THINK]")
 
 
 def test_reasoning_models_of_openai_refuse_sampling():

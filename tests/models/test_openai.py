@@ -8,19 +8,25 @@ from typing import Any
 import pytest
 
 from ramify import registries, tool
-from ramify.core.errors import DefinitionError, InvalidValueError, ModelRefusedError, UsageError
+from ramify.core.errors import (
+    DefinitionError,
+    InvalidValueError,
+    ModelProviderException,
+    ModelRefusedError,
+    UsageError,
+)
 from ramify.core.exchange import Finish
 from ramify.core.model import ModelSettings
-from ramify.core.model_events import Noticed, ResponseEnded, TextWasThinking
+from ramify.core.model_events import AttemptFailed, Noticed, ResponseEnded, TextWasThinking
 from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
 from ramify.core.usage import TokenUsage
 from ramify.models import price
 from ramify.models.openai.model import LOCAL_SERVERS, OpenAIModel
 from ramify.models.profiles import Profile
 from wire import Stall, failure, in_pieces, openai_wire, stream, then
-from wire.protocols import KEY, PROTOCOLS, answer, asked
+from wire.protocols import KEY, PROTOCOLS, answer, asked, noting
 
-OPENAI, _, _ = PROTOCOLS
+OPENAI, ANTHROPIC, _ = PROTOCOLS
 
 with registries():
 
@@ -51,6 +57,34 @@ async def test_a_server_that_cannot_call_functions_is_asked_for_text_only(
     assert "cannot call functions" in events[0].text
     assert ["tools" in request.json for request in server.requests] == [True, False, False]
     assert session.transcript[-1] == ModelText("ok")
+
+
+async def test_what_a_server_that_has_no_functions_to_refuse_says_is_its_own_affair():
+    async with OPENAI.server(OPENAI.failure(400, "it does not support tools")) as server:
+        with pytest.raises(ModelProviderException, match="does not support tools"):
+            await answer(OPENAI.model(server).open(), UserText("Hi"))
+    assert len(server.requests) == 1
+
+
+async def test_claude_does_not_lose_its_functions_over_words():
+    async with ANTHROPIC.server(ANTHROPIC.failure(400, "ollama does not support tools")) as server:
+        with pytest.raises(ModelProviderException, match="does not support tools"):
+            await answer(ANTHROPIC.model(server).open("", [look]), UserText("Hi"))
+    assert len(server.requests) == 1
+
+
+async def test_asking_again_without_functions_is_no_failed_attempt():
+    waits: list[float] = []
+    script = [
+        OPENAI.failure(400, "it does not support tools"),
+        OPENAI.failure(500),
+        OPENAI.text("ok"),
+    ]
+    async with OPENAI.server(*script) as server:
+        session = OPENAI.model(server, retry=noting(waits)).open("", [look])
+        events = await answer(session, UserText("Hi"))
+    assert waits == [5.0]
+    assert [event.attempt for event in events if isinstance(event, AttemptFailed)] == [1]
 
 
 def test_local_servers_have_names():

@@ -159,6 +159,16 @@ async def test_an_error_in_the_middle_of_a_stream_is_retried(protocol: Protocol)
     assert failed.failure.message == "Overloaded."
 
 
+async def test_an_error_in_a_stream_is_not_followed_by_a_wait_for_more(protocol: Protocol):
+    broken = stream(protocol.failure_event("Overloaded."), Stall())
+    async with protocol.server(broken, protocol.text("ok")) as server:
+        session = protocol.model(server, timers=Timers(60, 60)).open()
+        async with asyncio.timeout(5):
+            events = await answer(session, UserText("Hi"))
+    [failed] = [event for event in events if isinstance(event, AttemptFailed)]
+    assert failed.failure.type != "connection"
+
+
 async def test_a_stalled_stream_is_given_up_after_the_idle_time(protocol: Protocol):
     reply = protocol.text("one ", "two ", "three")
     stalled = then(stream(*reply.steps[: len(reply.steps) // 2]), Stall())

@@ -8,10 +8,10 @@ from ramify import registries, tool
 from ramify.core.errors import DefinitionError, InvalidValueError
 from ramify.core.model_events import Noticed
 from ramify.core.transcript import UserText
-from ramify.models import Caching, ModelSettings, find_model
+from ramify.models import Caching, LocalModel, ModelSettings, Profile, find_model
 from wire.protocols import PROTOCOLS, Protocol, answer
 
-_, ANTHROPIC, _ = PROTOCOLS
+OPENAI, ANTHROPIC, _ = PROTOCOLS
 
 with registries():
 
@@ -64,6 +64,52 @@ async def test_settings_that_a_model_does_not_take_are_left_out_and_that_is_told
     assert told == ["claude-opus-4-1 takes no temperature or top_p; they were left out"]
     assert Noticed not in map(type, second)
     assert "temperature" not in server.requests[0].json
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "told"),
+    [
+        ("anthropic:claude-opus-4-1", {"top_p": 0.5}, "takes no temperature or top_p"),
+        ("anthropic:claude-opus-4-1", {"thinking": 500}, "takes no budget of 500"),
+        ("anthropic:claude-opus-4-6", {"thinking": 5000}, "takes no budget of 5000"),
+        ("ollama:qwen3", {"thinking": 5000}, "takes no budget of 5000"),
+    ],
+)
+def test_each_setting_that_is_left_out_is_told(
+    model: str, settings: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key-for-it")
+    dialect = find_model(model).dialect("", [], ModelSettings(**settings))  # pyright: ignore[reportAttributeAccessIssue]
+    [notice] = dialect.notices
+    assert told in notice
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ({"messages": []}, "messages cannot be set by 'extra'"),
+        ({"x": float("nan")}, "cannot be sent to a model"),
+        ({"x": {1, 2}}, "cannot be sent to a model"),
+    ],
+)
+def test_extra_fields_that_cannot_be_sent_are_refused(extra: dict[str, Any], message: str):
+    with pytest.raises(InvalidValueError, match=message):
+        find_model("ollama:qwen3").open(settings=ModelSettings(extra=extra))
+
+
+def test_a_family_may_have_a_temperature_of_its_own():
+    model = LocalModel("x.gguf", profile=Profile(temperature=0.3))
+    assert model.dialect("", [], ModelSettings()).fields("")["temperature"] == 0.3
+    own = ModelSettings(temperature=0.7)
+    assert model.dialect("", [], own).fields("")["temperature"] == 0.7
+
+
+async def test_models_with_headers_of_their_own_do_not_share_them():
+    async with OPENAI.server(*[OPENAI.text("ok")] * 3) as server:
+        for headers in ({"x-team": "a"}, {"x-team": "b"}, {}):
+            model = OPENAI.model(server, profile=Profile(headers=headers))
+            await answer(model.open(), UserText("Hi"))
+    assert [r.headers.get("x-team") for r in server.requests] == ["a", "b", None]
 
 
 async def test_a_session_says_what_it_is(protocol: Protocol):

@@ -103,7 +103,8 @@ def of_status(
     kinds += [word for detail in finer for word in _finer_words(detail)]
     retry_after = _retry_after(headers)
     if retry_after is None:
-        retry_after = next(filter(None, map(_retry_delay, finer)), None)
+        delays = [_retry_delay(detail) for detail in finer]
+        retry_after = next((delay for delay in delays if delay is not None), None)
     message = str(fields.get("message") or "").strip() or f"HTTP {status}"
     if status < 400:
         message = f"HTTP {status}, to {public_url(headers.get('location') or 'nowhere')}"
