@@ -1,0 +1,9 @@
+"""Functions that touch files: what agents are given to work with.
+
+Each is a Function like any other. Its results and its errors are written for a model to read.
+"""
+
+from ramify.toolbox.file_error import FileError
+from ramify.toolbox.text_editor import TextEditor, text_editor
+
+__all__ = ["FileError", "TextEditor", "text_editor"]
