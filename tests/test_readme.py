@@ -16,6 +16,7 @@ import pytest
 import ramify
 import ramify.models
 import ramify.testing
+import ramify.toolbox
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -65,11 +66,14 @@ def test_the_public_names_are_exactly_these():
     assert set(vars(ramify)["__all__"]) == PUBLIC
     assert {name for name in dir(ramify) if not name.startswith("_")} - PUBLIC <= {
         # the folders, once something in them was used, and what __init__ itself needs
-        "core", "models", "runtime", "testing", "turns", "views", "cli", "version", "exports",
+        "core", "models", "runtime", "testing", "toolbox", "turns", "views", "cli", "version",
+        "exports",
     }  # fmt: skip
 
 
-PACKAGES = pytest.mark.parametrize("package", [ramify, ramify.models, ramify.testing])
+PACKAGES = pytest.mark.parametrize(
+    "package", [ramify, ramify.models, ramify.testing, ramify.toolbox]
+)
 
 
 @PACKAGES

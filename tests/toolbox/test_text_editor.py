@@ -85,6 +85,7 @@ def test_view_of_a_folder_lists_two_levels_without_hidden_names(tmp_path: Path):
     assert shown == (
         ". has, up to 2 levels deep and without hidden names:\nlink@\nsrc/\nsrc/a.py\nsrc/deep/"
     )
+    assert call(TextEditor(tmp_path), "view", ".", view_range=[]) == shown
     with pytest.raises(InvalidArgumentsError, match="is a folder, and view_range is for files"):
         edit("view", tmp_path, view_range=[1, 2])
 

@@ -12,6 +12,8 @@ import pytest
 from editing import Call, as_one_caller, call, edit
 from ramify.core.errors import InvalidArgumentsError
 from ramify.toolbox import FileError, TextEditor
+from ramify.toolbox.files import read_file, read_if_any, remove_file, write_file
+from ramify.toolbox.places import find_place
 
 TEXT = "naïve\r\ncafé\r\n"
 
@@ -155,6 +157,40 @@ def test_what_is_inside_the_root_can_be_reached_in_every_way(jail: Path):
     assert (jail / "a" / "b").read_text() == "x"
     (jail.parent / "alias").symlink_to(jail)
     assert call(TextEditor(jail.parent / "alias"), "view", "inner/file") == "     1\tone"
+
+
+def test_a_folder_that_becomes_a_link_after_it_was_looked_at_is_not_followed(jail: Path):
+    existing, new = find_place("inner/file", jail), find_place("inner/deep/new", jail)
+    before = read_file(existing)
+    (jail / "inner").rename(jail / "moved")
+    (jail / "inner").symlink_to("../outside")
+
+    for act in (
+        lambda: read_file(existing),
+        lambda: write_file(existing, b"x", before),
+        lambda: write_file(new, b"x", None),
+        lambda: remove_file(existing, before),
+    ):
+        with pytest.raises(FileError, match="a part of the path is a file or a link"):
+            act()
+    assert list((jail.parent / "outside").iterdir()) == []
+
+
+def test_a_file_that_others_changed_after_it_was_read_is_not_overwritten(tmp_path: Path):
+    path = tmp_path / "shared"
+    place = find_place(str(path), None)
+    assert read_if_any(place) is None
+    path.write_text("theirs")
+    with pytest.raises(FileError, match="changed by somebody else at the same moment"):
+        write_file(place, b"mine", None)
+    before = read_file(place)
+    path.write_text("theirs, too")
+    with pytest.raises(FileError, match="changed by somebody else at the same moment"):
+        write_file(place, b"mine", before)
+    path.unlink()
+    with pytest.raises(FileError, match="changed by somebody else at the same moment"):
+        write_file(place, b"mine", before)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ RamifyError
 │   ├── InvalidArgumentsError     the arguments do not fit (ValueError)
 │   ├── CallTimeoutError          it took too long (TimeoutError)
 │   │   └── TurnTimeoutError
+│   ├── FileError                 a file is not as the call needs it (in ramify.toolbox, ValueError)
 │   ├── CancellationException     somebody cancelled it
 │   └── ModelRefusedError         the model would not answer this
 └── ModelProviderException        a model's provider failed: nothing the agent did

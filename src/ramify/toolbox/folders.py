@@ -60,8 +60,10 @@ def not_found(place: Place) -> FileError:
         try:
             with open_folder(place.base, above) as folder, scan(folder) as entries:
                 names = [entry.name for entry in entries]
+        except FileNotFoundError:
+            continue  # there is no such folder either
         except OSError:
-            continue  # there is no such folder either, or it may not be seen
+            break  # it may not be looked into
         near = difflib.get_close_matches(place.parts[depth], names, n=3, cutoff=0.5)
         there = near or [name for name in names if not name.startswith(".")][:10]
         what = "the nearest names are" if near else "there are, among others,"

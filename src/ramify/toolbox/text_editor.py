@@ -47,7 +47,7 @@ change to make old_str unique.
 further back.
 
 View a file before you edit it. Edits keep the line ends and the encoding of the file. \
-{where}"""
+Paths may be absolute or relative; relative ones {where}."""
 
 
 class TextEditor(CodeFunction):
@@ -74,9 +74,11 @@ class TextEditor(CodeFunction):
             raise InvalidValueError(f"the root {str(root)!r} is not a folder; make it first")
         if max_chars < 1:
             raise InvalidValueError(f"max_chars must be at least 1, not {max_chars!r}")
-        where = f"Paths start at {self.root} and cannot leave it." if self.root else ""
+        where = "start at the folder in which the program runs"
+        if self.root is not None:
+            where = f"start at {self.root}, and no path may leave it"
         super().__init__(
-            name="text_editor", desc=_DESCRIPTION.format(where=where).strip(), callable=self._edit
+            name="text_editor", desc=_DESCRIPTION.format(where=where), callable=self._edit
         )
 
     def _edit(  # noqa: PLR0913 - the arguments are those of the tool that models were trained on
@@ -136,7 +138,7 @@ class TextEditor(CodeFunction):
 
     def _view(self, place: Place, view_range: list[int] | None) -> str:
         if is_folder(place):
-            if view_range is not None:
+            if view_range:
                 raise InvalidArgumentsError(
                     f"{shortened(place.shown)} is a folder, and view_range is for files; leave it"
                     " out"
@@ -144,7 +146,7 @@ class TextEditor(CodeFunction):
             return list_folder(place, self.max_chars)
         document = read_document(read_file(place).raw, place.shown)
         total = count_lines(document.body)
-        first, last = (1, total) if view_range is None else _checked_range(view_range, total)
+        first, last = _checked_range(view_range, total) if view_range else (1, total)
         if not total:
             return f"{place.shown} is empty."
         return show_lines(document, first, last, self.max_chars)
