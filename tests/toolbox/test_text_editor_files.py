@@ -12,8 +12,8 @@ import pytest
 from editing import Call, as_one_caller, call, edit
 from ramify.core.errors import InvalidArgumentsError
 from ramify.toolbox import FileError, TextEditor
-from ramify.toolbox.files import read_file, read_if_any, remove_file, write_file
-from ramify.toolbox.places import find_place
+from ramify.toolbox.editing.files import read_file, read_if_any, remove_file, write_file
+from ramify.toolbox.editing.places import find_place
 
 TEXT = "naïve\r\ncafé\r\n"
 

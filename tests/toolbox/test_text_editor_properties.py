@@ -9,12 +9,12 @@ from hypothesis import given, settings, strategies as st
 
 from editing import Call, as_one_caller
 from ramify.core.errors import InvalidArgumentsError
-from ramify.toolbox.difference import common_ends
-from ramify.toolbox.document import Document, read_document
-from ramify.toolbox.edits import insert_after, replace_once
-from ramify.toolbox.excerpt import show_lines
-from ramify.toolbox.history import MOST_CHANGES, Change, History
-from ramify.toolbox.lines import count_lines, flattened, place_in, start_of
+from ramify.toolbox.editing.difference import common_ends
+from ramify.toolbox.editing.document import Document, read_document
+from ramify.toolbox.editing.edits import insert_after, replace_once
+from ramify.toolbox.editing.excerpt import show_lines
+from ramify.toolbox.editing.history import MOST_CHANGES, Change, History
+from ramify.toolbox.editing.lines import count_lines, flattened, place_in, start_of
 
 ends = st.sampled_from(["\n", "\r\n", "\r"])
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), max_size=5)

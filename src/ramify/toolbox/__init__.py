@@ -3,7 +3,7 @@
 Each is a Function like any other. Its results and its errors are written for a model to read.
 """
 
-from ramify.toolbox.file_error import FileError
-from ramify.toolbox.text_editor import TextEditor, text_editor
+from ramify.toolbox.editing.file_error import FileError
+from ramify.toolbox.editing.text_editor import TextEditor, text_editor
 
 __all__ = ["FileError", "TextEditor", "text_editor"]

@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from ramify.toolbox.file_error import FileError, in_words, shortened
-from ramify.toolbox.folders import NO_LINK, not_found, open_folder
-from ramify.toolbox.places import Place
+from ramify.toolbox.editing.file_error import FileError, in_words, shortened
+from ramify.toolbox.editing.folders import NO_LINK, not_found, open_folder
+from ramify.toolbox.editing.places import Place
 
 LARGEST: Final = 1 << 30  # bytes; a few copies of it have to fit in memory
 

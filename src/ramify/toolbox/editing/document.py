@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ramify.core.errors import InvalidArgumentsError
-from ramify.toolbox.file_error import FileError, shortened
+from ramify.toolbox.editing.file_error import FileError, shortened
 
 
 @dataclass(frozen=True, slots=True)

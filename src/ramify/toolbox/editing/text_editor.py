@@ -8,11 +8,11 @@ from typing import Final, Literal, TypeVar
 from ramify.core.code import CodeFunction
 from ramify.core.errors import ClosedError, InvalidArgumentsError, InvalidValueError
 from ramify.core.function import RunContext, SessionScope
-from ramify.toolbox.document import UTF_8, Document, read_document
-from ramify.toolbox.edits import Edited, insert_after, replace_once
-from ramify.toolbox.excerpt import show_lines
-from ramify.toolbox.file_error import FileError, shortened
-from ramify.toolbox.files import (
+from ramify.toolbox.editing.document import UTF_8, Document, read_document
+from ramify.toolbox.editing.edits import Edited, insert_after, replace_once
+from ramify.toolbox.editing.excerpt import show_lines
+from ramify.toolbox.editing.file_error import FileError, shortened
+from ramify.toolbox.editing.files import (
     Contents,
     is_folder,
     read_file,
@@ -20,10 +20,10 @@ from ramify.toolbox.files import (
     remove_file,
     write_file,
 )
-from ramify.toolbox.history import Change, History
-from ramify.toolbox.lines import count_lines
-from ramify.toolbox.listing import list_folder
-from ramify.toolbox.places import Place, find_place
+from ramify.toolbox.editing.history import Change, History
+from ramify.toolbox.editing.lines import count_lines
+from ramify.toolbox.editing.listing import list_folder
+from ramify.toolbox.editing.places import Place, find_place
 
 T = TypeVar("T")
 

@@ -9,8 +9,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from ramify.core.errors import InvalidArgumentsError
-from ramify.toolbox.difference import common_ends
-from ramify.toolbox.lines import count_lines, end_near, flattened, is_ended, place_in, start_of
+from ramify.toolbox.editing.difference import common_ends
+from ramify.toolbox.editing.lines import (
+    count_lines,
+    end_near,
+    flattened,
+    is_ended,
+    place_in,
+    start_of,
+)
 
 _MOST_TOLD: Final = 20  # line numbers in a message
 _MOST_SOUGHT: Final = 1000

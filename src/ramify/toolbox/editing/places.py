@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ramify.core.errors import InvalidArgumentsError
-from ramify.toolbox.file_error import FileError, in_words, shortened
+from ramify.toolbox.editing.file_error import FileError, in_words, shortened
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from ramify.toolbox.difference import common_ends
+from ramify.toolbox.editing.difference import common_ends
 
 MOST_CHANGES: Final = 500
 MOST_BYTES: Final = 64 << 20

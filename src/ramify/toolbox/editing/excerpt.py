@@ -1,7 +1,7 @@
 """Text as it is shown: lines with their numbers, and never too many."""
 
-from ramify.toolbox.document import Document
-from ramify.toolbox.lines import LINE_END, start_of
+from ramify.toolbox.editing.document import Document
+from ramify.toolbox.editing.lines import LINE_END, start_of
 
 
 def show_lines(document: Document, first: int, last: int, max_chars: int) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from ramify.toolbox.file_error import FileError, shortened
-from ramify.toolbox.places import Place
+from ramify.toolbox.editing.file_error import FileError, shortened
+from ramify.toolbox.editing.places import Place
 
 # O_PATH, where there is one, asks no permission to list the folders on the way.
 _PASS: Final = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)

@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from ramify.toolbox.file_error import in_words
-from ramify.toolbox.folders import open_folder, scan
-from ramify.toolbox.places import Place
+from ramify.toolbox.editing.file_error import in_words
+from ramify.toolbox.editing.folders import open_folder, scan
+from ramify.toolbox.editing.places import Place
 
 _LEVELS: Final = 2
 

@@ -1,0 +1,1 @@
+"""Look at text files and change them, safely."""

@@ -1,0 +1,46 @@
+"""Each provider takes the toolbox as it is, and calls it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ramify import Runtime, ToolResult, UserText
+from ramify.core.transcript import ModelText
+from ramify.toolbox import TextEditor
+from wire.protocols import PROTOCOLS, Protocol, answer
+
+
+@pytest.fixture(params=PROTOCOLS, ids=str)
+def protocol(request: pytest.FixtureRequest) -> Protocol:
+    return request.param
+
+
+async def test_a_model_edits_a_file(protocol: Protocol, tmp_path: Path):
+    editor = TextEditor(tmp_path)
+    on_the_wire = "str_replace_based_edit_tool" if protocol.name == "anthropic" else "text_editor"
+    steps: list[dict[str, Any]] = [
+        {"command": "create", "path": "a.txt", "file_text": "one\ntwo\n"},
+        {"command": "str_replace", "path": "a.txt", "old_str": "two", "new_str": "three"},
+        {"command": "view", "path": "a.txt", "view_range": [1, 2]},
+    ]
+    script = [
+        protocol.calls((f"id_{n}", on_the_wire, json.dumps(step))) for n, step in enumerate(steps)
+    ]
+    async with protocol.server(*script, protocol.text("Done.")) as server, Runtime() as runtime:
+        session = protocol.model(server).open("", [editor])
+        await answer(session, UserText("Edit."))
+        while session.pending:
+            results = [
+                ToolResult(call.id, await runtime.invoke(editor, call.args))
+                for call in session.pending
+            ]
+            await answer(session, *results)
+
+    assert (tmp_path / "a.txt").read_text() == "one\nthree\n"
+    assert session.transcript[-1] == ModelText("Done.")
+    told = [part.content for part in session.transcript if isinstance(part, ToolResult)]
+    assert told[-1] == "     1\tone\n     2\tthree"
+    described = "insert_text" in json.dumps(server.requests[0].json["tools"])
+    assert described == (protocol.name != "anthropic")  # Claude was trained on it
