@@ -85,9 +85,10 @@ class Thoughts:
     def __init__(self, opening: str, closing: str, *, thinks_first: bool = False) -> None:
         self._opening = opening
         self._closing = closing
-        self._take = self._think if thinks_first else self._begin
+        self._thinks_first = thinks_first
+        self._take = self._begin
         self._held = ""
-        self._blank = thinks_first  # nothing was said yet, so white space is not said either
+        self._blank = False  # nothing was said yet, so white space is not said either
         self._spoken: list[str] = []  # as long as a closing tag may still come
 
     def feed(self, text: str) -> list[tuple[str, str]]:
@@ -112,12 +113,13 @@ class Thoughts:
 
     def _begin(self, text: str, found: list[tuple[str, str]]) -> None:
         start = text.lstrip()
-        if start.startswith(self._opening):
+        opened = start.startswith(self._opening)
+        if self._opening.startswith(start) and not opened:  # or perhaps there is nothing yet
+            self._held = text
+        elif opened or self._thinks_first:
             self._take = self._think
             self._blank = True
-            self._think(start[len(self._opening) :], found)
-        elif self._opening.startswith(start):  # or perhaps there is nothing yet
-            self._held = text
+            self._think(start.removeprefix(self._opening), found)
         else:
             self._take = self._wait_for_closing
             self._wait_for_closing(text, found)
