@@ -4,17 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ramify import Runtime, ToolResult, UserText
 from ramify.core.transcript import ModelText
-from ramify.toolbox import TextEditor
-from wire.protocols import PROTOCOLS, Protocol, answer
-
-
-@pytest.fixture(params=PROTOCOLS, ids=str)
-def protocol(request: pytest.FixtureRequest) -> Protocol:
-    return request.param
+from ramify.toolbox import Bash, TextEditor
+from wire.protocols import Protocol, answer
 
 
 async def test_a_model_edits_a_file(protocol: Protocol, tmp_path: Path):
@@ -44,3 +37,25 @@ async def test_a_model_edits_a_file(protocol: Protocol, tmp_path: Path):
     assert told[-1] == "     1\tone\n     2\tthree"
     described = "insert_text" in json.dumps(server.requests[0].json["tools"])
     assert described == (protocol.name != "anthropic")  # Claude was trained on it
+
+
+async def test_a_model_runs_commands(protocol: Protocol, tmp_path: Path):
+    shell = Bash(cwd=tmp_path)
+    script = [
+        protocol.calls(("id_1", "bash", json.dumps({"command": "echo hello > a.txt"}))),
+        protocol.calls(("id_2", "bash", json.dumps({"command": "cat a.txt; false"}))),
+    ]
+    async with protocol.server(*script, protocol.text("Done.")) as server, Runtime() as runtime:
+        session = protocol.model(server).open("", [shell])
+        await answer(session, UserText("Run."))
+        while session.pending:
+            results = [
+                ToolResult(call.id, await runtime.invoke(shell, call.args))
+                for call in session.pending
+            ]
+            await answer(session, *results)
+    told = [part.content for part in session.transcript if isinstance(part, ToolResult)]
+    assert told == ["[no output]", "hello\n[exit code 1]"]
+    [offered] = server.requests[0].json["tools"]
+    if protocol.name == "anthropic":
+        assert offered == {"type": "bash_20250124", "name": "bash"}

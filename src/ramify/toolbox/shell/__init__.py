@@ -1,0 +1,1 @@
+"""Run shell commands, and stop them with all that they started."""

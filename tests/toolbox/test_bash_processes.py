@@ -1,0 +1,188 @@
+"""Nothing that a command started outlives its timeout, its cancel or its tree."""
+
+import asyncio
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from ramify import CancellationException, Node, RunContext, Runtime, tool
+from ramify.core.errors import CallTimeoutError
+from ramify.toolbox import Bash, bash
+
+GRANDCHILDREN = (
+    "sleep 301 & (sleep 302; true) & (setsid sleep 303 &) ; nohup sleep 304 >/dev/null &"
+)
+
+
+def living(mark: Path) -> list[str]:
+    """Return the commands of the processes that work in *mark*."""
+    found: list[str] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if (folder / "cwd").readlink() == mark:
+                found.append((folder / "cmdline").read_text().replace("\0", " ").strip())
+        except OSError:
+            continue
+    return sorted(line for line in found if line)
+
+
+async def gone(mark: Path) -> None:
+    async with asyncio.timeout(5):
+        while living(mark):  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.01)
+
+
+async def until(mark: Path, command: str) -> None:
+    async with asyncio.timeout(10):
+        while command not in living(mark):  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.01)
+
+
+async def test_a_command_that_takes_too_long_is_stopped_and_the_shell_is_left(tmp_path: Path):
+    mine = Bash(cwd=tmp_path, timeout=0.5)
+
+    @tool(uses=[mine])
+    async def caller(ctx: RunContext) -> str:
+        await ctx.invoke(mine, {"command": "x=kept; sleep 300 & true"})
+        with pytest.raises(CallTimeoutError) as caught:
+            await ctx.invoke(mine, {"command": "echo before; sleep 310 & sleep 311; sleep 312"})
+        message = str(caught.value)
+        assert "took longer than 0.5 s and was stopped, with all that it started" in message
+        assert "the shell is still there" in message
+        assert "It had printed:\n" in message
+        assert "before" in message
+        assert [line for line in living(tmp_path) if "sleep" in line] == ["sleep 300"]
+        return await ctx.invoke(mine, {"command": "echo $x; jobs -r | grep -c 'sleep 300'"})
+
+    async with Runtime() as runtime:
+        assert await runtime.invoke(caller, timeout=30) == "kept\n1"
+    await gone(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "while :; do :; done",
+        "while :; do sleep 1; done",
+        "yes",
+        "(trap '' INT TERM; while :; do sleep 1; done); sleep 300",
+        "sleep 300 | sleep 300",
+        "timeout 300 sleep 300",
+        "wait; mkfifo f; read x < f",
+        "trap '' INT; while :; do sleep 1; done",
+        "setsid sleep 300",
+        "exec sleep 300",
+        "builtin() { sleep 300; }; sleep 300",
+    ],
+)
+async def test_whatever_hangs_is_stopped_and_the_next_command_runs(command: str, tmp_path: Path):
+    mine = Bash(cwd=tmp_path)
+
+    @tool(uses=[mine])
+    async def caller(ctx: RunContext) -> str:
+        begun = time.monotonic()
+        with pytest.raises(CallTimeoutError, match="was stopped"):
+            await ctx.invoke(mine, {"command": command, "timeout": 0.3})
+        assert time.monotonic() - begun < 5
+        assert not [line for line in living(tmp_path) if "bash" not in line]
+        told = await ctx.invoke(mine, {"command": "unset -f builtin; echo next", "timeout": 5})
+        return told.splitlines()[-1]
+
+    async with Runtime() as runtime:
+        assert await runtime.invoke(caller, timeout=30) == "next"
+    await gone(tmp_path)
+
+
+async def test_a_shell_that_had_to_be_killed_is_replaced_in_words():
+    @tool(uses=[bash])
+    async def caller(ctx: RunContext) -> str:
+        with pytest.raises(CallTimeoutError, match="the shell had to be killed"):
+            await ctx.invoke(bash, {"command": "trap '' INT; while :; do :; done", "timeout": 0.2})
+        return await ctx.invoke(bash, {"command": "echo on"})
+
+    async with Runtime() as runtime:
+        assert re.fullmatch(
+            r"\[this is a new shell, .*: the last command did not stop in time\]\non",
+            await runtime.invoke(caller, timeout=30),
+        )
+
+
+@pytest.mark.parametrize("command", ["sleep 300", "trap '' INT TERM; sleep 300; sleep 300"])
+async def test_cancelling_the_tree_ends_a_running_command_in_under_a_second(
+    command: str, tmp_path: Path
+):
+    mine = Bash(cwd=tmp_path)
+
+    @tool(uses=[mine])
+    async def caller(ctx: RunContext) -> None:
+        await ctx.invoke(mine, {"command": command})
+
+    async with Runtime() as runtime:
+        node = runtime.invoke(caller)
+        await until(tmp_path, "sleep 300")
+        begun = time.monotonic()
+        node.cancel("enough")
+        with pytest.raises(CancellationException, match="enough"):
+            await node
+        assert time.monotonic() - begun < 1
+        assert not [line for line in living(tmp_path) if "sleep" in line]
+    await gone(tmp_path)
+
+
+async def test_a_caller_goes_on_with_the_same_shell_after_a_cancelled_command(tmp_path: Path):
+    mine = Bash(cwd=tmp_path)
+
+    @tool(uses=[mine])
+    async def caller(ctx: RunContext) -> str:
+        await ctx.invoke(mine, {"command": "x=kept"})
+        with pytest.raises(CallTimeoutError):
+            await ctx.invoke(mine, {"command": "sleep 300; sleep 300"}, timeout=0.3)
+        return await ctx.invoke(mine, {"command": "echo $x"})
+
+    async with Runtime() as runtime:
+        assert await runtime.invoke(caller, timeout=30) == "kept"
+    await gone(tmp_path)
+
+
+async def test_a_finished_tree_keeps_its_shell_until_it_is_deleted(tmp_path: Path):
+    async with Runtime() as runtime:
+        node = runtime.invoke(Bash(cwd=tmp_path), {"command": GRANDCHILDREN})
+        await node
+        for n in range(301, 305):
+            await until(tmp_path, f"sleep {n}")
+        runtime.delete(node.id)
+        await gone(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["exit", "kill -9 $$"])
+async def test_background_jobs_end_with_their_shell(ending: str, tmp_path: Path):
+    async with Runtime() as runtime:
+        await runtime.invoke(Bash(cwd=tmp_path), {"command": f"{GRANDCHILDREN} {ending}"})
+        assert living(tmp_path) == []
+
+
+def test_closing_a_runtime_from_another_thread_kills_and_reaps_all(tmp_path: Path):
+    with Runtime() as runtime:
+        mine = Bash(cwd=tmp_path)
+        told: Node = runtime.invoke(mine, {"command": f"{GRANDCHILDREN} echo shell=$$"})
+        pid = int(re.findall(r"shell=(\d+)", told.result(10))[0])
+        assert living(tmp_path)
+    assert living(tmp_path) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)  # not even a zombie
+
+
+async def test_no_file_descriptors_are_left_open():
+    async def once() -> None:
+        async with Runtime() as runtime:
+            await runtime.invoke(bash, {"command": "sleep 300 & exit"})
+            await runtime.invoke(bash, {"command": "true"})
+
+    await once()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await once()
+    assert len(os.listdir("/proc/self/fd")) <= before
