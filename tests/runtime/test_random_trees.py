@@ -12,15 +12,27 @@ from ramify import CodeFunction, Node, NodeState, NodeView, RunContext, Runtime
 from ramify.core.states import NEXT
 from support import settle
 
+DEPTH = 4
+
 
 class Mischief:
-    """One random program: each call may call others, wait, fail, be cancelled, or clean up."""
+    """One random program: each call may call others, wait, fail, be cancelled, or clean up.
+
+    Each level of the tree has functions of its own, an async and a sync one, and they call those
+    of the level below.
+    """
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.nodes: list[Node] = []
-        self.function = CodeFunction(name="act", callable=self.act)
-        self.sync_function = CodeFunction(name="act_sync", callable=self.act_sync)
+        self.levels: list[list[CodeFunction]] = []
+        below: list[CodeFunction] = []
+        for _ in range(DEPTH + 1):
+            below = [
+                CodeFunction(name="act", callable=self.act, uses=below),
+                CodeFunction(name="act_sync", callable=self.act_sync, uses=below),
+            ]
+            self.levels.append(below)
 
     async def act(self, ctx: RunContext, depth: int) -> int:
         rng = self.rng
@@ -29,7 +41,8 @@ class Mischief:
             for _ in range(rng.randint(0, 3) if depth else 0):
                 tied = children[-1] if children and rng.random() < 0.3 else None
                 timeout = rng.choice([None, None, 0.002, 5])
-                function = self.sync_function if rng.random() < 0.1 else self.function
+                act, act_sync = self.levels[depth - 1]
+                function = act_sync if rng.random() < 0.1 else act
                 child = ctx.invoke(function, {"depth": depth - 1}, timeout=timeout, tied_with=tied)
                 children.append(child)
                 self.nodes.append(child)
@@ -53,7 +66,8 @@ class Mischief:
     def act_sync(self, ctx: RunContext, depth: int) -> int:
         if depth == 0:
             return 1
-        child = ctx.invoke(self.function, {"depth": depth - 1})
+        act, _ = self.levels[depth - 1]
+        child = ctx.invoke(act, {"depth": depth - 1})
         return 1 + child.result(10)
 
 
@@ -98,7 +112,8 @@ async def test_whatever_happens_in_a_tree_it_ends_whole(seed: int):
     mischief = Mischief(seed)
     seen: list[tuple[int, NodeState]] = []
     async with asyncio.timeout(30), Runtime() as runtime, asyncio.TaskGroup() as group:
-        root = runtime.invoke(mischief.function, {"depth": 4})
+        act, _ = mischief.levels[DEPTH]
+        root = runtime.invoke(act, {"depth": DEPTH})
         mischief.nodes.append(root)
         group.create_task(follow(runtime, root, seen))
         with suppress(Exception):  # any end is a good end
