@@ -115,7 +115,7 @@ async def children(rounds: Rounds, times: int, *, siblings: int = 0, depth: int 
 
     with registries():
 
-        @tool
+        @tool(uses=[add])
         async def descend(ctx: RunContext, left: int) -> None:
             """Go down, then measure."""
             if left:

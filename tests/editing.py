@@ -32,4 +32,4 @@ def as_one_caller(path: Path, work: Callable[[Call], Any]) -> Any:
         return work(do)
 
     with Runtime() as runtime:
-        return runtime.invoke(CodeFunction(callable=caller)).result(60)
+        return runtime.invoke(CodeFunction(callable=caller, uses=[text_editor])).result(60)

@@ -19,7 +19,7 @@ async def nap() -> None:
     print("asleep", flush=True)
     await asyncio.sleep(60)
 
-@tool
+@tool(uses=[nap])
 async def slow(ctx: RunContext) -> None:
     await ctx.invoke(nap)
 """

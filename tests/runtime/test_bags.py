@@ -43,12 +43,12 @@ async def test_the_three_scopes_are_the_bags_of_root_parent_and_self():
     async def leaf(ctx: RunContext) -> None:
         look(ctx)
 
-    @tool
+    @tool(uses=[leaf])
     async def middle(ctx: RunContext) -> None:
         look(ctx)
         await ctx.invoke(leaf)
 
-    @tool
+    @tool(uses=[middle])
     async def top(ctx: RunContext) -> None:
         look(ctx)
         await ctx.invoke(middle)
@@ -89,7 +89,7 @@ async def test_parallel_calls_get_the_one_object_that_was_made_once():
 
     workers = CodeFunction(callable=worker)
 
-    @tool
+    @tool(uses=[workers])
     async def parent(ctx: RunContext) -> set[int]:
         nodes = [ctx.invoke(workers) for _ in range(8)]
         return {await node for node in nodes}

@@ -61,7 +61,7 @@ async def test_arguments_are_brought_to_their_declared_types():
 
 
 async def test_paths_and_sequence_numbers_tell_the_order_of_calls_and_ties():
-    @tool
+    @tool(uses=[double])
     async def parent(ctx: RunContext) -> None:
         await ctx.invoke(double, {"n": 1})
         second = ctx.invoke(double, {"n": 2})
@@ -93,7 +93,7 @@ async def test_paths_and_sequence_numbers_tell_the_order_of_calls_and_ties():
 
 
 async def test_only_siblings_can_be_tied():
-    @tool
+    @tool(uses=[double])
     async def parent(ctx: RunContext, stranger: Node) -> None:
         ctx.invoke(double, {"n": 1}, tied_with=stranger)
 
@@ -112,7 +112,7 @@ async def test_a_parent_knows_what_it_waits_for():
         child_started.set()
         await go_on.wait()
 
-    @tool
+    @tool(uses=[child])
     async def parent(ctx: RunContext) -> None:
         await ctx.invoke(child)
 
@@ -128,7 +128,7 @@ async def test_a_parent_knows_what_it_waits_for():
 
 
 async def test_a_failing_child_fails_neither_its_siblings_nor_a_parent_that_recovers():
-    @tool
+    @tool(uses=[double, boom])
     async def careful(ctx: RunContext) -> int:
         good, bad = ctx.invoke(double, {"n": 1}), ctx.invoke(boom)
         with pytest.raises(ZeroDivisionError):
@@ -148,7 +148,7 @@ async def test_a_parent_waits_for_the_children_it_left_running():
         await go_on.wait()
         done.append("child")
 
-    @tool
+    @tool(uses=[child])
     async def parent(ctx: RunContext) -> str:
         ctx.invoke(child)
         return "value"
@@ -164,7 +164,7 @@ async def test_a_parent_waits_for_the_children_it_left_running():
 
 
 async def test_a_parent_that_fails_takes_its_children_with_it():
-    @tool
+    @tool(uses=[forever])
     async def parent(ctx: RunContext) -> None:
         ctx.invoke(forever)
         await asyncio.sleep(0)
@@ -182,7 +182,7 @@ async def test_a_parent_that_fails_takes_its_children_with_it():
 
 
 async def test_a_parent_that_fails_at_once_ends_the_children_that_had_not_begun():
-    @tool
+    @tool(uses=[double])
     async def parent(ctx: RunContext) -> None:
         ctx.invoke(double, {"n": 1})
         raise ZeroDivisionError("parent")
@@ -200,11 +200,11 @@ async def test_cancel_goes_down_the_subtree_with_its_reason():
         started.set()
         await asyncio.Event().wait()
 
-    @tool
+    @tool(uses=[leaf])
     async def middle(ctx: RunContext) -> None:
         await ctx.invoke(leaf)
 
-    @tool
+    @tool(uses=[middle])
     async def top(ctx: RunContext) -> None:
         await ctx.invoke(middle)
 
@@ -280,7 +280,7 @@ async def test_a_call_past_its_time_is_an_error_that_says_so():
 
 
 async def test_a_timeout_takes_the_children_along():
-    @tool
+    @tool(uses=[forever])
     async def parent(ctx: RunContext) -> None:
         await ctx.invoke(forever)
 
@@ -294,7 +294,7 @@ async def test_a_timeout_takes_the_children_along():
 
 
 async def test_a_timeout_also_ends_children_that_the_function_left_behind():
-    @tool
+    @tool(uses=[forever])
     async def parent(ctx: RunContext) -> str:
         ctx.invoke(forever)
         return "value"
@@ -304,7 +304,7 @@ async def test_a_timeout_also_ends_children_that_the_function_left_behind():
 
 
 async def test_a_caller_that_stops_waiting_gives_up_the_call():
-    @tool
+    @tool(uses=[forever])
     async def parent(ctx: RunContext) -> str:
         child = ctx.invoke(forever)
         with pytest.raises(TimeoutError):
@@ -340,7 +340,7 @@ async def test_an_onlooker_that_stops_waiting_changes_nothing():
 async def test_a_call_that_has_ended_can_make_no_more_calls():
     kept: list[RunContext] = []
 
-    @tool
+    @tool(uses=[double])
     async def leak(ctx: RunContext) -> None:
         kept.append(ctx)
 
@@ -351,7 +351,7 @@ async def test_a_call_that_has_ended_can_make_no_more_calls():
 
 
 async def test_a_thousand_children_give_the_right_results():
-    @tool
+    @tool(uses=[double])
     async def fan_out(ctx: RunContext) -> list[int]:
         nodes = [ctx.invoke(double, {"n": n}) for n in range(1000)]
         return [await node for node in nodes]
@@ -368,7 +368,7 @@ async def test_a_thousand_children_end_within_one_loop_turn_of_a_cancel():
         await started.wait()
         await asyncio.Event().wait()
 
-    @tool
+    @tool(uses=[wait])
     async def fan_out(ctx: RunContext) -> None:
         for _ in range(1000):
             ctx.invoke(wait)
@@ -429,7 +429,7 @@ async def test_cancelling_a_sync_function_ends_the_node_and_stops_its_next_call(
         outcome.set()
 
     async with Runtime() as runtime, asyncio.timeout(5):
-        node = runtime.invoke(CodeFunction(callable=work))
+        node = runtime.invoke(CodeFunction(callable=work, uses=[double]))
         assert await asyncio.to_thread(entered.wait, 5)
         node.cancel("stop")
         with pytest.raises(CancellationException):
@@ -478,7 +478,7 @@ async def test_a_call_cannot_wait_for_itself():
 
 
 async def test_failures_that_nobody_asked_about_are_logged(caplog: pytest.LogCaptureFixture):
-    @tool
+    @tool(uses=[boom])
     async def careless(ctx: RunContext) -> str:
         ctx.invoke(boom)
         seen = ctx.invoke(boom)

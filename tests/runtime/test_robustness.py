@@ -50,7 +50,7 @@ async def test_an_exception_that_cannot_describe_itself_still_arrives():
     "kind", [SystemExit, GeneratorExit, StopIteration, type("B", (BaseException,), {})]
 )
 async def test_any_exception_is_the_outcome_of_the_call_that_raised_it(kind: type[BaseException]):
-    @tool
+    @tool(uses=[forever])
     async def act(ctx: RunContext) -> None:
         ctx.invoke(forever)
         await asyncio.sleep(0)
@@ -107,7 +107,7 @@ async def test_cleaning_up_after_a_cancel_is_not_disturbed_by_another(then: str)
                 await asyncio.sleep(0)
             cleaned.append("child")
 
-    @tool
+    @tool(uses=[child])
     async def parent(ctx: RunContext) -> None:
         node = ctx.invoke(child)
         await started.wait()
@@ -207,7 +207,7 @@ async def test_a_call_made_while_its_caller_goes_down_is_refused():
                 for _ in range(5):
                     await asyncio.sleep(0)
 
-        @tool
+        @tool(uses=[forever, slow_to_end])
         async def parent(ctx: RunContext) -> None:
             group.create_task(meddle(ctx, go))
             ctx.invoke(slow_to_end)
@@ -228,7 +228,7 @@ async def test_one_impatient_waiter_of_a_caller_does_not_end_the_call_for_the_ot
         await release.wait()
         return "value"
 
-    @tool
+    @tool(uses=[child])
     async def parent(ctx: RunContext) -> str:
         node = ctx.invoke(child)
 
@@ -258,7 +258,7 @@ async def test_an_error_stays_an_error_if_the_time_runs_out_while_children_end()
         finally:
             await asyncio.sleep(0.05)
 
-    @tool
+    @tool(uses=[child])
     async def parent(ctx: RunContext) -> None:
         ctx.invoke(child)
         await asyncio.sleep(0)
@@ -376,9 +376,11 @@ async def test_a_factory_that_waits_for_the_loop_does_not_stop_it():
 
         return ctx.get_or_put(SessionScope.TopLevel, "test", "slow", factory)
 
-    @tool
+    child = CodeFunction(callable=slow, uses=[double])
+
+    @tool(uses=[child])
     async def parent(ctx: RunContext) -> Any:
-        node = ctx.invoke(CodeFunction(callable=slow))
+        node = ctx.invoke(child)
         await asyncio.to_thread(entered.wait, 5)
         ctx.get_or_put(SessionScope.TopLevel, "test", "other", object)
         return await node
@@ -398,9 +400,11 @@ async def test_waiting_on_the_loop_for_what_a_thread_makes_is_refused():
 
         return ctx.get_or_put(SessionScope.TopLevel, "test", "thing", factory)
 
-    @tool
+    child = CodeFunction(callable=slow)
+
+    @tool(uses=[child])
     async def parent(ctx: RunContext) -> Any:
-        node = ctx.invoke(CodeFunction(callable=slow))
+        node = ctx.invoke(child)
         await asyncio.to_thread(entered.wait, 5)
         with pytest.raises(BlockingCallError, match="test/thing is being made in another thread"):
             ctx.get_or_put(SessionScope.TopLevel, "test", "thing", object)
@@ -477,7 +481,7 @@ def test_the_bags_of_a_turn_are_closed_before_it_returns():
 
 
 async def test_a_watcher_on_the_runs_own_loop_skips_what_it_has_no_time_for():
-    @tool
+    @tool(uses=[double])
     async def wide(ctx: RunContext) -> int:
         for n in range(3000):
             await ctx.invoke(double, {"n": n})
@@ -544,7 +548,7 @@ async def test_a_runtime_may_be_closed_while_its_block_waits():
 async def test_an_onlooker_neither_ends_a_child_nor_keeps_it():
     started = asyncio.Event()
 
-    @tool
+    @tool(uses=[forever])
     async def parent(ctx: RunContext) -> str:
         node = ctx.invoke(forever)
         nodes.append(node)
@@ -583,11 +587,12 @@ async def test_a_caller_that_waits_in_another_loop_can_lose_patience_too():
         return "went on"
 
     async with asyncio.timeout(5), Runtime() as runtime:
-        assert await runtime.invoke(CodeFunction(callable=parent)) == "went on"
+        function = CodeFunction(callable=parent, uses=[forever])
+        assert await runtime.invoke(function) == "went on"
 
 
 async def test_a_cancel_while_a_parent_waits_for_its_children_reaches_them():
-    @tool
+    @tool(uses=[forever])
     async def parent(ctx: RunContext) -> str:
         ctx.invoke(forever)
         return "value"
@@ -617,7 +622,7 @@ async def test_the_first_cancel_of_a_parent_that_failed_does_not_disturb_its_chi
                 await asyncio.sleep(0)
             cleaned.append("child")
 
-    @tool
+    @tool(uses=[child])
     async def parent(ctx: RunContext) -> None:
         ctx.invoke(child)
         await asyncio.sleep(0)
@@ -761,7 +766,7 @@ async def test_the_bags_of_a_tree_are_closed_newest_first_and_in_their_own_time(
     async def child(ctx: RunContext) -> None:
         ctx.get_or_put(SessionScope.Self, "test", "it", lambda: Resource("child"))
 
-    @tool
+    @tool(uses=[child])
     async def parent(ctx: RunContext) -> None:
         ctx.get_or_put(SessionScope.Self, "test", "it", lambda: Resource("parent"))
         await ctx.invoke(child)
@@ -795,7 +800,7 @@ async def test_a_turn_that_is_cancelled_while_its_bags_close_ends(cancels_itself
         make = lambda: SlowToClose(closed, "child", cancels_itself=cancels_itself)  # noqa: E731
         ctx.get_or_put(SessionScope.Self, "test", "it", make)
 
-    @tool
+    @tool(uses=[child])
     async def parent(ctx: RunContext) -> str:
         ctx.get_or_put(SessionScope.Self, "test", "it", lambda: SlowToClose(closed, "parent"))
         await ctx.invoke(child)
@@ -880,7 +885,7 @@ async def test_a_call_that_lost_its_cancel_is_cancelled_again_after_a_while(who:
             except asyncio.CancelledError:
                 cancels += 1
 
-    @tool
+    @tool(uses=[forgetful])
     async def parent(ctx: RunContext) -> None:
         ctx.invoke(forgetful)
         await started.wait()

@@ -99,7 +99,7 @@ def test_result_on_the_background_loop_is_an_error_too():
         return ctx.invoke(double, {"n": 1}).result()
 
     with Runtime() as runtime, pytest.raises(BlockingCallError):
-        runtime.invoke(CodeFunction(callable=parent)).result(5)
+        runtime.invoke(CodeFunction(callable=parent, uses=[double])).result(5)
 
 
 async def test_result_from_another_thread_waits_for_a_runtime_in_the_callers_loop():
@@ -223,7 +223,7 @@ def test_two_functions_of_one_name_are_refused():
 
 
 async def test_trees_are_found_shown_and_deleted():
-    @tool
+    @tool(uses=[double])
     async def parent(ctx: RunContext) -> None:
         await ctx.invoke(double, {"n": 1})
 
@@ -296,7 +296,7 @@ async def test_calls_outside_any_runtime_are_trees_of_their_own():
 
 
 async def test_a_tool_called_directly_outside_any_call_can_still_make_calls():
-    @tool
+    @tool(uses=[double])
     async def outer(ctx: RunContext) -> int:
         return await ctx.invoke(double, {"n": 6})
 

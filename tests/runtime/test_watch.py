@@ -14,7 +14,7 @@ from support import step
 async def test_a_watch_gives_the_next_view_and_waits_if_there_is_none():
     go_on = asyncio.Event()
 
-    @tool
+    @tool(uses=[step])
     async def parent(ctx: RunContext) -> None:
         await go_on.wait()
         await ctx.invoke(step, {"n": 1})
@@ -34,7 +34,7 @@ async def test_a_watch_gives_the_next_view_and_waits_if_there_is_none():
 
 
 async def test_iterating_gives_views_until_the_end():
-    @tool
+    @tool(uses=[step])
     async def parent(ctx: RunContext) -> str:
         for n in range(3):
             await ctx.invoke(step, {"n": n})
@@ -112,7 +112,7 @@ async def test_blocking_on_the_runtimes_own_loop_is_an_error():
 
 
 async def test_a_watcher_that_never_takes_its_views_does_not_hold_up_the_run():
-    @tool
+    @tool(uses=[step])
     async def parent(ctx: RunContext) -> int:
         return sum([await ctx.invoke(step, {"n": n}) for n in range(500)])
 
@@ -128,7 +128,7 @@ async def test_a_watcher_that_never_takes_its_views_does_not_hold_up_the_run():
 async def test_a_view_stays_as_it_was():
     release = asyncio.Event()
 
-    @tool
+    @tool(uses=[step])
     async def parent(ctx: RunContext) -> None:
         await release.wait()
         await ctx.invoke(step, {"n": 1})
@@ -155,7 +155,7 @@ async def test_watching_a_child_tells_of_the_child_only():
         await release.wait()
         return "child"
 
-    @tool
+    @tool(uses=[child, step])
     async def parent(ctx: RunContext) -> None:
         first = ctx.invoke(child)
         for n in range(10):

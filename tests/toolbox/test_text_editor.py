@@ -272,12 +272,15 @@ def test_nobody_undoes_what_another_caller_did(poem: Path):
     def undo(ctx: RunContext) -> None:
         ctx.invoke(text_editor, {"command": "undo_edit", "path": str(poem)}).result(60)
 
+    writer = CodeFunction(callable=write, uses=[text_editor])
+    undoer = CodeFunction(callable=undo, uses=[text_editor])
+
     def both(ctx: RunContext) -> None:
-        ctx.invoke(CodeFunction(callable=write)).result(60)
-        ctx.invoke(CodeFunction(callable=undo)).result(60)
+        ctx.invoke(writer).result(60)
+        ctx.invoke(undoer).result(60)
 
     with Runtime() as runtime, pytest.raises(FileError, match="no edit of"):
-        runtime.invoke(CodeFunction(callable=both)).result(60)
+        runtime.invoke(CodeFunction(callable=both, uses=[writer, undoer])).result(60)
     assert poem.read_text() == "new"
 
 
@@ -299,5 +302,5 @@ def test_edits_made_in_parallel_are_all_there_and_can_all_be_undone(tmp_path: Pa
             ctx.invoke(text_editor, base | {"command": "undo_edit"}).result(60)
 
     with Runtime() as runtime:
-        runtime.invoke(CodeFunction(callable=caller)).result(60)
+        runtime.invoke(CodeFunction(callable=caller, uses=[text_editor])).result(60)
     assert path.read_text() == before

@@ -25,7 +25,11 @@ class Job:
         self.log: list[str] = []
         log = self.log
 
-        @tool(lock=True)
+        @tool
+        async def background() -> None:
+            await asyncio.Event().wait()
+
+        @tool(lock=True, uses=[background])
         async def count(ctx: RunContext, stop: int | None = None) -> AsyncIterator[int]:
             inner = ctx.invoke(background)
             try:
@@ -38,10 +42,6 @@ class Job:
             finally:
                 inner.cancel("count has ended")
                 log.append("closed")
-
-        @tool
-        async def background() -> None:
-            await asyncio.Event().wait()
 
         self.tool = count
         self.turn = Turn(count)

@@ -9,14 +9,14 @@ from ramify import Agent, RunContext, ToolType, Turn, tool
 
 async def test_ten_thousand_turns_through_one_agent_leave_memory_flat():
     @tool
+    async def leaf(n: int) -> int:
+        return n
+
+    @tool(uses=[leaf])
     async def step(ctx: RunContext, n: int) -> Turn | int:
         if n % 3 == 0:
             await ctx.invoke(leaf, {"n": n})
         return n if n % 2 else Turn(step, kwargs={"n": n + 1})
-
-    @tool
-    async def leaf(n: int) -> int:
-        return n
 
     agent = Agent("runner", "Runs", [step])
     others = asyncio.all_tasks()

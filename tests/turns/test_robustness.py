@@ -650,12 +650,12 @@ async def test_the_time_that_late_arguments_take_is_missing_afterwards():
 
 async def test_a_timeout_further_down_is_an_error_of_the_turn():
     @tool
-    async def outer(ctx: RunContext) -> None:
-        await ctx.invoke(inner, timeout=0.01)
-
-    @tool
     async def inner() -> None:
         await asyncio.Event().wait()
+
+    @tool(uses=[inner])
+    async def outer(ctx: RunContext) -> None:
+        await ctx.invoke(inner, timeout=0.01)
 
     turn = Turn(outer)
     with pytest.raises(TimeoutError) as caught:

@@ -231,7 +231,7 @@ class RunContext(Injected):
         ...         @tool
         ...         async def double(n: int) -> int:
         ...             return 2 * n
-        ...         @tool
+        ...         @tool(uses=[double])
         ...         async def quadruple(ctx: RunContext, n: int) -> int:
         ...             return await ctx.invoke(double, {"n": await ctx.invoke(double, {"n": n})})
         ...         async with Runtime() as runtime:
