@@ -123,6 +123,7 @@ async def children(rounds: Rounds, times: int, *, siblings: int = 0, depth: int 
             else:
                 await calls(ctx)
 
+        descend.uses_recursion, descend.max_depth = True, depth + 1
         async with Runtime() as runtime:
             await runtime.invoke(descend, {"left": depth})
 

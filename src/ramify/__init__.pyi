@@ -1,7 +1,30 @@
 """What ``ramify`` exports, for type checkers; ``__init__.py`` loads it on first use."""
 
+from ramify.agents.decorator import agent as agent
+from ramify.agents.ensemble import Ensemble as Ensemble
+from ramify.agents.function import AgentFunction as AgentFunction
+from ramify.agents.think_more import ThinkMore as ThinkMore
+from ramify.core.agent_errors import (
+    AgentException as AgentException,
+    BudgetExceeded as BudgetExceeded,
+    DeniedError as DeniedError,
+    EnsembleError as EnsembleError,
+    NoAnswerError as NoAnswerError,
+    StepLimitError as StepLimitError,
+)
+from ramify.core.budget import Budget as Budget
 from ramify.core.code import CodeFunction as CodeFunction
+from ramify.core.decisions import (
+    HOOK_POST_TOOL_USE as HOOK_POST_TOOL_USE,
+    HOOK_PRE_TOOL_USE as HOOK_PRE_TOOL_USE,
+    HOOK_USER_PROMPT_SUBMIT as HOOK_USER_PROMPT_SUBMIT,
+    HookDecision as HookDecision,
+    PostToolUseEvent as PostToolUseEvent,
+    PreToolUseEvent as PreToolUseEvent,
+    UserPromptSubmitEvent as UserPromptSubmitEvent,
+)
 from ramify.core.errors import (
+    CallGraphError as CallGraphError,
     CancellationException as CancellationException,
     CompletionCheckReturnError as CompletionCheckReturnError,
     ModelProviderException as ModelProviderException,
@@ -15,6 +38,8 @@ from ramify.core.errors import (
     UnregisteredToolError as UnregisteredToolError,
     WrongRunMethodError as WrongRunMethodError,
 )
+from ramify.core.frames import Frame as Frame
+from ramify.core.from_file import FromFile as FromFile
 from ramify.core.function import (
     Function as Function,
     Node as Node,
@@ -23,6 +48,10 @@ from ramify.core.function import (
 )
 from ramify.core.model import Provider as Provider
 from ramify.core.parameter import FunctionArg as FunctionArg
+from ramify.core.question import (
+    Question as Question,
+    QuestionKind as QuestionKind,
+)
 from ramify.core.states import NodeState as NodeState
 from ramify.core.transcript import (
     ModelText as ModelText,
@@ -34,10 +63,15 @@ from ramify.core.transcript import (
 )
 from ramify.core.usage import TokenUsage as TokenUsage
 from ramify.core.views import NodeView as NodeView
+from ramify.runtime.agent_node import AgentNode as AgentNode
 from ramify.runtime.bags import SessionBag as SessionBag
+from ramify.runtime.leases import Limits as Limits
 from ramify.runtime.node import CodeNode as CodeNode
 from ramify.runtime.runtime import Runtime as Runtime
-from ramify.turns.agent import Agent as Agent, AgentRegistry as AgentRegistry
+from ramify.turns.agent import (
+    Agent as Agent,
+    AgentRegistry as AgentRegistry,
+)
 from ramify.turns.definition import ToolType as ToolType
 from ramify.turns.hooks import (
     AgentHook as AgentHook,
@@ -61,5 +95,8 @@ from ramify.turns.tool import (
     ToolRegistry as ToolRegistry,
     tool as tool,
 )
-from ramify.turns.turn import StopReason as StopReason, Turn as Turn
+from ramify.turns.turn import (
+    StopReason as StopReason,
+    Turn as Turn,
+)
 from ramify.version import __version__ as __version__

@@ -410,7 +410,7 @@ async def test_sync_functions_may_call_each_other_deeper_than_any_pool_of_thread
     def descend(ctx: RunContext, left: int) -> int:
         return 0 if left == 0 else 1 + ctx.invoke(function, {"left": left - 1}).result()
 
-    function = CodeFunction(callable=descend)
+    function = CodeFunction(callable=descend, uses_recursion=True, max_depth=61)
     async with Runtime() as runtime, asyncio.timeout(30):
         assert await runtime.invoke(function, {"left": 60}) == 60
 

@@ -27,10 +27,10 @@ class Mischief:
         self.nodes: list[Node] = []
         self.levels: list[list[CodeFunction]] = []
         below: list[CodeFunction] = []
-        for _ in range(DEPTH + 1):
+        for left in range(DEPTH + 1):
             below = [
-                CodeFunction(name="act", callable=self.act, uses=below),
-                CodeFunction(name="act_sync", callable=self.act_sync, uses=below),
+                CodeFunction(name=f"act_{left}", callable=self.act, uses=below),
+                CodeFunction(name=f"act_sync_{left}", callable=self.act_sync, uses=below),
             ]
             self.levels.append(below)
 

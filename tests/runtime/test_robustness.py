@@ -172,6 +172,7 @@ async def test_a_deep_chain_ends_in_a_few_loop_turns():
             started.set()
             await asyncio.Event().wait()
 
+    descend.uses_recursion, descend.max_depth = True, 501
     async with asyncio.timeout(20), Runtime() as runtime:
         node = runtime.invoke(descend, {"left": 500})
         await started.wait()

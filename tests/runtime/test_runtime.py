@@ -12,8 +12,8 @@ import pytest
 from ramify import CancellationException, CodeFunction, NodeState, RunContext, Runtime, Turn, tool
 from ramify.core.errors import (
     BlockingCallError,
+    CallGraphError,
     ClosedError,
-    DuplicateNameError,
     UnknownNodeError,
     UsageError,
 )
@@ -218,7 +218,7 @@ def test_specs_bring_all_that_they_use():
 def test_two_functions_of_one_name_are_refused():
     one = CodeFunction(name="same", callable=lambda ctx: None)
     other = CodeFunction(name="same", callable=lambda ctx: None)
-    with pytest.raises(DuplicateNameError, match="'same'"):
+    with pytest.raises(CallGraphError, match="top > same: two functions are called 'same'"):
         Runtime([one, CodeFunction(name="top", callable=lambda ctx: None, uses=[other])])
 
 

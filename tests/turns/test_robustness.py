@@ -122,6 +122,7 @@ async def test_a_locked_tool_that_calls_itself_in_a_roundabout_way_is_told_so(wa
         async with asyncio.TaskGroup() as group:
             return await group.create_task(recurse(n=n - 1))  # pyright: ignore
 
+    recurse.uses_recursion = True
     async with asyncio.timeout(5):
         with pytest.raises((UsageError, ExceptionGroup)) as caught:
             await Turn(recurse, kwargs={"n": 1}).returning()
@@ -605,12 +606,11 @@ async def test_a_foreign_tool_of_the_same_name_is_refused():
 
     with registries():
 
-        @tool(tags=["foreign"])
-        async def act_elsewhere() -> str:
+        async def elsewhere() -> str:
             return "foreign"
 
-        foreign = act_elsewhere
-        foreign.name = "act"
+        elsewhere.__name__ = "act"
+        foreign = tool(elsewhere)
     agent = Agent("a", "b", [act])
     with pytest.raises(InvalidValueError, match="or has another one of that name"):
         await agent.put(Turn(foreign))

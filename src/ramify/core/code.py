@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from ramify.core.errors import DefinitionError
 from ramify.core.function import Function, RunContext
@@ -31,7 +31,7 @@ class CodeFunction(Function):
         'HELLO'
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a definition has many parts, each by its name
         self,
         *,
         callable: Callable[..., Any],
@@ -41,6 +41,8 @@ class CodeFunction(Function):
         uses: Iterable[Function] = (),
         tags: Iterable[str] | None = None,
         repeatable: bool = False,
+        uses_recursion: bool = False,
+        max_depth: int = 10,
     ) -> None:
         super().__init__(
             name or name_of(callable),
@@ -48,6 +50,8 @@ class CodeFunction(Function):
             uses=uses,
             tags=tags,
             repeatable=repeatable,
+            uses_recursion=uses_recursion,
+            max_depth=max_depth,
         )
         self.callable = callable
         self.kind = Kind.of(callable)
@@ -70,6 +74,30 @@ class CodeFunction(Function):
     @property
     def parameters(self) -> Parameters:
         return self._listed or self._signature.parameters
+
+    def faults(self, models: Any) -> list[str]:
+        """Return where the callable does not fit the arguments that were listed for it."""
+        if self._listed is None:
+            return []
+        signature, listed = self._signature, {p.name: p for p in self._listed.items}
+        own = {p.name: p for p in signature.parameters.items}
+        faults = [
+            f"its callable has no parameter {name!r}, which is one of its args"
+            for name in listed
+            if name not in own and not signature.takes_more
+        ]
+        faults += [
+            f"its callable wants {name!r}, which is none of its args"
+            for name, parameter in own.items()
+            if name not in listed and parameter.required
+        ]
+        faults += [
+            f"its callable takes {name!r} as {own[name].annotation}, its args say"
+            f" {listed[name].annotation}"
+            for name in listed
+            if name in own and not _fits(listed[name].annotation, own[name].annotation)
+        ]
+        return faults
 
     @property
     def output_type(self) -> Any:
@@ -105,6 +133,16 @@ def _listed(owner: str, args: Sequence[FunctionArg] | JsonSchema) -> Parameters:
         items = read_parameters(owner, args)
         return Parameters(owner, items, takes_more=more, json_schema=args)
     return Parameters(owner, [arg.as_parameter() for arg in args])
+
+
+def _fits(given: Any, wanted: Any) -> bool:
+    """Whether a value of the one type can be passed as the other, as far as both are plain."""
+    plain = {str, int, float, bool}
+    kinds = {kind for kind in (given, *get_args(given)) if kind in plain}
+    takes = {kind for kind in (wanted, *get_args(wanted)) if kind in plain}
+    if not kinds or not takes or Any in {wanted, given}:
+        return True
+    return kinds <= takes or (float in takes and int in kinds) or (int in takes and bool in kinds)
 
 
 async def send_all(ctx: RunContext, stream: AsyncGenerator[Any, None]) -> list[Any]:

@@ -4,11 +4,13 @@ RamifyError
 ├── UsageError                    the program is wrong: change the code
 │   ├── DefinitionError           a function cannot be made from this (TypeError)
 │   ├── DuplicateNameError        the name is taken (ValueError)
+│   ├── CallGraphError            functions call what they may not (ValueError)
 │   ├── UnregisteredError         no such name or id (KeyError)
 │   │   ├── UnregisteredToolError
 │   │   ├── UnregisteredAgentError
 │   │   ├── UnregisteredHookError
-│   │   └── UnknownNodeError
+│   │   ├── UnknownNodeError
+│   │   └── UnknownQuestionError
 │   ├── InvalidValueError         this cannot be used here (ValueError)
 │   ├── WrongRunMethodError       returning() on a stream, or yielding() on a single value
 │   ├── SafeExecutionError        not while it is running
@@ -25,13 +27,23 @@ RamifyError
 │   │   └── TurnTimeoutError
 │   ├── FileError                 a file is not as the call needs it (in ramify.toolbox, ValueError)
 │   ├── CancellationException     somebody cancelled it
+│   ├── RecursionDepthError       a function called itself too often (RecursionError)
+│   ├── AgentException            an agent decided to give up (in core.agent_errors, with the rest)
+│   ├── DeniedError               a rule or a person forbade it
+│   ├── BudgetExceeded            what may be spent is spent
+│   ├── StepLimitError            an agent made too many requests
+│   ├── NoAnswerError             a model said nothing that counts as an answer
+│   ├── EnsembleError             too few candidates, or nobody to choose among them
 │   └── ModelRefusedError         the model would not answer this
 └── ModelProviderException        a model's provider failed: nothing the agent did
 
 An exception that a function raises itself is passed on as it is.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ramify.core.frames import Frame, agent_traceback
 
 
 class RamifyError(Exception):
@@ -57,6 +69,29 @@ class DefinitionError(UsageError, TypeError):
 
 class DuplicateNameError(UsageError, ValueError):
     """The name is taken by something else."""
+
+
+class CallGraphError(UsageError, ValueError):
+    """Functions call each other in a way that is not allowed; every fault is listed.
+
+    Attributes:
+        faults: one sentence each, with the path of calls that leads to it.
+
+    Example:
+        >>> from ramify import AgentFunction, Runtime
+        >>> Runtime([AgentFunction("greet", "Greet.", user_prompt_template="Greet {nam}!")])
+        Traceback (most recent call last):
+            ...
+        ramify.core.errors.CallGraphError: greet: its prompt has {nam}, which is none of its ...
+    """
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        head = "these functions cannot be run:\n- " if len(self.faults) != 1 else ""
+        super().__init__(head + "\n- ".join(self.faults))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (CallGraphError, (self.faults,))
 
 
 class UnregisteredError(UsageError, KeyError):
@@ -171,6 +206,10 @@ class UnknownNodeError(UnregisteredError):
     """The runtime knows no call with that id."""
 
 
+class UnknownQuestionError(UnregisteredError):
+    """There is no such question, or it has been answered."""
+
+
 class NoParentSessionError(UsageError):
     """A top-level call asked for the bag of its parent.
 
@@ -245,6 +284,52 @@ class CancellationException(CallError):  # noqa: N818 - the name is part of the 
         self.reason = reason
 
 
+class TracedError(RamifyError):
+    """An error that knows which agent it is about; printing it gives an agent traceback.
+
+    Attributes:
+        message: what happened, without the traceback.
+        agent: the name of the agent.
+        node_id: its node.
+        path: the place of that node in its tree.
+        frames: the calls that led there, the top-level one first.
+    """
+
+    agent: str = ""
+    node_id: int | None = None
+    path: str = ""
+    frames: tuple[Frame, ...] = ()
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+    def locate(self, frames: Sequence[Frame]) -> None:
+        """Say which calls led here; the first who says it knows best."""
+        if frames and self.node_id is None:
+            self.frames = tuple(frames)
+            last = self.frames[-1]
+            self.agent, self.node_id, self.path = last.function, last.node_id, last.path
+
+    def __str__(self) -> str:
+        return "\n".join([self.message, agent_traceback(self.frames)][: 1 + bool(self.frames)])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_restored, (type(self), self.args, vars(self) | {"inner": None}))
+
+
+def _restored(kind: type[TracedError], args: tuple[Any, ...], fields: Mapping[str, Any]) -> Any:
+    """Make an error anew from what was pickled."""
+    found = kind.__new__(kind)
+    found.args = args
+    vars(found).update(fields)
+    return found
+
+
+class RecursionDepthError(CallError, RecursionError):
+    """A function that may call itself did so more often than its ``max_depth``."""
+
+
 class ModelRefusedError(CallError):
     """The model, or a filter of its provider, would not answer; asking again seldom helps.
 
@@ -270,7 +355,7 @@ class ModelRefusedError(CallError):
         return (ModelRefusedError, (self.model, self.reason, self.text))
 
 
-class ModelProviderException(RamifyError):  # noqa: N818 - the name is part of the documented API
+class ModelProviderException(TracedError):  # noqa: N818 - the name is part of the documented API
     """A model's provider failed, after such retries as help; the agent has nothing to do with it.
 
     Attributes:
@@ -278,6 +363,7 @@ class ModelProviderException(RamifyError):  # noqa: N818 - the name is part of t
         status: the HTTP status, if there was one.
         attempts: how often it was tried.
         inner: what the provider's package raised, if it did.
+        agent, node_id, path, frames: whose request it was, if it was an agent's.
 
     Example:
         >>> from ramify import ModelProviderException
@@ -302,14 +388,3 @@ class ModelProviderException(RamifyError):  # noqa: N818 - the name is part of t
         self.status = status
         self.attempts = attempts
         self.inner = inner
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_provider_exception, (self.args[0], vars(self) | {"inner": None}))
-
-
-def _provider_exception(message: str, fields: dict[str, Any]) -> ModelProviderException:
-    """Make one anew from what was saved; what the provider's package raised is not."""
-    found = ModelProviderException("", "", "")
-    found.args = (message,)
-    vars(found).update(fields)
-    return found

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, dataclass_transform
 
+from ramify.core.errors import TracedError
+from ramify.core.question import Answer, Question
 from ramify.core.states import NodeState
 
 T = TypeVar("T")
@@ -38,6 +40,7 @@ class CallRequested(Event):
     sequence: int  # the number of the call; calls asked for in parallel share one
     function: str
     inputs: Mapping[str, Any]
+    tool_use_id: str | None = None  # if a model asked for it
 
 
 @fact
@@ -55,6 +58,45 @@ class ValueSent(Event):
 
 
 @fact
+class ArgumentsEdited(Event):
+    """The call is made with other arguments than were asked for."""
+
+    inputs: Mapping[str, Any]
+
+
+@fact
+class CallPaused(Event):
+    """The call was stopped, or asks something, and waits for a person."""
+
+    at: float
+    reason: str
+
+
+@fact
+class CallResumed(Event):
+    """The call goes on."""
+
+    at: float
+
+
+@fact
+class QuestionAsked(Event):
+    """A person is to say something."""
+
+    at: float
+    question: Question
+
+
+@fact
+class QuestionSettled(Event):
+    """A question was answered, or is no longer to be answered."""
+
+    at: float
+    id: str
+    answer: Answer | None
+
+
+@fact
 class Failure:
     """What a call raised, as data."""
 
@@ -65,7 +107,8 @@ class Failure:
     def of(cls, error: BaseException) -> "Failure":
         """Describe *error*, even if it cannot describe itself."""
         try:
-            return cls(type(error).__name__, str(error))
+            message = error.message if isinstance(error, TracedError) else str(error)
+            return cls(type(error).__name__, message)
         except Exception as fault:  # noqa: BLE001 - foreign code; the call has to end all the same
             return cls(type(error).__name__, f"(its __str__ raised {type(fault).__name__})")
 

@@ -9,15 +9,19 @@ import inspect
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime
+from decimal import Decimal
 from enum import Enum
 from typing import Any, ClassVar, ParamSpec, Self, TypeVar
 
+from ramify.core.budget import Budget
 from ramify.core.errors import DefinitionError, InvalidValueError
 from ramify.core.parameter import JsonSchema
 from ramify.core.parameters import Parameters
 from ramify.core.states import NodeState
+from ramify.core.usage import TokenUsage
 
 
 class Injected(ABC):
@@ -102,6 +106,7 @@ class Function(ABC):
     trained_as: str | None = None  # the tool that some models were trained on, if it is one
     is_agent: bool = False  # whether a call of it talks to a model
     asks_people: bool = False  # whether a call of it waits for a person
+    budget: Budget | None = None  # what each call of it may spend, with all below it
 
     def __init__(
         self,
@@ -111,20 +116,39 @@ class Function(ABC):
         uses: Iterable["Function"] = (),
         tags: Iterable[str] | None = None,
         repeatable: bool = False,
+        uses_recursion: bool = False,
+        max_depth: int = 10,
     ) -> None:
-        self.name = name
-        self.description = desc
+        self._name = name
+        self._description = desc
         self.tags = checked_tags(tags, f"function {name!r}")
         self.repeatable = repeatable
+        self.uses_recursion = uses_recursion  # whether a call of it may call it again
+        self.max_depth = max_depth  # how many calls of it may be under way inside each other
         self._uses = tuple(uses)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
     @property
+    def name(self) -> str:
+        """What it is called, by people and by models."""
+        return self._name
+
+    @property
+    def description(self) -> str:
+        """What it does, for whoever decides to call it."""
+        return self._description
+
+    @property
     def uses(self) -> Sequence["Function"]:
         """The functions that this one may call."""
         return self._uses
+
+    @property
+    def may_call(self) -> Sequence["Function"]:
+        """Every function that a call of it may call, itself included if it may."""
+        return (*self.uses, self) if self.uses_recursion else self.uses
 
     @property
     @abstractmethod
@@ -135,6 +159,10 @@ class Function(ABC):
     def input_schema(self) -> JsonSchema:
         """The parameters as a JSON schema."""
         return self.parameters.json_schema
+
+    def faults(self, models: Any) -> list[str]:
+        """Return what is wrong with it; *models* finds a model by what an agent calls it."""
+        return []
 
     @property
     def output_type(self) -> Any:
@@ -176,6 +204,7 @@ class Node(ABC):
     state: NodeState
     sequence: int
     waiting_on: "Node | None"
+    tool_use_id: str | None  # the model's own name for the call, if a model made it
 
     @property
     @abstractmethod
@@ -196,6 +225,21 @@ class Node(ABC):
     @abstractmethod
     def ended_at(self) -> datetime | None:
         """When it ended."""
+
+    @property
+    @abstractmethod
+    def usage(self) -> TokenUsage:
+        """The tokens of its own requests to a model."""
+
+    @property
+    @abstractmethod
+    def total_usage(self) -> TokenUsage:
+        """The tokens of it and of every call below it."""
+
+    @property
+    @abstractmethod
+    def total_cost(self) -> Decimal | None:
+        """US dollars for it and every call below it; None if a price is not known."""
 
     @abstractmethod
     def get_children(self) -> "list[Node | list[Node]]":
@@ -270,11 +314,37 @@ class RunContext(Injected):
         *,
         timeout: float | None = None,
         tied_with: Node | None = None,
+        model: Any = None,
+        budget: Budget | None = None,
     ) -> Node:
         """Start a call of *function* as a child of this one and return its node at once.
 
         A wrong argument is an InvalidArgumentsError (a ValueError) of that node. *timeout* is in
-        seconds. A call tied with another was asked for in parallel and shares its number.
+        seconds. A call tied with another was asked for in parallel and shares its number. *model*
+        is for this call of an agent only: a model, its name, or a Provider.
+
+        Raises:
+            CallGraphError: *function* is not among the ``uses`` of this one.
+        """
+
+    @abstractmethod
+    async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
+        """Ask a person, and wait for the answer, for days if need be.
+
+        The lease for requests to models is given up meanwhile, and the node is Paused. Whoever
+        reads ``runtime.questions()`` may answer.
+        """
+
+    @property
+    @abstractmethod
+    def has_lease(self) -> bool:
+        """Whether a request to a model could be made here without waiting for others."""
+
+    @abstractmethod
+    def lease_released(self) -> AbstractAsyncContextManager[None]:
+        """Let others make requests to models while this call waits for something else.
+
+        The next request of this call, or of those above it, takes a lease again.
         """
 
     @abstractmethod

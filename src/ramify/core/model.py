@@ -60,6 +60,7 @@ class ModelSettings:
         caching: how long a provider keeps the prompt, where it has to be told.
         response_schema: the answer is JSON of this schema; only without functions.
         allow_lenient_tool_json: mend arguments of calls that were cut off, where that is safe.
+        call_functions: False forbids the model to call any, though it knows them.
         extra: fields put into each request, object by object.
 
     Example:
@@ -75,6 +76,7 @@ class ModelSettings:
     caching: Caching = Caching.NONE
     response_schema: JsonSchema | None = None
     allow_lenient_tool_json: bool = False
+    call_functions: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
@@ -154,6 +156,9 @@ class Model(ABC):
 
     name: str
     provider: Provider
+
+    def check(self, functions: Sequence[Function]) -> None:  # noqa: B027 - most take any
+        """Raise DefinitionError if the provider does not take such functions."""
 
     @abstractmethod
     def open(

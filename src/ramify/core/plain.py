@@ -29,6 +29,15 @@ def to_plain(value: Any, what: str) -> Any:
     )
 
 
+def to_json(value: Any, what: str) -> str:
+    """Return *value* as JSON text for people and models to read.
+
+    Raises:
+        SerializationError: it has no JSON form.
+    """
+    return json.dumps(to_plain(value, what), ensure_ascii=False)
+
+
 def from_plain(annotation: Any, value: Any) -> Any:
     """Return plain data as *annotation* would have it, or as it is if it does not fit that."""
     from pydantic import PydanticUserError, TypeAdapter, ValidationError  # noqa: PLC0415 - slow

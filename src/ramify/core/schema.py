@@ -7,7 +7,7 @@ The parameters become one TypedDict, because its keys may have any name (``schem
 import difflib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Any, NotRequired, Required, cast, get_args, get_origin
+from typing import Annotated, Any, Final, NotRequired, Required, cast, get_args, get_origin
 
 import docstring_parser
 from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError
@@ -18,7 +18,10 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, to_jsonable_
 from typing_extensions import TypedDict
 
 from ramify.core.errors import DefinitionError, InvalidArgumentsError
+from ramify.core.frames import shortened
 from ramify.core.parameter import JsonSchema, Parameter
+
+_LONGEST: Final = 80  # characters of a wrong value
 
 
 class PydanticSchema:
@@ -91,7 +94,7 @@ class PydanticSchema:
                     f"unknown argument {place!r}; {hint}it takes {', '.join(self._items) or 'none'}"
                 )
             case _:
-                return f"{where}: {fault['msg']} (got {_shortened(fault['input'])})"
+                return f"{where}: {fault['msg']} (got {shortened(fault['input'], _LONGEST)})"
 
 
 class _Plain(GenerateJsonSchema):
@@ -126,11 +129,3 @@ def _jsonable_or_none(value: Any) -> Any:
         return to_jsonable_python(value, inf_nan_mode="null")
     except (PydanticSerializationError, ValueError):
         return None
-
-
-def _shortened(value: Any, limit: int = 80) -> str:
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - foreign code; what matters is the message it is to be part of
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -40,6 +40,16 @@ class TokenUsage:
             output=self.output + other.output,
         )
 
+    def __sub__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
+            input=self.input - other.input,
+            cache_read=self.cache_read - other.cache_read,
+            cache_write=self.cache_write - other.cache_write,
+            cache_write_1h=self.cache_write_1h - other.cache_write_1h,
+            reasoning=self.reasoning - other.reasoning,
+            output=self.output - other.output,
+        )
+
     @property
     def total(self) -> int:
         """All tokens, read and written."""

@@ -1,17 +1,56 @@
 """What a tree looks like, computed from its events and nothing else."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
-from ramify.core.events import CallEnded, CallRequested, CallStarted, Event, Failure, ValueSent
+from ramify.core.agent_events import (
+    ConversationOpened,
+    LeaseAwaited,
+    NoticeGiven,
+    RequestFailed,
+    RequestRetried,
+    RequestSent,
+    ResponseCompleted,
+    ResponseStreamed,
+)
+from ramify.core.events import (
+    ArgumentsEdited,
+    CallEnded,
+    CallPaused,
+    CallRequested,
+    CallResumed,
+    CallStarted,
+    Event,
+    Failure,
+    QuestionAsked,
+    QuestionSettled,
+    ValueSent,
+)
+from ramify.core.model_events import TextDelta, TextWasThinking
+from ramify.core.question import Question
 from ramify.core.states import NodeState
+from ramify.core.transcript import TranscriptPart
+from ramify.core.usage import TokenUsage
+
+_NO_USAGE = TokenUsage()
+_NO_COST = Decimal(0)
+_RUNS = "runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """One call and all below it, at one moment.
+
+    Attributes:
+        sequence: the number of the call; calls asked for in parallel share one.
+        usage: the tokens of its own requests; ``total_usage`` has those below it, too.
+        cost: US dollars, None if a price is not known; ``total_cost`` likewise.
+        partial: what the model has said of a response that is still coming in.
+        status: what it does, or waits for, just now; empty when it has ended.
+        notices: what the person who runs this should know.
 
     Example:
         >>> from ramify import CodeFunction, Runtime
@@ -35,22 +74,136 @@ class NodeView:
     state: NodeState
     values: tuple[Any, ...]
     children: "tuple[NodeView, ...]"
-    sequence: int  # the number of the call; calls asked for in parallel share one
+    sequence: int
+    tool_use_id: str | None = None
+    model: str | None = None
+    transcript: tuple[TranscriptPart, ...] = ()
+    partial: str = ""
+    usage: TokenUsage = _NO_USAGE
+    total_usage: TokenUsage = _NO_USAGE
+    cost: Decimal | None = _NO_COST
+    total_cost: Decimal | None = _NO_COST
+    status: str = ""
+    notices: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
     started_at: datetime | None
     ended_at: datetime | None
     update_seqnum: int
 
 
-@dataclass(slots=True)
 class _Record:
     """What the events have said of one node so far."""
 
-    requested: CallRequested
-    path: str
-    started_at: datetime | None = None
-    ended: CallEnded | None = None
-    values: list[Any] = field(default_factory=list[Any])
-    children: list[int] = field(default_factory=list[int])
+    __slots__ = (
+        "children",
+        "cost",
+        "ended",
+        "inputs",
+        "model",
+        "notices",
+        "partial",
+        "path",
+        "questions",
+        "requested",
+        "said",
+        "started_at",
+        "state",
+        "status",
+        "transcript",
+        "usage",
+        "values",
+    )
+
+    def __init__(self, requested: CallRequested, path: str) -> None:
+        self.requested = requested
+        self.path = path
+        self.inputs = requested.inputs
+        self.state = NodeState.Waiting
+        self.status = "waits to be started"
+        self.started_at: datetime | None = None
+        self.ended: CallEnded | None = None
+        self.values: list[Any] = []
+        self.children: list[int] = []
+        self.model: str | None = None
+        self.transcript: list[TranscriptPart] = []
+        self.said: tuple[TranscriptPart, ...] = ()  # to the model, without a response yet
+        self.partial: list[str] = []
+        self.usage = _NO_USAGE
+        self.cost: Decimal | None = _NO_COST
+        self.notices: list[str] = []
+        self.questions: dict[str, Question] = {}
+
+    def take(self, event: Event) -> None:
+        """Take in something that happened to the node."""
+        match event:
+            case CallStarted():
+                self.state, self.status = NodeState.Running, _RUNS
+                self.started_at = datetime.fromtimestamp(event.at, UTC)
+            case ValueSent():
+                self.values.append(event.value)
+            case ArgumentsEdited():
+                self.inputs = event.inputs
+            case CallPaused():
+                self.state, self.status = NodeState.Paused, event.reason
+            case CallResumed():
+                self.state, self.status = NodeState.Running, _RUNS
+            case QuestionAsked():
+                self.questions[event.question.id] = event.question
+            case QuestionSettled():
+                self.questions.pop(event.id, None)
+            case CallEnded():
+                self.ended, self.state, self.status = event, event.state, ""
+                self.partial.clear()
+            case _:
+                self._take_of_conversation(event)
+
+    def _take_of_conversation(self, event: Event) -> None:
+        match event:
+            case ConversationOpened():
+                self.model = event.model
+            case LeaseAwaited():
+                self.status = "waits until fewer requests are under way"
+            case NoticeGiven():
+                self.notices.append(event.text)
+            case ResponseStreamed():
+                self._take_delta(event)
+            case RequestSent() | RequestRetried() | RequestFailed() | ResponseCompleted():
+                self.partial.clear()
+                self._take_of_request(event)
+            case _:
+                raise TypeError(f"no fold for {event!r}")
+
+    def _take_delta(self, event: ResponseStreamed) -> None:
+        if self.ended is not None:  # nobody looked in time
+            return
+        self.status = "receives a response"
+        if isinstance(event.delta, TextDelta):
+            self.partial.append(event.delta.text)
+        elif isinstance(event.delta, TextWasThinking):
+            self.partial.clear()
+
+    def _take_of_request(
+        self, event: RequestSent | RequestRetried | RequestFailed | ResponseCompleted
+    ) -> None:
+        match event:
+            case RequestSent():
+                self.status = "waits for the model"
+                self.said = event.inputs
+            case RequestRetried():
+                self.status = f"tries again in {event.wait:g} s: {event.failure}"
+            case RequestFailed():
+                self.status = f"the request failed: {event.failure}"
+                self._spend(event)
+            case ResponseCompleted():
+                self.status = _RUNS
+                self.transcript += event.parts
+                self.said = ()
+                self._spend(event)
+
+    def _spend(self, event: ResponseCompleted | RequestFailed) -> None:
+        if event.usage.total or isinstance(event, ResponseCompleted):
+            self.usage += event.usage
+            self.cost = added(self.cost, event.cost)
 
 
 class TreeFold:
@@ -87,30 +240,47 @@ class TreeFold:
                 self._records[event.node] = _Record(event, f"{above.path}.{event.index}")
             case CallRequested():
                 self._records[event.node] = _Record(event, str(self._root_number))
-            case CallStarted():
-                self._records[event.node].started_at = datetime.fromtimestamp(event.at, UTC)
-            case ValueSent():
-                self._records[event.node].values.append(event.value)
-            case CallEnded():
-                self._records[event.node].ended = event
             case _:
-                raise TypeError(f"no fold for {event!r}")
+                self._records[event.node].take(event)
 
     def _view(self, record: _Record) -> NodeView:
         ended = record.ended
-        running = NodeState.Running if record.started_at else NodeState.Waiting
+        children = tuple([self.views[id] for id in record.children])
+        total_usage, total_cost, status = record.usage, record.cost, record.status
+        for child in children:
+            if child.total_usage is not _NO_USAGE:
+                total_usage += child.total_usage
+                total_cost = added(total_cost, child.total_cost)
+            if status == _RUNS and not child.state.final:
+                status = f"waits for {child.fn} (node {child.id})"
         return NodeView(
             id=record.requested.node,
             path=record.path,
             fn=record.requested.function,
-            inputs=record.requested.inputs,
+            inputs=record.inputs,
             outputs=ended.outputs if ended else None,
             exception=ended.exception if ended else None,
-            state=ended.state if ended else running,
+            state=record.state,
             values=tuple(record.values),
-            children=tuple([self.views[id] for id in record.children]),
+            children=children,
             sequence=record.requested.sequence,
+            tool_use_id=record.requested.tool_use_id,
+            model=record.model,
+            transcript=(*record.transcript, *record.said),
+            partial="".join(record.partial),
+            usage=record.usage,
+            total_usage=total_usage,
+            cost=record.cost,
+            total_cost=total_cost,
+            status=status,
+            notices=tuple(record.notices),
+            questions=tuple(record.questions.values()),
             started_at=record.started_at,
             ended_at=datetime.fromtimestamp(ended.at, UTC) if ended else None,
             update_seqnum=self._seqnum,
         )
+
+
+def added(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    """Return the sum, or None if either is not known."""
+    return None if one is None or other is None else one + other

@@ -18,7 +18,8 @@ def price(usage: TokenUsage, model: Model, at: datetime | None = None) -> Decima
     """Return what *usage* of *model* cost in US dollars; None if that is not known.
 
     *usage* is that of one request: some models charge more for long ones, so add money, not tokens.
-    A model that runs at an address of your own has no price that we know of, whatever its name.
+    A model that was made with ``price=`` says itself. One that runs at an address of your own has
+    no price that we know of, whatever its name.
 
     Example:
         >>> from ramify import TokenUsage
@@ -28,6 +29,10 @@ def price(usage: TokenUsage, model: Model, at: datetime | None = None) -> Decima
         >>> price(TokenUsage(input=1000), OpenAIModel("qwen3", base_url="ollama")) is None
         True
     """
+    told = getattr(model, "price", None)
+    if callable(told):
+        own: Any = told(usage)
+        return None if own is None else Decimal(str(own))
     if model.provider is Provider.Local:
         return Decimal(0)
     if getattr(model, "base_url", None) is not None:

@@ -2,8 +2,9 @@
 
 import os
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.exchange import Exchange
 from ramify.core.function import Function
 from ramify.core.model import Model, ModelSettings, Provider
+from ramify.core.usage import TokenUsage
 from ramify.models.attempt import Endpoint
 from ramify.models.dialect import Dialect
 from ramify.models.profiles import Profile, profile_of
@@ -65,6 +67,7 @@ class WireModel(Model):
         profile: Profile | None = None,
         retry: Retry | None = None,
         timers: Timers | None = None,
+        price: Callable[[TokenUsage], Decimal | None] | None = None,
     ) -> None:
         self.model = model
         self.base_url = self._address(base_url or os.environ.get(self.url_name) or None)
@@ -72,6 +75,7 @@ class WireModel(Model):
         self.profile = profile or profile_of(self.provider, model)
         self.retry = retry or Retry()
         self.timers = timers or Timers()
+        self.price = price  # of one request in US dollars, where the price list does not know
         self._api_key = None if api_key is None else Secret(api_key)
 
     @property
@@ -101,6 +105,9 @@ class WireModel(Model):
             exchanges,
             provider=type(self).__name__,
         )
+
+    def check(self, functions: Sequence[Function]) -> None:
+        self.dialect("", functions, ModelSettings())
 
     def _address(self, url: str | None) -> str | None:
         if url is None:

@@ -1,8 +1,10 @@
 """What a running call sees of the framework."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from ramify.core.budget import Budget
 from ramify.core.errors import InvalidValueError, NoParentSessionError, UsageError
 from ramify.core.function import (
     Function,
@@ -12,7 +14,11 @@ from ramify.core.function import (
     checked_function,
     checked_timeout,
 )
-from ramify.runtime.node import CodeNode
+from ramify.core.question import QuestionKind
+from ramify.runtime.asking import ask
+from ramify.runtime.graph import check_use
+from ramify.runtime.leases import usable_lease
+from ramify.runtime.node import CallNode
 from ramify.runtime.request import Request
 from ramify.runtime.threads import in_thread
 from ramify.runtime.walk import root_of
@@ -24,7 +30,7 @@ Q = ParamSpec("Q")
 class Starter(Protocol):
     """Whoever starts calls."""
 
-    def start(self, request: Request, parent: CodeNode | None) -> CodeNode:
+    def start(self, request: Request, parent: CallNode | None) -> CallNode:
         """Start the call that *request* asks for, and return its node."""
         ...
 
@@ -34,7 +40,7 @@ class Context(RunContext):
 
     __slots__ = ("_node", "_runtime")
 
-    def __init__(self, runtime: Starter, node: CodeNode | None) -> None:
+    def __init__(self, runtime: Starter, node: CallNode | None) -> None:
         self._runtime = runtime
         self._node = node
 
@@ -46,7 +52,7 @@ class Context(RunContext):
         return self._runtime
 
     @property
-    def node(self) -> CodeNode:
+    def node(self) -> CallNode:
         if self._node is None:
             raise UsageError(
                 "there is no call here, and so no node: run the function by runtime.invoke(...) or"
@@ -59,7 +65,7 @@ class Context(RunContext):
         """Whether it belongs to a call that can make no more calls."""
         return self._node is not None and self._node.state.final
 
-    def start(self, request: Request) -> CodeNode:
+    def start(self, request: Request) -> CallNode:
         """Start a call as a child of this one, or at top level."""
         return self._runtime.start(request, self._node)
 
@@ -70,14 +76,24 @@ class Context(RunContext):
         *,
         timeout: float | None = None,
         tied_with: Node | None = None,
-    ) -> CodeNode:
+        model: Any = None,
+        budget: Budget | None = None,
+    ) -> CallNode:
         function = checked_function(function, "a call")
+        if self._node is not None:
+            check_use(self._node.function, function)
         if not isinstance(args, Mapping | None):
             raise InvalidValueError(
                 f"the arguments of {function.name} go by name, {{'name': value}}, not {args!r}"
             )
         timeout = checked_timeout(timeout, f"a call of {function.name}")
-        request = Request(function, dict(args or {}), timeout, tied_with)
+        if model is not None and not function.is_agent:
+            raise InvalidValueError(f"{function.name} is code and talks to no model: {model!r}")
+        if not isinstance(budget, Budget | None):
+            raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
+        request = Request(
+            function, dict(args or {}), timeout, tied_with, model=model, budget=budget
+        )
         return self.start(request)
 
     def get_or_put(
@@ -85,7 +101,7 @@ class Context(RunContext):
     ) -> T:
         return self._owner_of(scope).bag.get_or_put(namespace, key, factory)
 
-    def _owner_of(self, scope: SessionScope) -> CodeNode:
+    def _owner_of(self, scope: SessionScope) -> CallNode:
         if scope is SessionScope.Self:
             return self.node
         if scope is SessionScope.TopLevel:
@@ -96,6 +112,21 @@ class Context(RunContext):
                 " SessionScope.Self or SessionScope.TopLevel"
             )
         return self.node.parent
+
+    async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
+        if isinstance(choices, str) or not all(isinstance(c, str) for c in (text, *choices)):
+            raise InvalidValueError(f"a question is text, and so are its choices: {choices!r}")
+        return (await ask(self.node, QuestionKind.Human, text, choices)).text
+
+    @property
+    def has_lease(self) -> bool:
+        return usable_lease(self.node) is not None
+
+    @asynccontextmanager
+    async def lease_released(self) -> AsyncGenerator[None, None]:
+        if (lease := usable_lease(self.node)) is not None:
+            lease.close()
+        yield
 
     async def send(self, value: Any) -> None:
         await self.node.send(value)

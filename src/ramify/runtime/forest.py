@@ -6,7 +6,7 @@ from functools import partial
 from ramify.core.errors import UnknownNodeError, UsageError
 from ramify.core.function import Node
 from ramify.runtime.bags import close_all
-from ramify.runtime.node import CodeNode, report_if_unseen
+from ramify.runtime.node import CallNode, report_if_unseen
 from ramify.runtime.walk import root_of, subtree
 
 
@@ -18,17 +18,17 @@ class Forest:
 
     def __init__(self, *, keeps_finished: bool) -> None:
         self._keeps_finished = keeps_finished
-        self._nodes: dict[int, CodeNode] = {}
-        self._roots: dict[int, CodeNode] = {}
-        self._open: set[CodeNode] = set()  # top-level calls that have not ended
+        self._nodes: dict[int, CallNode] = {}
+        self._roots: dict[int, CallNode] = {}
+        self._open: set[CallNode] = set()  # top-level calls that have not ended
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
-    def roots(self) -> list[CodeNode]:
+    def roots(self) -> list[CallNode]:
         """The top-level calls, oldest first."""
         return list(self._roots.values())
 
-    def add(self, node: CodeNode) -> None:
+    def add(self, node: CallNode) -> None:
         """Take in a new node."""
         self._nodes[node.id] = node
         if node.parent is None:
@@ -36,16 +36,16 @@ class Forest:
             self._open.add(node)
             node.when_ended(partial(self._root_ended, node))
 
-    def find(self, node: Node | int) -> CodeNode:
+    def find(self, node: Node | int) -> CallNode:
         """Return the node, or the one with that id."""
-        if isinstance(node, CodeNode):
+        if isinstance(node, CallNode):
             return node
         found = self._nodes.get(node) if isinstance(node, int) else None
         if found is None:
             raise UnknownNodeError(f"this runtime has no node {node!r}; it may have been deleted")
         return found
 
-    def delete(self, root: CodeNode) -> None:
+    def delete(self, root: CallNode) -> None:
         """Forget a finished tree and close what its bags hold."""
         if root.parent is not None:
             raise UsageError(
@@ -96,19 +96,19 @@ class Forest:
         if interrupted:
             raise asyncio.CancelledError
 
-    def _root_ended(self, root: CodeNode) -> None:
+    def _root_ended(self, root: CallNode) -> None:
         self._open.discard(root)
         if not self._keeps_finished:
             report_if_unseen(root)
             self.forget(root)
 
-    def forget(self, root: CodeNode) -> None:
+    def forget(self, root: CallNode) -> None:
         """Find neither the tree nor any of its nodes from now on."""
         self._roots.pop(root.id, None)
         for node in subtree(root):
             self._nodes.pop(node.id, None)
 
-    def _close_bags(self, root: CodeNode) -> None:
+    def _close_bags(self, root: CallNode) -> None:
         if bags := root.tree.take_bags():
             task = root.home.loop.create_task(close_all(bags), name="close session bags")
             self._closing.add(task)

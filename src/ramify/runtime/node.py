@@ -1,4 +1,4 @@
-"""One call from request to end: its state, its children, and who waits for it.
+"""One call from request to end: its state, its children, and what it spends.
 
 Whatever changes a node happens on its runtime's loop; ``result``, ``cancel`` and ``await`` may be
 used from anywhere and go there by themselves.
@@ -7,27 +7,41 @@ used from anywhere and go there by themselves.
 import asyncio
 import contextvars
 import logging
-import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
-from types import TracebackType
+from decimal import Decimal
 from typing import Any
 
+from ramify.core.agent_errors import BudgetExceeded
 from ramify.core.errors import (
     CallTimeoutError,
     CancellationException,
     ClosedError,
     InvalidValueError,
-    UsageError,
+    RecursionDepthError,
 )
-from ramify.core.events import CallEnded, CallRequested, CallStarted, Failure, ValueSent
+from ramify.core.events import (
+    ArgumentsEdited,
+    CallEnded,
+    CallPaused,
+    CallRequested,
+    CallResumed,
+    CallStarted,
+    Failure,
+    ValueSent,
+)
+from ramify.core.from_file import FromFile
 from ramify.core.function import Node, RunContext
 from ramify.core.states import NodeState, check_transition
+from ramify.core.usage import TokenUsage
 from ramify.runtime.bags import SessionBag
-from ramify.runtime.home import Home, settle, settle_from_anywhere
+from ramify.runtime.desk import Desk
+from ramify.runtime.files import read_files
+from ramify.runtime.home import Home
+from ramify.runtime.outcome import AwaitedNode
 from ramify.runtime.request import Request
+from ramify.runtime.spending import Account, Spent
 from ramify.runtime.tree import Tree
 
 log = logging.getLogger(__name__)
@@ -36,53 +50,41 @@ log = logging.getLogger(__name__)
 _NO_VARIABLES = contextvars.Context()
 
 
-class CodeNode(Node):
+class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
     """A call, run as one task.
 
     When its function is done, the node waits for the children that still run (having cancelled
     them if it failed), so that no call outlives its caller. What the function returned or raised
     is the outcome, whatever happens while waiting.
-
-    Example:
-        >>> from ramify import CodeFunction, CodeNode, Runtime
-        >>> with Runtime() as runtime:
-        ...     node = runtime.invoke(CodeFunction(name="three", callable=lambda ctx: 3))
-        ...     node.result(), isinstance(node, CodeNode)
-        (3, True)
     """
 
     __slots__ = (
         "__weakref__",
-        "_awaited",
         "_closing",
-        "_ended",
         "_failures",
         "_index",
         "_next_sequence",
+        "_overdue",
         "_parent",
         "_reason",
         "_request",
         "_returned",
         "_running",
         "_started",
+        "_stops",
         "_task",
-        "_timer",
-        "_traceback",
-        "_waiters",
-        "asked_for",
+        "_timers",
+        "accounts",
         "children",
-        "context",
-        "exception",
-        "function",
-        "home",
+        "desk",
         "id",
         "inputs",
-        "outputs",
+        "leave",
         "sequence",
+        "spent",
         "state",
-        "timed_out",
+        "tool_use_id",
         "tree",
-        "waiting_on",
     )
 
     def __init__(
@@ -90,45 +92,48 @@ class CodeNode(Node):
         id: int,
         request: Request,
         *,
-        parent: "CodeNode | None",
+        parent: "CallNode | None",
         tree: Tree,
         home: Home,
+        desk: Desk,
     ) -> None:
+        super().__init__(home)
         self.id = id
-        self.context: RunContext | None = None
         self.function = request.function
         self.inputs = request.args
-        self.outputs = None
-        self.exception = None
         self.state = NodeState.Waiting
-        self._parent = parent
-        self.waiting_on = None
-        self.timed_out = False
+        self.tool_use_id = request.tool_use_id
         self.tree = tree
+        self.desk = desk
+        self.spent: Spent | None = None
+        self.accounts: Sequence[Account] = ()
+        self.leave: Callable[[], None] | None = None  # what to do if it ends before it began
+        self.asked_for = request.sink is not None
+        self._parent = parent
         self._request = request
-        self.home = home
-        self.children: list[CodeNode] = []
+        self.children: list[CallNode] = []
         self._running = 0  # how many children have not ended
         self._next_sequence = 1
-        self._awaited = 0  # how often its caller waits for it just now
         self._closing = False  # its children are being cancelled, and there will be no more
-        self._waiters: dict[Callable[[], None], None] = {}  # in order, and quick to leave
         self._task: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._traceback: TracebackType | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._overdue: Exception | None = None  # why its time is over
         self._reason: str | None = None  # why it is being cancelled
         self._failures = 0  # how many children have failed
-        self.asked_for = request.sink is not None  # somebody wants to know what comes of it
+        self._stops = 0  # for how many reasons it waits for a person
         self._returned = False  # its function is done; only children may still run
         self._started: float | None = None
-        self._ended: float | None = None
         if parent is None:
             self._index = self.sequence = tree.number
         else:
             parent._adopt(self, request.tied_with)
         above = None if parent is None else parent.id
         name = request.function.name
-        tree.publish(CallRequested(id, above, self._index, self.sequence, name, request.args))
+        tree.publish(
+            CallRequested(
+                id, above, self._index, self.sequence, name, request.args, request.tool_use_id
+            )
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path} {self.function.name} {self.state}>"
@@ -136,13 +141,13 @@ class CodeNode(Node):
     # What it is
 
     @property
-    def parent(self) -> "CodeNode | None":
+    def parent(self) -> "CallNode | None":
         return self._parent
 
     @property
     def path(self) -> str:
         numbers: list[str] = []
-        node: CodeNode | None = self
+        node: CallNode | None = self
         while node is not None:
             numbers.append(str(node._index))
             node = node._parent
@@ -156,6 +161,23 @@ class CodeNode(Node):
     def ended_at(self) -> datetime | None:
         return None if self._ended is None else datetime.fromtimestamp(self._ended, UTC)
 
+    @property
+    def usage(self) -> TokenUsage:
+        return TokenUsage()
+
+    @property
+    def total_usage(self) -> TokenUsage:
+        return TokenUsage() if self.spent is None else self.spent.usage
+
+    @property
+    def total_cost(self) -> Decimal | None:
+        return Decimal(0) if self.spent is None else self.spent.cost
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether it was stopped because it took too long."""
+        return isinstance(self._overdue, CallTimeoutError)
+
     def get_children(self) -> list[Node | list[Node]]:
         batches: dict[int, list[Node]] = {}
         for child in list(self.children):
@@ -167,89 +189,6 @@ class CodeNode(Node):
         """The objects that live as long as its tree."""
         return self.tree.bag_of(self.id)
 
-    # Waiting for it
-
-    def result(self, timeout: float | None = None) -> Any:
-        self.asked_for = True
-        if self._ended is None:
-            caller = self._caller()
-            ended = threading.Event()
-            self.home.forbid_waiting(f"result() of {self.function.name!r}")
-            self.home.tell(self.when_ended, ended.set)
-            if caller is not None:
-                caller.waiting_on = self
-            try:
-                if not self.home.wait(ended, timeout):
-                    self.home.tell(self._wake_no_more, ended.set)
-                    raise TimeoutError(
-                        f"{self.function.name} (node {self.path}) has not ended in {timeout} s;"
-                        " it goes on: wait again, or cancel it"
-                    )
-            finally:
-                if caller is not None and caller.waiting_on is self:
-                    caller.waiting_on = None
-        return self._outcome()
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        self.asked_for = True
-        if self._ended is None:
-            caller = self._caller()
-            loop = asyncio.get_running_loop()
-            ended = loop.create_future()
-            at_home = loop is self.home.loop
-            wake = partial(settle, ended) if at_home else settle_from_anywhere(ended)
-            self.home.tell(self.when_ended, wake)
-            if caller is not None:
-                caller.waiting_on = self
-                self._awaited += 1
-            try:
-                yield from ended
-            except asyncio.CancelledError:
-                self.home.tell(self._wake_no_more, wake)
-                # Who asked for the call has given it up, unless he waits for it elsewhere too.
-                # Others only look on.
-                if caller is not None and self._awaited == 1:
-                    self.home.tell(self.cancel_here, "its caller stopped waiting for it")
-                raise
-            finally:
-                if caller is not None:
-                    self._awaited -= 1
-                    if caller.waiting_on is self:
-                        caller.waiting_on = None
-        return self._outcome()
-
-    def _caller(self) -> "CodeNode | None":
-        """Return the parent, if it is the one that is asking."""
-        asking = RunContext.active.get(None)
-        if asking is None:
-            return None
-        if asking is self.context:
-            raise UsageError(f"{self.function.name} (node {self.path}) cannot wait for itself")
-        parent = self._parent
-        return parent if parent is not None and asking is parent.context else None
-
-    def when_ended(self, wake: Callable[[], None]) -> None:
-        """Have *wake* called on the loop when it ends, or now if it has."""
-        if self._ended is None:
-            self._waiters[wake] = None
-        else:
-            wake()
-
-    async def ended(self) -> None:
-        """Wait on the runtime's own loop until it has ended, whatever came of it."""
-        if self._ended is None:
-            ended = self.home.loop.create_future()
-            self.when_ended(partial(settle, ended))
-            await ended
-
-    def _wake_no_more(self, wake: Callable[[], None]) -> None:
-        self._waiters.pop(wake, None)
-
-    def _outcome(self) -> Any:
-        if self.exception is None:
-            return self.outputs
-        raise self.exception.with_traceback(self._traceback)
-
     # Running it
 
     def start(self, context: RunContext) -> None:
@@ -257,6 +196,7 @@ class CodeNode(Node):
         if self._ended is not None:  # cancelled before it came to this
             return
         self.context = context
+        self.leave = None
         task = self.home.loop.create_task(self._drive(context), name=self.function.name)
         if self.state is NodeState.Waiting:
             self._task = task
@@ -275,14 +215,10 @@ class CodeNode(Node):
         self._enter(NodeState.Running)
         self._started = now = time.time()
         self.tree.publish(CallStarted(self.id, now))
-        request = self._request
         outcome: tuple[NodeState, Any, BaseException | None]
         try:
-            if request.timeout is not None:
-                self._start_timer(request.timeout)
-            args = request.args
-            if not request.checked:
-                args = self.function.parameters.validate(args)
+            self._start_timers()
+            args = await self._checked_arguments()
             outcome = NodeState.Success, await self.function.run(context, args), None
         except asyncio.CancelledError:
             outcome = self._given_up()
@@ -293,12 +229,44 @@ class CodeNode(Node):
         self._returned = True
         if self._running:
             await self._join(cancel=outcome[0] is not NodeState.Success)
-        self._stop_timer()
+        self._stop_timers()
         try:
             if self._parent is None and not self.tree.kept:
                 await self.tree.close_bags()
         finally:
             self._end(*outcome)
+
+    async def _checked_arguments(self) -> Mapping[str, Any]:
+        """Return the arguments to run with; raise if it may not run, or not with these."""
+        request = self._request
+        if self.function.uses_recursion:
+            self._check_depth()
+        if request.gate is not None:
+            self._edit(await request.gate(self))
+        if request.checked:
+            return self.inputs
+        args = self.inputs
+        for value in args.values():
+            if type(value) is FromFile:
+                args = await read_files(args, self.function.name)
+                break
+        return self.function.parameters.validate(args)
+
+    def _check_depth(self) -> None:
+        depth, node = 0, self._parent
+        while node is not None:
+            depth += node.function is self.function
+            node = node._parent
+        if depth >= self.function.max_depth:
+            raise RecursionDepthError(
+                f"{self.function.name} may call itself {self.function.max_depth} deep and not"
+                " deeper: solve this without calling it again, or give it a greater max_depth"
+            )
+
+    def _edit(self, args: Mapping[str, Any]) -> None:
+        if args is not self.inputs:
+            self.inputs = args
+            self.tree.publish(ArgumentsEdited(self.id, args))
 
     def _ends_the_loop(self, error: BaseException) -> bool:
         """Whether *error* is not the function's own, so that nothing can be waited for any more."""
@@ -321,6 +289,24 @@ class CodeNode(Node):
         if self._request.sink is not None:
             await self._request.sink(value)
 
+    # Waiting for a person
+
+    def stop(self, reason: str) -> None:
+        """Be Paused from now on; each stop wants its own ``go_on``."""
+        self._stops += 1
+        if self.state is NodeState.Running:
+            self._enter(NodeState.Paused)
+            self.tree.publish(CallPaused(self.id, time.time(), reason))
+
+    def go_on(self) -> None:
+        """Take back one ``stop``."""
+        self._stops -= 1
+        if not self._stops and self.state is NodeState.Paused:
+            self._enter(NodeState.Running)
+            self.tree.publish(CallResumed(self.id, time.time()))
+
+    # Ending it
+
     def cancel(self, reason: str = "cancelled") -> None:
         if self._ended is None:
             self.home.tell(self._cancel_or_insist, reason)
@@ -334,7 +320,7 @@ class CodeNode(Node):
         A node that is being cancelled already is left to clean up in peace, with all below it,
         unless somebody insists.
         """
-        stack: list[tuple[CodeNode, str]] = [(self, reason)]
+        stack: list[tuple[CallNode, str]] = [(self, reason)]
         while stack:
             node, why = stack.pop()
             if node._ended is not None or (node._reason is not None and not insist):
@@ -347,14 +333,15 @@ class CodeNode(Node):
             if node.state is NodeState.Waiting:  # its task will not get to its first line
                 node._end(*node._given_up())
 
-    def _expire(self) -> None:
-        self.timed_out = self._reason is None and not self._returned
-        self.cancel_here(f"it took longer than {self._request.timeout} s")
+    def _expire(self, error: Exception, reason: str) -> None:
+        if self._reason is None and not self._returned:
+            self._overdue = error
+        self.cancel_here(reason)
 
     def _given_up(self) -> tuple[NodeState, None, BaseException]:
+        if self._overdue is not None:
+            return NodeState.Error, None, self._overdue
         name, reason = self.function.name, self._reason or "its task was cancelled"
-        if self.timed_out:
-            return NodeState.Error, None, CallTimeoutError(f"{name} (node {self.path}): {reason}")
         return NodeState.Canceled, None, CancellationException(name, self.path, reason)
 
     async def _join(self, *, cancel: bool) -> None:
@@ -389,21 +376,34 @@ class CodeNode(Node):
             for child in self.children:
                 report_if_unseen(child)
         self.context = None  # or the two would keep each other alive
-        self._stop_timer()
+        self._stop_timers()
+        if self.leave is not None:
+            self.leave()
         if self._parent is not None:
             self._parent._child_ended(failed=state is NodeState.Error)
         waiters, self._waiters = self._waiters, {}
         for wake in waiters:
             wake()
 
-    def _start_timer(self, timeout: float) -> None:
-        loop = self.home.loop
-        self._timer = loop.call_at(loop.time() + timeout, self._expire, context=_NO_VARIABLES)
+    def _start_timers(self) -> None:
+        if (timeout := self._request.timeout) is not None:
+            name, reason = self.function.name, f"it took longer than {timeout} s"
+            self._start_timer(timeout, CallTimeoutError(f"{name} (node {self.path}): {reason}"))
+        for account in self.accounts:
+            if (seconds := account.seconds_left()) is not None:
+                limit = f"{account.budget.seconds:g} s are over"
+                self._start_timer(seconds, BudgetExceeded(limit, account.owner or self))
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _start_timer(self, seconds: float, error: Exception) -> None:
+        loop = self.home.loop
+        at, reason = loop.time() + seconds, str(error).rpartition(": ")[2]
+        timer = loop.call_at(at, self._expire, error, reason, context=_NO_VARIABLES)
+        self._timers.append(timer)
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
 
     def _enter(self, state: NodeState) -> None:
         check_transition(self.state, state)
@@ -411,7 +411,7 @@ class CodeNode(Node):
 
     # Its children
 
-    def _adopt(self, child: "CodeNode", tied_with: Node | None) -> None:
+    def _adopt(self, child: "CallNode", tied_with: Node | None) -> None:
         if self._ended is not None or self._closing:
             raise ClosedError(
                 f"{self.function.name} (node {self.path}) has ended and can make no more calls;"
@@ -435,7 +435,21 @@ class CodeNode(Node):
         self._failures += failed
 
 
-def report_if_unseen(node: CodeNode) -> None:
+class CodeNode(CallNode):
+    """A call of Python code.
+
+    Example:
+        >>> from ramify import CodeFunction, CodeNode, Runtime
+        >>> with Runtime() as runtime:
+        ...     node = runtime.invoke(CodeFunction(name="three", callable=lambda ctx: 3))
+        ...     node.result(), isinstance(node, CodeNode)
+        (3, True)
+    """
+
+    __slots__ = ()
+
+
+def report_if_unseen(node: CallNode) -> None:
     """Log that *node* failed if nobody has asked for its result, because now nobody will."""
     if node.state is NodeState.Error and node.exception is not None and not node.asked_for:
         node.asked_for = True  # once is enough

@@ -1,10 +1,21 @@
 """What somebody wants to have called."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ramify.core.budget import Budget
+from ramify.core.exchange import Exchange
 from ramify.core.function import Function, Node
+from ramify.core.transcript import ToolResult, UserText
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A conversation to go on with: what was said, and what is still to be sent."""
+
+    exchanges: Sequence[Exchange]
+    unsent: Sequence[UserText | ToolResult]
 
 
 @dataclass(slots=True)
@@ -17,3 +28,8 @@ class Request:
     tied_with: Node | None = None
     checked: bool = False  # the arguments are to be passed on as they are
     sink: Callable[[Any], Awaitable[None]] | None = None  # takes the values that the call sends
+    model: Any = None  # for this call only
+    budget: Budget | None = None
+    tool_use_id: str | None = None  # the model's own name for the call
+    gate: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None  # may it run, and with what?
+    past: Past | None = None

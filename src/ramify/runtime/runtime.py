@@ -3,27 +3,39 @@
 import asyncio
 import itertools
 import threading
-from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from contextvars import Token
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
+from weakref import WeakSet
 
-from ramify.core.errors import ClosedError, DuplicateNameError, UsageError
-from ramify.core.function import Function, Node, RunContext, checked_function
+from ramify.core.budget import Budget
+from ramify.core.decisions import Hooks, Rules
+from ramify.core.errors import ClosedError, InvalidValueError, ModelProviderException, UsageError
+from ramify.core.frames import Frame
+from ramify.core.function import Function, Node, RunContext
+from ramify.core.question import RESUME, Question, QuestionKind
 from ramify.core.views import NodeView
+from ramify.runtime.agent_node import AgentNode
+from ramify.runtime.commons import Commons
 from ramify.runtime.context import Context
 from ramify.runtime.forest import Forest
+from ramify.runtime.graph import discover
+from ramify.runtime.holds import hold, start, why_not_paused
 from ramify.runtime.home import BackgroundHome, Home
-from ramify.runtime.node import CodeNode
+from ramify.runtime.leases import DEFAULT_LIMITS, Limits
+from ramify.runtime.model_book import ModelBook, Wish
+from ramify.runtime.node import CallNode, CodeNode
 from ramify.runtime.request import Request
+from ramify.runtime.spending import Account
+from ramify.runtime.stack import stack_through
 from ramify.runtime.tree import Tree
 from ramify.runtime.walk import subtree
 from ramify.runtime.watch import Watch
 
 
-class Runtime:
+class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     """Runs functions as trees of nodes, and keeps the trees until they are deleted.
 
     With ``async with`` it lives in the caller's loop, and turns run inside the block are its nodes
@@ -43,8 +55,32 @@ class Runtime:
     keeps_finished_trees: ClassVar[bool] = True
     patience: ClassVar[float] = 10.0  # seconds until a call that was cancelled is cancelled again
 
-    def __init__(self, specs: Iterable[Function] = ()) -> None:
-        self.invocable_functions: Mapping[str, Function] = _discover(specs)
+    def __init__(  # noqa: PLR0913 - what a program says once, each by its name
+        self,
+        specs: Iterable[Function] = (),
+        *,
+        models: Mapping[Any, Wish] | Wish = None,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        hooks: Hooks | None = None,
+        allowed_tools: Iterable[str | Function] | None = None,
+        disallowed_tools: Iterable[str | Function] = (),
+        on_provider_failure: Literal["raise", "pause"] = "raise",
+        on_tool_error: Literal["report", "pause"] = "report",
+    ) -> None:
+        for value, choices in (on_provider_failure, "raise"), (on_tool_error, "report"):
+            if value not in {choices, "pause"}:
+                raise InvalidValueError(f"{value!r} is neither {choices!r} nor 'pause'")
+        self._commons = Commons(
+            models=ModelBook(models),
+            limits=limits or DEFAULT_LIMITS,
+            rules=Rules.of(allowed_tools, disallowed_tools, hooks),
+            account=None if budget is None else Account(budget, None),
+            pauses_on_provider_failure=on_provider_failure == "pause",
+            pauses_on_tool_error=on_tool_error == "pause",
+        )
+        self.invocable_functions: Mapping[str, Function] = discover(specs, self._commons.models)
+        self._seen = WeakSet(self.invocable_functions.values())  # and found to be in order
         self._forest = Forest(keeps_finished=self.keeps_finished_trees)
         self._context = Context(self, None)
         self._home: Home | None = None
@@ -66,26 +102,53 @@ class Runtime:
         args: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
+        model: Wish = None,
+        budget: Budget | None = None,
     ) -> Node:
-        """Start a top-level call of *function* and return its node at once."""
-        return self._context.invoke(function, args, timeout=timeout)
+        """Start a top-level call of *function* and return its node at once.
 
-    def start(self, request: Request, parent: CodeNode | None) -> CodeNode:
+        A function that this runtime was not made with is checked now.
+        """
+        return self._context.invoke(function, args, timeout=timeout, model=model, budget=budget)
+
+    def start(self, request: Request, parent: CallNode | None) -> CallNode:
         """Start the call that *request* asks for; its task has the context variables of here."""
         home = self._open_home()
         if parent is not None:  # it is the loop's, and not to be touched from elsewhere
             return home.call(self._start_child, home, request, parent)
+        self._check(request.function)
         tree = Tree(next(self._numbers), kept=self.keeps_finished_trees)
-        node = CodeNode(next(self._ids), request, parent=None, tree=tree, home=home)
+        node = self._make(request, home, tree, None)
         self._forest.add(node)
         home.tell(node.start, Context(self, node))
         return node
 
-    def _start_child(self, home: Home, request: Request, parent: CodeNode) -> CodeNode:
-        node = CodeNode(next(self._ids), request, parent=parent, tree=parent.tree, home=home)
+    def _start_child(self, home: Home, request: Request, parent: CallNode) -> CallNode:
+        node = self._make(request, home, parent.tree, parent)
         self._forest.add(node)
-        node.start(Context(self, node))
+        start(node, Context(self, node))
         return node
+
+    def _make(self, request: Request, home: Home, tree: Tree, parent: CallNode | None) -> CallNode:
+        node: CallNode
+        id, commons = next(self._ids), self._commons
+        if request.function.is_agent:
+            node = AgentNode(id, request, parent=parent, tree=tree, home=home, commons=commons)
+        else:
+            node = CodeNode(id, request, parent=parent, tree=tree, home=home, desk=commons.desk)
+        budgets = (request.budget, request.function.budget)
+        accounts = [Account(budget, node) for budget in budgets if budget is not None]
+        if parent is None and commons.account is not None:
+            accounts.append(commons.account)
+        if accounts:
+            node.accounts = accounts
+        return node
+
+    def _check(self, function: Function) -> None:
+        """Check a function that is called at top level for the first time."""
+        if (function.is_agent or function.uses) and function not in self._seen:
+            discover([function], self._commons.models)
+            self._seen.add(function)
 
     # What runs and what ran
 
@@ -110,9 +173,64 @@ class Runtime:
         found = self._forest.find(node)
         return Watch(found.home, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
 
+    def stack(self, id: int) -> list[Frame]:
+        """Return the calls from the top through node *id* to what it waits for, outermost first."""
+        return stack_through(self._forest.find(id))
+
+    # Stopping and going on
+
+    def pause(self, id: int, reason: str = "it was paused") -> None:
+        """Let the node with this id, and all below it, make no further request or call.
+
+        What is under way goes on until then. There is a question meanwhile: resume or cancel.
+        """
+        node = self._forest.find(id)
+        node.home.call(hold, node, reason)
+
+    def resume(self, id: int) -> Node:
+        """Let what was paused go on, the node with this id and all below it.
+
+        An agent called at top level that ended because its provider failed is called again, and
+        goes on after the last complete response; what is returned is that new node.
+
+        Raises:
+            UsageError: nothing there is paused.
+        """
+        node = self._forest.find(id)
+        if isinstance(node.exception, ModelProviderException) and isinstance(node, AgentNode):
+            return self._context.start(node.continued())
+        below = {one.id for one in subtree(node)}
+        paused = [q for q in self.questions() if q.node_id in below]
+        paused = [q for q in paused if q.kind is QuestionKind.Paused]
+        if not paused:
+            raise UsageError(why_not_paused(node))
+        for question in paused:
+            self.answer(question.id, RESUME)
+        return node
+
+    def questions(self) -> list[Question]:
+        """Return all that waits for a person, at any depth of any tree, oldest first."""
+        return self._commons.desk.questions()
+
+    def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
+        """Answer the question with this id; *args* are for an approval, instead of what was asked.
+
+        Raises:
+            UnknownQuestionError: there is no such question, or it has been answered.
+            InvalidValueError: this is no answer to it; the question stays open.
+        """
+        self._commons.desk.answer(id, text, args)
+
     def cancel(self, id: int, reason: str = "cancelled") -> None:
         """Stop the node with this id and every call it made."""
         self._forest.find(id).cancel(reason)
+
+    @property
+    def limits(self) -> Limits:
+        """How many requests to models may be under way at once."""
+        return self._commons.limits
+
+    # The end of trees
 
     def delete(self, id: int) -> None:
         """Forget a finished tree and close what its session bags hold.
@@ -205,18 +323,3 @@ class Runtime:
             if self._home is None:
                 self._home = BackgroundHome(self.patience)
             return self._home
-
-
-def _discover(specs: Iterable[Function]) -> dict[str, Function]:
-    """Return *specs* and all that they use, by name."""
-    found: dict[str, Function] = {}
-    queue = deque(specs)
-    while queue:
-        function = checked_function(queue.popleft(), "a Runtime")
-        if found.setdefault(function.name, function) is not function:
-            raise DuplicateNameError(
-                f"two functions are called {function.name!r}: rename one of {function!r} and"
-                f" {found[function.name]!r}"
-            )
-        queue.extend(used for used in function.uses if found.get(used.name) is not used)
-    return found

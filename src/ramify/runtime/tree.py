@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 from ramify.core.errors import ClosedError
 from ramify.core.events import Event
@@ -23,10 +24,13 @@ class Tree:
         "_closed",
         "_fold",
         "_fold_lock",
+        "_live",
         "_lock",
         "_pending",
         "_waiting",
+        "holds",
         "kept",
+        "leases",
         "number",
     )
 
@@ -35,7 +39,10 @@ class Tree:
         self.kept = kept  # until somebody deletes it; otherwise only while it runs
         self._bags: dict[int, SessionBag] = {}
         self._closed = False
+        self.holds: dict[Any, Any] = {}  # what stands still, by node
+        self.leases: dict[Any, Any] = {}  # what may make requests, by node
         self._pending: deque[Event] = deque()
+        self._live: dict[int, list[Event]] = {}  # what a later event will make void, by node
         self._waiting: list[Callable[[], None]] = []
         self._lock = threading.Lock()  # for who waits, and for the bags; never held for long
         self._fold_lock = threading.Lock()
@@ -46,6 +53,25 @@ class Tree:
     def publish(self, event: Event) -> None:
         """Record *event* and wake those who wait."""
         self._pending.append(event)
+        self._wake()
+
+    def publish_live(self, event: Event) -> None:
+        """Record something that is of interest only until the next event of its node.
+
+        If nobody looks by then, it is dropped: a long answer comes in thousands of pieces.
+        """
+        with self._lock:
+            self._live.setdefault(event.node, []).append(event)
+        self._wake()
+
+    def publish_instead(self, event: Event) -> None:
+        """Record *event*, and drop what was live of its node."""
+        with self._lock:
+            self._pending.append(event)
+            self._live.pop(event.node, None)
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiting:
             with self._lock:
                 waiting, self._waiting = self._waiting, []
@@ -57,7 +83,11 @@ class Tree:
         with self._fold_lock:
             if self._fold is None:
                 self._fold = TreeFold(self.number)
-            self._fold.apply(self._take_pending())
+            with self._lock:
+                live, self._live = self._live, {}
+                pending = list(self._take_pending())
+            self._fold.apply(pending)
+            self._fold.apply(event for events in live.values() for event in events)
             return self._fold.views[id]
 
     def on_next_event(self, wake: Callable[[], None]) -> None:

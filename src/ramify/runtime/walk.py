@@ -1,11 +1,11 @@
 """Go through a tree of nodes, at any depth."""
 
-from ramify.runtime.node import CodeNode
+from ramify.runtime.node import CallNode
 
 
-def subtree(node: CodeNode) -> list[CodeNode]:
+def subtree(node: CallNode) -> list[CallNode]:
     """Return *node* and all below it, each before those that it called."""
-    found: list[CodeNode] = []
+    found: list[CallNode] = []
     stack = [node]
     while stack:
         node = stack.pop()
@@ -14,8 +14,18 @@ def subtree(node: CodeNode) -> list[CodeNode]:
     return found
 
 
-def root_of(node: CodeNode) -> CodeNode:
+def root_of(node: CallNode) -> CallNode:
     """Return the top-level call of the tree that *node* is in."""
     while node.parent is not None:
         node = node.parent
     return node
+
+
+def upwards(node: CallNode) -> list[CallNode]:
+    """Return *node* and every call above it, the top-level one last."""
+    found: list[CallNode] = []
+    above: CallNode | None = node
+    while above is not None:
+        found.append(above)
+        above = above.parent
+    return found

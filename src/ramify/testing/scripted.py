@@ -8,6 +8,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 from ramify.core.errors import InvalidValueError, UsageError
@@ -92,9 +93,16 @@ class ScriptedModel(WireModel):
         usage: TokenUsage | None = None,
         retry: Retry | None = None,
         timers: Timers | None = None,
+        price: Callable[[TokenUsage], Decimal | None] | None = None,
     ) -> None:
         profile = Profile(cumulative=False, think_tags=("\0<", "\0>"))  # texts are texts
-        super().__init__(name, profile=profile, retry=retry or Retry(()), timers=timers)
+        super().__init__(
+            name,
+            profile=profile,
+            retry=retry or Retry(()),
+            timers=timers,
+            price=price or _unknown_price,
+        )
         self.requests: list[ScriptedRequest] = []
         self._script = deque(script)
         self._usage = usage or TokenUsage()
@@ -118,6 +126,10 @@ class ScriptedModel(WireModel):
         last = len(self._script) == 1
         reply = self._script[0] if last and callable(self._script[0]) else self._script.popleft()
         return reply(request) if callable(reply) else reply
+
+
+def _unknown_price(usage: TokenUsage) -> None:
+    """A script costs what somebody says it does."""
 
 
 class ScriptedEndpoint:

@@ -19,7 +19,7 @@ from ramify.core.function import Function, checked_function, checked_tags, check
 from ramify.core.plain import from_plain, required_key, to_plain
 from ramify.core.states import NodeState
 from ramify.runtime.ambient import current_context
-from ramify.runtime.node import CodeNode
+from ramify.runtime.node import CallNode
 from ramify.runtime.request import Request
 from ramify.turns.handoff import Handoff
 from ramify.turns.hooks import Hook, HookPoint, TurnHook, fire
@@ -256,7 +256,7 @@ class TurnRun:
         self._turn = turn
         self._holder = holder
         self._values: Handoff | None = None
-        self._node: CodeNode | None = None
+        self._node: CallNode | None = None
         self._timed_out = False  # before there was a node
 
     async def __aenter__(self) -> Self:
@@ -303,7 +303,7 @@ class TurnRun:
         await self._complete(node)
         raise StopAsyncIteration
 
-    async def _start(self, sink: Callable[[Any], Awaitable[None]] | None) -> CodeNode:
+    async def _start(self, sink: Callable[[Any], Awaitable[None]] | None) -> CallNode:
         turn = self._turn
         turn.record(start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None)
         await fire(turn, TurnHook.BEFORE_RUN, turn)
@@ -336,7 +336,7 @@ class TurnRun:
         spent = loop.time() - begun
         return args, kwargs, None if turn.timeout is None else max(0.0, turn.timeout - spent)
 
-    async def _complete(self, node: CodeNode) -> Any:
+    async def _complete(self, node: CallNode) -> Any:
         turn = self._turn
         output = await node
         turn.record(output=output, stop_reason=StopReason.COMPLETED)
@@ -368,7 +368,7 @@ class TurnRun:
         await fire(turn, TurnHook.ON_ERROR, turn, error)
 
 
-async def _give_up(node: CodeNode) -> None:
+async def _give_up(node: CallNode) -> None:
     """Cancel *node* and wait until it has ended, even if whoever waits is cancelled meanwhile."""
     node.cancel_here("its turn was given up")
     interrupted = False
@@ -387,7 +387,7 @@ def _resolved(tool: str | Function) -> Function:
     return checked_function(tool, "a turn")
 
 
-def _note_what_was_left_out(error: TypeError, turn: Turn, node: CodeNode) -> None:
+def _note_what_was_left_out(error: TypeError, turn: Turn, node: CallNode) -> None:
     """Tell of arguments that the tool does not take: perhaps one was meant that is missing."""
     if left_out := turn.kwargs.keys() - node.inputs.keys():
         names = ", ".join(map(repr, sorted(left_out)))

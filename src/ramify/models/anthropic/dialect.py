@@ -45,7 +45,7 @@ class AnthropicDialect(Dialect):
             names = [tool["name"] for tool in tools]
             if len(set(names)) < len(names):
                 raise DefinitionError(f"two functions have one name for this model: {names}")
-            fields["tool_choice"] = {"type": "auto"}
+            fields["tool_choice"] = {"type": "auto" if settings.call_functions else "none"}
         if settings.response_schema is not None:
             schema = {"type": "json_schema", "schema": settings.response_schema}
             fields["output_config"] = {"format": schema}

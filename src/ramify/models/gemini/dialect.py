@@ -37,7 +37,8 @@ class GeminiDialect(Dialect):
                 for function in self.functions.values()
             ]
             fields["tools"] = [{"functionDeclarations": declarations}]
-            fields["toolConfig"] = {"functionCallingConfig": {"mode": "AUTO"}}
+            mode = "AUTO" if self.settings.call_functions else "NONE"
+            fields["toolConfig"] = {"functionCallingConfig": {"mode": mode}}
         return fields
 
     def _generation(self) -> dict[str, Any]:

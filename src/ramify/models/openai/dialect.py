@@ -41,6 +41,8 @@ class OpenAIDialect(Dialect):
         fields |= self.sampling
         if self.functions:
             fields["tools"] = [_tool(function) for function in self.functions.values()]
+            if not settings.call_functions:
+                fields["tool_choice"] = "none"
         if settings.response_schema is not None:
             fields["response_format"] = {
                 "type": "json_schema",

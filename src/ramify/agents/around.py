@@ -1,0 +1,54 @@
+"""Code that is called like an agent, and calls that agent in its own way."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from ramify.agents.function import AgentFunction
+from ramify.agents.variant import Variant
+from ramify.core.code import CodeFunction
+from ramify.core.errors import DefinitionError, UsageError
+from ramify.core.function import Node, RunContext
+from ramify.core.parameters import Parameters
+from ramify.runtime.context import Context
+from ramify.runtime.node import CallNode
+from ramify.runtime.request import Request
+
+
+class Around(CodeFunction):
+    """A function with the arguments and the result of an agent.
+
+    ``callable(ctx, **args)`` may be called directly, too; the calls it makes are then those of the
+    call that *ctx* belongs to.
+    """
+
+    def __init__(self, agent: AgentFunction, name: str, desc: str, variant: Variant) -> None:
+        if not isinstance(agent, AgentFunction):
+            raise DefinitionError(f"{type(self).__name__} needs an AgentFunction, not {agent!r}")
+        self.agent = agent
+        self._variant = variant
+        super().__init__(callable=self._work, name=name, desc=desc, uses=[agent, variant])
+
+    @abstractmethod
+    async def _work(self, ctx: RunContext, **args: Any) -> Any: ...
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.agent.parameters
+
+    @property
+    def output_type(self) -> Any:
+        return self.agent.output_type
+
+    def _call(
+        self,
+        ctx: RunContext,
+        function: AgentFunction,
+        args: Mapping[str, Any],
+        *,
+        model: Any = None,
+        tied_with: Node | None = None,
+    ) -> CallNode:
+        if not isinstance(ctx, Context):
+            raise UsageError(f"{self.name} needs the RunContext of a runtime, not {ctx!r}")
+        return ctx.start(Request(function, dict(args), model=model, tied_with=tied_with))

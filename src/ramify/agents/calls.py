@@ -1,0 +1,178 @@
+"""The calls that a model asks for: allowed or not, made one by one, and answered each."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final
+
+from ramify.agents.history import messages
+from ramify.agents.prompts import as_text
+from ramify.core.agent_errors import DeniedError
+from ramify.core.decisions import (
+    HOOK_POST_TOOL_USE,
+    HOOK_PRE_TOOL_USE,
+    HookDecision,
+    PostToolUseEvent,
+    PreToolUseEvent,
+)
+from ramify.core.errors import CallError
+from ramify.core.events import Failure
+from ramify.core.function import Function
+from ramify.core.question import ALLOW, DENY, REPORT, QuestionKind
+from ramify.core.transcript import ToolResult, ToolUse
+from ramify.runtime.agent_node import AgentNode
+from ramify.runtime.asking import ask, pause
+from ramify.runtime.context import Context
+from ramify.runtime.node import CallNode
+from ramify.runtime.request import Request
+
+_LONGEST: Final = 4000  # characters of an exception's message
+_NOTHING: Final = "[it returned nothing]"
+
+Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(slots=True)
+class Made:
+    """A call that a model asked for, and what came of it; there is no node if nobody was called."""
+
+    call: ToolUse
+    node: CallNode | None
+    result: ToolResult | None = None
+
+
+class Calls:
+    """Makes the calls of one agent."""
+
+    def __init__(self, ctx: Context, node: AgentNode, functions: Sequence[Function]) -> None:
+        self._ctx = ctx
+        self._node = node
+        self._functions = {function.name: function for function in functions}
+
+    async def make(self, calls: Sequence[ToolUse], *, at_once: bool) -> list[Made]:
+        """Make *calls* in order, one at a time unless *at_once*; each has a result in the end."""
+        made: list[Made] = []
+        for call in calls:
+            one = await self._begin(call, made)
+            made.append(one)
+            if not at_once:
+                await self._finish(one, made)
+        for one in made:
+            await self._finish(one, made)
+        return made
+
+    async def _begin(self, call: ToolUse, before: Sequence[Made]) -> Made:
+        function = self._functions.get(call.name)
+        if function is None or call.fault is not None:
+            fault = call.fault if function is not None else self._unknown(call.name)
+            return Made(call, None, ToolResult(call.id, str(fault), is_error=True))
+        gate, args = await self._decide(call)
+        return Made(call, self._start(function, call, args, gate, before))
+
+    def _start(
+        self,
+        function: Function,
+        call: ToolUse,
+        args: Mapping[str, Any],
+        gate: Gate | None,
+        before: Sequence[Made],
+    ) -> CallNode:
+        self._node.call_times.append(time.time())
+        tied = next((one.node for one in before if one.node is not None), None)
+        return self._ctx.start(
+            Request(function, dict(args), tied_with=tied, tool_use_id=call.id, gate=gate)
+        )
+
+    async def _decide(self, call: ToolUse) -> tuple[Gate | None, Mapping[str, Any]]:
+        """Return what stands before the call, and the arguments to make it with."""
+        rules = self._node.commons.rules
+        if (reason := rules.forbids(call.name)) is not None:
+            return _refusing(reason), call.args
+        if not rules.hooks.get(HOOK_PRE_TOOL_USE):
+            return None, call.args
+        event = PreToolUseEvent(call.name, dict(call.args), call.id, messages(self._node))
+        decision = await rules.decide(HOOK_PRE_TOOL_USE, event)
+        args = call.args if decision.modified_input is None else decision.modified_input
+        return gate_for(decision), args
+
+    async def _finish(self, made: Made, batch: Sequence[Made]) -> None:
+        """Wait for a call, and write down its result."""
+        if made.result is not None or made.node is None:
+            return
+        while (failure := await _outcome(made.node)) is not None:
+            if not self._node.commons.pauses_on_tool_error or isinstance(failure, CallError):
+                break
+            why = f"{made.call.name} failed: {told(failure)}; resume calls it again, report tells"
+            if await pause(self._node, f"{why} the model", [REPORT]) == REPORT:
+                break
+            made.node = self._again(made, batch)
+        if failure is None:
+            text = as_text(made.node.outputs) if made.node.outputs is not None else _NOTHING
+            made.result = ToolResult(made.call.id, text)
+        else:
+            made.result = ToolResult(made.call.id, told(failure), is_error=True)
+        await self._tell_hooks(made, made.node)
+
+    def _again(self, made: Made, batch: Sequence[Made]) -> CallNode:
+        assert made.node is not None  # it failed
+        function, args = made.node.function, made.node.inputs
+        return self._start(function, made.call, args, None, batch)
+
+    async def _tell_hooks(self, made: Made, node: CallNode) -> None:
+        rules = self._node.commons.rules
+        if rules.hooks.get(HOOK_POST_TOOL_USE):
+            assert made.result is not None  # that is what they are told
+            value = made.result.content if made.result.is_error else node.outputs
+            event = PostToolUseEvent(
+                made.call.name, dict(node.inputs), value, made.call.id, messages(self._node)
+            )
+            await rules.decide(HOOK_POST_TOOL_USE, event)
+
+    def _unknown(self, name: str) -> str:
+        near = get_close_matches(name, self._functions, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        known = ", ".join(self._functions) or "none"
+        return f"there is no function {name!r}; {hint}there are: {known}"
+
+
+async def _outcome(node: CallNode) -> Exception | None:
+    """Wait for *node*; return what it raised."""
+    try:
+        await node
+    except Exception as error:  # noqa: BLE001 - whatever a function raises is told to the model
+        return error
+    return None
+
+
+def gate_for(decision: HookDecision) -> Gate | None:
+    """Return what *decision* puts before a call."""
+    if not decision.continue_:
+        return _refusing(decision.reason or "a hook forbade it")
+    return None if decision.ask is None else _asking(decision.ask)
+
+
+def _refusing(reason: str) -> Gate:
+    async def refuse(node: CallNode) -> Mapping[str, Any]:
+        raise DeniedError(node.function.name, reason)
+
+    return refuse
+
+
+def _asking(text: str) -> Gate:
+    async def approve(node: CallNode) -> Mapping[str, Any]:
+        answer = await ask(node, QuestionKind.Approval, text, (ALLOW, DENY))
+        if answer.text == DENY:
+            raise DeniedError(node.function.name, answer.reason or "a person said no")
+        return node.inputs if answer.args is None else answer.args
+
+    return approve
+
+
+def told(error: BaseException) -> str:
+    """Return what a model is told of *error*: its type and message, and never the traceback."""
+    text = str(Failure.of(error))
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2
+    return f"{text[:half]}\n[{len(text) - _LONGEST:,} characters left out]\n{text[-half:]}"

@@ -1,0 +1,150 @@
+"""Ask several models, or one several times, and settle on one answer."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from ramify.agents.around import Around
+from ramify.agents.calls import told
+from ramify.agents.function import AgentFunction
+from ramify.agents.prompts import as_text
+from ramify.agents.variant import Variant
+from ramify.core.agent_errors import EnsembleError
+from ramify.core.errors import ClosedError, InvalidValueError
+from ramify.core.function import RunContext
+from ramify.core.model import Model, Provider
+from ramify.core.parameter import Parameter
+from ramify.runtime.agent_node import AgentNode
+from ramify.runtime.node import CallNode
+
+_MORE: Final = """\
+This task was given to {count} experts who worked independently of each other. Their answers:
+
+{candidates}
+
+Reconcile them into one final answer to the task. Where they agree, that is probably right; where \
+they differ, find out who is right, by your own reasoning and not by counting votes. Take over \
+what only one of them saw, if it holds. Do not mention the experts: give the answer itself, \
+complete."""
+
+
+class Ensemble(Around):
+    """An agent that is asked several times at once; the answers are then reconciled into one.
+
+    First each of *instances* answers. Then the agent gets the same prompt with all answers below
+    it, and an instruction to reconcile them. Members that talk to one model start when the first of
+    them has begun to answer, so that they find the prompt in the provider's cache.
+
+    Args:
+        agent: who is asked.
+        instances: how often, by Provider, model or name of a model.
+        name: by default that of the agent, and ``_ensemble``.
+        reconcile_by: which model reconciles; by default the first of *instances*. If it cannot, the
+            others try: answers that were paid for are not lost.
+        allow_fail: how many members may fail; by default all but one.
+
+    Example:
+        >>> from ramify import Ensemble, Runtime, agent
+        >>> from ramify.testing import ScriptedModel
+        >>> @agent
+        ... def add(a: int, b: int) -> str:
+        ...     return f"What is {a} + {b}?"
+        >>> model = ScriptedModel("4", "5", "It is 4.")
+        >>> with Runtime(models={"sharp": model}) as runtime:
+        ...     runtime.invoke(Ensemble(add, {"sharp": 2}), {"a": 2, "b": 2}).result()
+        'It is 4.'
+    """
+
+    def __init__(
+        self,
+        agent: AgentFunction,
+        instances: Mapping[Provider | str | Model, int],
+        name: str | None = None,
+        reconcile_by: Provider | str | Model | None = None,
+        allow_fail: int | None = None,
+    ) -> None:
+        self.instances = dict(instances)
+        self.reconcile_by = reconcile_by
+        for model, count in self.instances.items():
+            if not isinstance(count, int) or count < 1:
+                raise InvalidValueError(f"an ensemble asks {model!r} once or more, not {count!r}")
+        self._size = sum(self.instances.values())
+        if not self._size:
+            raise InvalidValueError("an ensemble needs members: instances={'model': 2}")
+        self.allow_fail = self._size - 1 if allow_fail is None else allow_fail
+        if not isinstance(self.allow_fail, int) or not 0 <= self.allow_fail < self._size:
+            raise InvalidValueError(f"allow_fail={allow_fail!r} of {self._size} leaves no answer")
+        candidates = Parameter("candidates", list[str], description="reconciles several answers")
+        variant = Variant(agent, f"{agent.name}_reconciled", candidates, _reconciling)
+        super().__init__(agent, name or f"{agent.name}_ensemble", agent.description, variant)
+
+    async def _work(self, ctx: RunContext, **args: Any) -> Any:
+        members = await self._start(ctx, args)
+        candidates: list[Any] = []
+        failures: list[Exception] = []
+        for member in members:
+            try:
+                candidates.append(await member)
+            except Exception as error:  # noqa: BLE001 - one member's failure is not the ensemble's
+                failures.append(error)
+                if len(failures) > self.allow_fail:
+                    for other in members:
+                        other.cancel("too many members of the ensemble failed")
+                    raise self._failed("too many members failed", candidates, failures) from None
+        if len(candidates) == 1:
+            return candidates[0]
+        return await self._reconcile(ctx, args, candidates)
+
+    async def _start(self, ctx: RunContext, args: Mapping[str, Any]) -> list[CallNode]:
+        """Start all members: of each model one, and the others when that one answers."""
+        groups: list[list[CallNode]] = []
+        for model, count in self.instances.items():
+            tied = groups[0][0] if groups else None
+            first = self._call(ctx, self.agent, args, model=model, tied_with=tied)
+            group = [first]
+            groups.append(group)
+            if count > 1 and isinstance(first, AgentNode):
+                more = partial(self._call, ctx, self.agent, args, model=model, tied_with=first)
+                first.when_answering(partial(_extend, group, more, count - 1))
+        for group in groups:
+            if isinstance(group[0], AgentNode):
+                await group[0].answering()
+        return [member for group in groups for member in group]
+
+    async def _reconcile(
+        self, ctx: RunContext, args: Mapping[str, Any], candidates: list[Any]
+    ) -> Any:
+        texts = [as_text(candidate) for candidate in candidates]
+        wished = [] if self.reconcile_by is None else [self.reconcile_by]
+        failures: list[Exception] = []
+        for model in dict.fromkeys([*wished, *self.instances]):
+            more = dict(args) | {"candidates": texts}
+            try:
+                return await self._call(ctx, self._variant, more, model=model)
+            except Exception as error:  # noqa: BLE001 - another may be able to
+                failures.append(error)
+        raise self._failed("nobody could reconcile the answers", candidates, failures)
+
+    def _failed(self, why: str, candidates: list[Any], failures: list[Exception]) -> EnsembleError:
+        reasons = "; ".join(told(failure) for failure in failures)
+        return EnsembleError(
+            f"{self.name}: {why} ({len(candidates)} answers are in 'candidates'): {reasons}",
+            candidates,
+            failures,
+        )
+
+
+def _extend(group: list[CallNode], start: partial[CallNode], count: int) -> None:
+    with suppress(ClosedError):  # the ensemble has ended meanwhile
+        group.extend(start() for _ in range(count))
+
+
+def _reconciling(candidates: list[str]) -> str:
+    listed = "\n\n".join(
+        f'<answer number="{number}">\n{candidate}\n</answer>'
+        for number, candidate in enumerate(candidates, 1)
+    )
+    count = str(len(candidates))
+    head, _, tail = _MORE.replace("{count}", count).partition("{candidates}")
+    return head + listed + tail

@@ -1,0 +1,220 @@
+"""The one loop that drives every model: request, stream, calls, results, request.
+
+Knows a task, a node and a context; which provider answers, and who watches, is not its business.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from ramify.agents.calls import Calls, Made, gate_for
+from ramify.agents.history import messages
+from ramify.agents.results import ResultType, ReturnResult
+from ramify.core.agent_errors import AgentException, BudgetExceeded, NoAnswerError, StepLimitError
+from ramify.core.agent_events import ResponseCompleted
+from ramify.core.decisions import HOOK_USER_PROMPT_SUBMIT, UserPromptSubmitEvent
+from ramify.core.errors import CallError, InvalidArgumentsError, ModelProviderException
+from ramify.core.exchange import Exchange, Finish
+from ramify.core.function import Function
+from ramify.core.model import Caching, Model, ModelSettings, Session
+from ramify.core.states import NodeState
+from ramify.core.transcript import ModelText, ToolResult, UserText
+from ramify.models.caching import PastRun, caching_policy
+from ramify.runtime.agent_node import AgentNode
+from ramify.runtime.asking import pause
+from ramify.runtime.context import Context
+from ramify.runtime.node import CallNode
+from ramify.runtime.stack import frames_to
+
+_REMINDERS: Final = 2  # how often a model that gave no answer is asked for one
+_EMPTY: Final = "You said nothing. Give your answer."
+_NO_RESULT: Final = "{fault}. Call return_result with the result of your task."
+_NO_JSON: Final = "{fault}. Answer with JSON of the schema that you were given, and nothing else."
+_LAST_CALL: Final = (
+    "The budget for this task is used up, and you can call no more functions. Answer now, with what"
+    " you have, and say what is missing."
+)
+
+Inputs = Sequence[UserText | ToolResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What an agent is to do in one call."""
+
+    model: Model
+    system: str
+    prompt: str
+    functions: Sequence[Function]
+    settings: ModelSettings
+    result: ResultType | None  # None: whatever the model says last
+    max_steps: int
+    parallel_tools: bool
+
+
+class Loop:
+    """One call of an agent, from its prompt to its answer."""
+
+    def __init__(self, ctx: Context, node: AgentNode, task: Task) -> None:
+        self._node = node
+        self._task = task
+        self._calls = Calls(ctx, node, task.functions)
+        self._reminders = 0
+        self._exceeded: BudgetExceeded | None = None  # since then it may only say what it has
+        past = node.past
+        settings = _with_caching(task, node)
+        self._session = self._open(settings, () if past is None else past.exchanges)
+
+    async def run(self) -> Any:
+        """Return the answer: a text, or what ``returns`` says.
+
+        Raises:
+            AgentException: the agent gave up.
+            ModelProviderException: the provider failed.
+            CallError: there is no answer, for one reason or another.
+        """
+        inputs = await self._opening()
+        for _ in range(self._task.max_steps):
+            response = await self._request(inputs)
+            if response.exchange.finish is Finish.PAUSED:
+                inputs = ()
+            elif self._session.pending:
+                made = await self._make_calls()
+                if (returned := _returned(made)) is not None:
+                    return self._done(returned.outputs)
+                inputs = [one.result for one in made if one.result is not None]
+            else:
+                answer, inputs = self._answer(response)
+                if not inputs:
+                    return self._done(answer)
+        raise StepLimitError(
+            f"{self._node.function.name} made {self._task.max_steps} requests without giving an"
+            " answer: give it a smaller task, or a greater max_steps"
+        )
+
+    async def _opening(self) -> Inputs:
+        """Return what is said first: the prompt, or what an earlier call could not send."""
+        past, rules, prompt = self._node.past, self._node.commons.rules, self._task.prompt
+        if past is not None and past.unsent:
+            return past.unsent
+        if rules.hooks.get(HOOK_USER_PROMPT_SUBMIT):
+            event = UserPromptSubmitEvent(prompt, messages(self._node))
+            decision = await rules.decide(HOOK_USER_PROMPT_SUBMIT, event)
+            prompt = prompt if decision.modified_prompt is None else decision.modified_prompt
+            if (gate := gate_for(decision)) is not None:
+                await gate(self._node)
+        if not prompt.strip():
+            raise InvalidArgumentsError(f"{self._node.function.name}: its prompt is empty")
+        return [UserText(prompt)]
+
+    def _done(self, answer: Any) -> Any:
+        run = PastRun(tuple(self._node.call_times))
+        self._node.commons.remember_run(self._node.function.name, run)
+        return answer
+
+    # Requests
+
+    def _open(self, settings: ModelSettings, exchanges: Sequence[Exchange]) -> Session:
+        task = self._task
+        try:
+            return self._node.converse(task.model, task.system, task.functions, settings, exchanges)
+        except Exception as error:
+            raise provider_fault(self._node, task.model, error) from error
+
+    async def _request(self, inputs: Inputs) -> ResponseCompleted:
+        while True:
+            over = self._exceeded is not None
+            try:
+                return await self._node.request(*inputs, over_budget=over)
+            except BudgetExceeded as exceeded:
+                inputs = self._speak_last(inputs, exceeded)
+            except ModelProviderException as error:
+                error.locate(frames_to(self._node))
+                if not self._node.commons.pauses_on_provider_failure:
+                    raise
+                await pause(self._node, f"{error.message}; resume makes the request again")
+            except CallError:
+                raise
+            except Exception as error:
+                raise provider_fault(self._node, self._task.model, error) from error
+
+    def _speak_last(self, inputs: Inputs, exceeded: BudgetExceeded) -> Inputs:
+        """Allow one request more, if the budget does, in which nothing can be called."""
+        if not exceeded.last_call or not inputs:
+            raise exceeded
+        self._exceeded = exceeded
+        settings = replace(_with_caching(self._task, self._node), call_functions=False)
+        self._session = self._open(settings, tuple(self._session.exchanges))
+        return [*inputs, UserText(_LAST_CALL)]
+
+    # Calls and answers
+
+    async def _make_calls(self) -> list[Made]:
+        if self._exceeded is not None:  # it calls, although it was told that it cannot
+            raise self._exceeded
+        calls = tuple(self._session.pending)
+        made = await self._calls.make(calls, at_once=self._task.parallel_tools)
+        for one in made:
+            failure = None if one.node is None else one.node.exception
+            if isinstance(failure, AgentException) and failure.node_id == self._node.id:
+                raise failure  # its own decision, when all that it asked for has been tried
+        return made
+
+    def _answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        """Return the answer, or what to say to a model that gave none."""
+        text = "".join(part.text for part in response.parts if isinstance(part, ModelText))
+        if response.exchange.finish is Finish.MAX_TOKENS:
+            raise self._no_answer("its answer was cut off: give it a greater max_tokens", text)
+        if self._task.result is None:
+            return (text, ()) if text.strip() else (None, self._remind(_EMPTY, text))
+        try:
+            return self._task.result.from_text(text), ()
+        except InvalidArgumentsError as error:
+            by_call = any(isinstance(function, ReturnResult) for function in self._task.functions)
+            reminder = _NO_RESULT if by_call else _NO_JSON
+            return None, self._remind(reminder.format(fault=error), text)
+
+    def _remind(self, reminder: str, said: str) -> Inputs:
+        if self._exceeded is not None:
+            raise self._exceeded
+        if self._reminders == _REMINDERS:
+            raise self._no_answer(f"it was asked {_REMINDERS + 1} times", said)
+        self._reminders += 1
+        return [UserText(reminder)]
+
+    def _no_answer(self, why: str, said: str) -> NoAnswerError:
+        name, model = self._node.function.name, self._task.model.name
+        return NoAnswerError(f"{name} got no answer from {model}: {why}", said)
+
+
+def _returned(made: Sequence[Made]) -> CallNode | None:
+    """Return the call that gave the result, if there was one."""
+    for one in made:
+        node = one.node
+        if node is None or node.state is not NodeState.Success:
+            continue
+        if isinstance(node.function, ReturnResult):
+            return node
+    return None
+
+
+def _with_caching(task: Task, node: AgentNode) -> ModelSettings:
+    """Return the settings; how long the prompt is kept is decided once, from the past."""
+    if task.settings.caching is not Caching.NONE:
+        return task.settings
+    past = tuple(node.commons.past_runs.get(node.function.name, ()))
+    return replace(task.settings, caching=caching_policy(task.functions, past))
+
+
+def provider_fault(node: AgentNode, model: Model | str, error: Exception) -> Exception:
+    """Return *error* as a fault of the provider's side, or as it is if it is a call's own."""
+    if isinstance(error, CallError):
+        return error
+    if not isinstance(error, ModelProviderException):
+        kind, name = ("Runtime", model) if isinstance(model, str) else (type(model), model.name)
+        provider = kind if isinstance(kind, str) else kind.__name__
+        error = ModelProviderException(
+            provider, name, f"{type(error).__name__}: {error}", inner=error
+        )
+    error.locate(frames_to(node))
+    return error

@@ -1,0 +1,137 @@
+"""Results of a declared type: how an agent gives one, and how it is checked."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ramify.core.errors import DefinitionError, InvalidArgumentsError
+from ramify.core.frames import shortened
+from ramify.core.function import Function, RunContext
+from ramify.core.parameter import JsonSchema, Parameter
+from ramify.core.parameters import Parameters
+
+_NAME: Final = "return_result"
+_WRAPPED: Final = "result"  # the one argument, where the type is no object
+_FENCED: Final = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL | re.IGNORECASE)
+
+_DESCRIPTION: Final = """\
+Return the result of your task and end. Call it once, when everything is done; what you say in \
+text does not count as the result."""
+
+
+class ResultType:
+    """The type that an agent's result is of."""
+
+    def __init__(self, returns: Any) -> None:
+        from pydantic import PydanticUserError, TypeAdapter  # noqa: PLC0415 - slow
+        from pydantic.errors import PydanticInvalidForJsonSchema  # noqa: PLC0415
+
+        self.returns = returns
+        try:
+            self._adapter = TypeAdapter[Any](returns)
+            schema = self._adapter.json_schema()
+        except (PydanticUserError, PydanticInvalidForJsonSchema, TypeError, NameError) as error:
+            raise DefinitionError(f"returns={returns!r} is no type for a result: {error}") from None
+        self.is_object = schema.get("type") == "object" and "properties" in schema
+        self.schema: JsonSchema = schema
+        for key in ("title", "description"):
+            schema.pop(key, None)
+
+    @property
+    def arguments_schema(self) -> JsonSchema:
+        """The schema of a call that gives such a result."""
+        if self.is_object:
+            return self.schema
+        inner = {key: value for key, value in self.schema.items() if key != "$defs"}
+        wrapped: JsonSchema = {
+            "type": "object",
+            "properties": {_WRAPPED: inner},
+            "required": [_WRAPPED],
+        }
+        return wrapped | {key: self.schema[key] for key in ("$defs",) if key in self.schema}
+
+    def from_arguments(self, args: Mapping[str, Any]) -> Any:
+        """Return the result that a call gives.
+
+        Raises:
+            InvalidArgumentsError: it is not of the type.
+        """
+        known: Mapping[str, Any] = self.arguments_schema["properties"]
+        open_ended = self.is_object and self.schema.get("additionalProperties", False)
+        if not open_ended and (unknown := [name for name in args if name not in known]):
+            raise InvalidArgumentsError(
+                f"{_NAME}: unknown argument {', '.join(map(repr, unknown))}; it takes"
+                f" {', '.join(known)}"
+            )
+        if not self.is_object and _WRAPPED not in args:
+            raise InvalidArgumentsError(f"{_NAME}: missing argument {_WRAPPED!r}")
+        return self._checked(dict(args) if self.is_object else args[_WRAPPED], _NAME)
+
+    def from_text(self, text: str) -> Any:
+        """Return the result that stands in *text* as JSON, alone or in a fence.
+
+        Raises:
+            InvalidArgumentsError: there is none.
+        """
+        fenced = _FENCED.findall(text)
+        candidate = fenced[0] if len(fenced) == 1 else text
+        try:
+            value = json.loads(candidate)
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgumentsError(f"the answer is not JSON: {error}") from None
+        return self._checked(value, "the answer is wrong")
+
+    def _checked(self, value: Any, what: str) -> Any:
+        from pydantic import ValidationError  # noqa: PLC0415 - it is loaded by now
+
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError as error:
+            faults = "; ".join(
+                f"{'.'.join(map(str, fault['loc'])) or 'the result'}: {fault['msg']}"
+                f" (got {shortened(fault['input'])})"
+                for fault in error.errors(include_url=False)
+            )
+            raise InvalidArgumentsError(f"{what}: {faults}") from None
+
+
+class ReturnResult(Function):
+    """The function by which an agent gives its result; the agent has ended when it is called.
+
+    Example:
+        >>> from ramify.toolbox import return_result
+        >>> return_result.input_schema["required"]
+        ['result']
+    """
+
+    def __init__(self, returns: Any = str) -> None:
+        self.type = ResultType(returns)
+        self._parameters = _ResultParameters(self.type)
+        super().__init__(_NAME, _DESCRIPTION, repeatable=True)
+
+    @property
+    def parameters(self) -> Parameters:
+        return self._parameters
+
+    @property
+    def output_type(self) -> Any:
+        return self.type.returns
+
+    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        return args[_WRAPPED]
+
+
+class _ResultParameters(Parameters):
+    """Checked as one value, so that what the type itself checks is checked, too."""
+
+    def __init__(self, type: ResultType) -> None:
+        super().__init__(_NAME, [Parameter(_WRAPPED, type.returns)])
+        self._type = type
+
+    @property
+    def json_schema(self) -> JsonSchema:
+        return self._type.arguments_schema
+
+    def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        return {_WRAPPED: self._type.from_arguments(args)}

@@ -1,0 +1,121 @@
+"""What can go wrong in a call that talks to a model; the whole tree is in ``core.errors``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ramify.core.errors import CallError, TracedError
+
+
+class AgentException(CallError, TracedError):  # noqa: N818 - the name is part of the documented API
+    """An agent decided to give up, by calling ``raise_exception``, and says why.
+
+    To an agent that called it, this is a failed tool call; to code, an exception like any other.
+
+    Example:
+        >>> from ramify import AgentException
+        >>> AgentException("the log file is empty").message
+        'the log file is empty'
+    """
+
+
+class DeniedError(CallError):
+    """A rule, a hook or a person forbade the call.
+
+    Example:
+        >>> from ramify import DeniedError
+        >>> str(DeniedError("bash", "not on a Sunday"))
+        'bash was not allowed: not on a Sunday'
+    """
+
+    def __init__(self, function: str, reason: str) -> None:
+        super().__init__(f"{function} was not allowed: {reason}")
+        self.function = function
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (DeniedError, (self.function, self.reason))
+
+
+class StepLimitError(CallError):
+    """An agent made as many requests as it may without giving an answer.
+
+    Example:
+        >>> from ramify import CodeFunction, Runtime, StepLimitError, ToolUse, agent
+        >>> from ramify.testing import ScriptedModel
+        >>> look = CodeFunction(name="look", callable=lambda ctx: "nothing")
+        >>> @agent(uses=[look], max_steps=3)
+        ... def find() -> str:
+        ...     return "Look until you find it."
+        >>> with Runtime(models=ScriptedModel(lambda request: ToolUse("1", "look"))) as runtime:
+        ...     try:
+        ...         runtime.invoke(find).result()
+        ...     except StepLimitError as error:
+        ...         print(error)
+        find made 3 requests without giving an answer: give it a smaller task, or a greater ...
+    """
+
+
+class BudgetExceeded(CallError):  # noqa: N818 - the name is part of the documented API
+    """The next request would exceed a budget, or its time is over.
+
+    Attributes:
+        limit: what was exceeded, in words.
+        node: the call that the budget belongs to, with all that it did; the top-level call if the
+            budget is the runtime's.
+
+    Example:
+        >>> from ramify import BudgetExceeded
+        >>> str(BudgetExceeded("20 of 20 calls are used up"))
+        'the budget is exceeded: 20 of 20 calls are used up'
+    """
+
+    last_call = False  # whether one request more is allowed, without functions
+
+    def __init__(self, limit: str, node: Any = None) -> None:
+        super().__init__(f"the budget is exceeded: {limit}")
+        self.limit = limit
+        self.node = node
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (BudgetExceeded, (self.limit,))
+
+
+class NoAnswerError(CallError):
+    """A model stopped without an answer that can be used.
+
+    Attributes:
+        text: what it said last.
+
+    Example:
+        >>> from ramify import NoAnswerError
+        >>> NoAnswerError("the answer was cut off", "It is 4").text
+        'It is 4'
+    """
+
+    def __init__(self, message: str, text: str = "") -> None:
+        super().__init__(message)
+        self.text = text
+
+
+class EnsembleError(CallError):
+    """Too many members of an ensemble failed, or none could choose among the candidates.
+
+    Attributes:
+        candidates: the answers that there are; they were paid for.
+        failures: what the others raised.
+
+    Example:
+        >>> from ramify import EnsembleError
+        >>> EnsembleError("nobody could choose", ["4", "5"]).candidates
+        ('4', '5')
+    """
+
+    def __init__(
+        self,
+        message: str,
+        candidates: Sequence[Any] = (),
+        failures: Sequence[BaseException] = (),
+    ) -> None:
+        super().__init__(message)
+        self.candidates = tuple(candidates)
+        self.failures = tuple(failures)

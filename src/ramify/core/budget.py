@@ -1,0 +1,45 @@
+"""What a call, and all below it, may spend."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from ramify.core.errors import InvalidValueError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Bounds on money, tokens, time and requests to models; what is None is not bounded.
+
+    A request is only made if it fits into the budget of its call and of every call above it. Its
+    size is estimated from what was said so far, so that the last one may go a little over.
+
+    Attributes:
+        usd: US dollars. A model without a known price cannot be used then.
+        tokens: read and written.
+        seconds: from the beginning of the call; then it is stopped, whatever it does.
+        calls: requests to models.
+        last_call: allow an agent one request more, in which it may call nothing, to tell what it
+            has.
+
+    Example:
+        >>> from ramify import Budget
+        >>> Budget(usd=2, calls=100).usd
+        Decimal('2')
+    """
+
+    usd: Decimal | float | str | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    calls: int | None = None
+    last_call: bool = False
+
+    def __post_init__(self) -> None:
+        if self.usd is not None:
+            object.__setattr__(self, "usd", Decimal(str(self.usd)))
+        limits = {"usd": self.usd, "tokens": self.tokens, "seconds": self.seconds}
+        limits["calls"] = self.calls
+        for name, value in limits.items():
+            if value is not None and not float(value) >= 0:
+                raise InvalidValueError(f"a budget of {name}={value} is none; give 0 or more")
+        if all(value is None for value in limits.values()):
+            raise InvalidValueError("a Budget bounds something: give usd, tokens, seconds or calls")

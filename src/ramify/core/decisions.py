@@ -1,0 +1,150 @@
+"""Who may call what: lists of names, and hooks that decide about each call a model asks for.
+
+They reach every call below the one that they were given to, and can only be narrowed.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ramify.core.errors import InvalidValueError
+
+HOOK_PRE_TOOL_USE: Final = "pre_tool_use"
+HOOK_POST_TOOL_USE: Final = "post_tool_use"
+HOOK_USER_PROMPT_SUBMIT: Final = "user_prompt_submit"
+
+_NAMES: Final = (HOOK_PRE_TOOL_USE, HOOK_POST_TOOL_USE, HOOK_USER_PROMPT_SUBMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class HookDecision:
+    """What a decision hook says; None says the same as an empty one: go on.
+
+    Attributes:
+        continue_: False forbids it; the model is told *reason*.
+        modified_input: the arguments to use instead.
+        modified_prompt: the prompt to use instead.
+        reason: why.
+        ask: what to ask a person, who then decides.
+
+    Example:
+        >>> from ramify import HookDecision
+        >>> HookDecision(continue_=False, reason="not on production").continue_
+        False
+    """
+
+    continue_: bool = True
+    modified_input: Mapping[str, Any] | None = None
+    modified_prompt: str | None = None
+    reason: str | None = None
+    ask: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreToolUseEvent:
+    """A model asks for a call, which has not been made yet.
+
+    Example:
+        >>> from ramify import PreToolUseEvent
+        >>> PreToolUseEvent("bash", {"command": "ls"}, "call_1").tool_input["command"]
+        'ls'
+    """
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str
+    history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+@dataclass(frozen=True, slots=True)
+class PostToolUseEvent:
+    """A call that a model asked for has been made.
+
+    Example:
+        >>> from ramify import PostToolUseEvent
+        >>> PostToolUseEvent("add", {"a": 1, "b": 2}, 3, "call_1").tool_result
+        3
+    """
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_result: Any
+    tool_use_id: str
+    history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+@dataclass(frozen=True, slots=True)
+class UserPromptSubmitEvent:
+    """A prompt is about to be sent to a model.
+
+    Example:
+        >>> from ramify import UserPromptSubmitEvent
+        >>> UserPromptSubmitEvent("Delete it all").prompt
+        'Delete it all'
+    """
+
+    prompt: str
+    history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+
+HookEvent = PreToolUseEvent | PostToolUseEvent | UserPromptSubmitEvent
+HookHandler = Callable[[Any], Awaitable[HookDecision | None]]
+Hooks = Mapping[str, Sequence[HookHandler]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one runtime or client allows the models below it."""
+
+    allowed: frozenset[str] | None = None  # None: everything that is not disallowed
+    disallowed: frozenset[str] = frozenset()
+    hooks: Hooks = field(default_factory=dict[str, Sequence[HookHandler]])
+
+    @classmethod
+    def of(
+        cls, allowed: Iterable[Any] | None, disallowed: Iterable[Any], hooks: Hooks | None
+    ) -> "Rules":
+        """Return the rules that these make, if they are rules.
+
+        Raises:
+            InvalidValueError: they are not.
+        """
+        if unknown := [name for name in hooks or {} if name not in _NAMES]:
+            raise InvalidValueError(f"no decision hook is called {unknown}; there are {_NAMES}")
+        for handlers in (hooks or {}).values():
+            if callable(handlers) or not all(map(callable, handlers)):
+                raise InvalidValueError(f"each hook name has a list of functions, not {handlers!r}")
+        return cls(
+            None if allowed is None else _names(allowed), _names(disallowed), dict(hooks or {})
+        )
+
+    def forbids(self, name: str) -> str | None:
+        """Return why a function may not be called, or None if it may."""
+        if name in self.disallowed:
+            return "it is one of disallowed_tools"
+        if self.allowed is not None and name not in self.allowed:
+            return f"it is none of allowed_tools ({', '.join(sorted(self.allowed)) or 'none'})"
+        return None
+
+    async def decide(self, hook: str, event: HookEvent) -> HookDecision:
+        """Ask the hooks of that name in order; the first that decides anything wins.
+
+        An exception that a hook raises is passed on.
+        """
+        for handler in self.hooks.get(hook, ()):
+            decision = await handler(event)
+            if decision is None:
+                continue
+            if not isinstance(decision, HookDecision):
+                raise InvalidValueError(
+                    f"a decision hook returns a HookDecision or None, not {decision!r}"
+                )
+            return decision
+        return HookDecision()
+
+
+def _names(names: Iterable[Any]) -> frozenset[str]:
+    found = frozenset(getattr(name, "name", name) for name in names)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in found):
+        raise InvalidValueError(f"tools are listed by name, or as functions, not {names!r}")
+    return found

@@ -1,0 +1,96 @@
+"""Whatever waits for a person, as one thing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from ramify.core.errors import InvalidValueError
+
+RESUME: Final = "resume"
+CANCEL: Final = "cancel"
+REPORT: Final = "report"
+ALLOW: Final = "allow"
+DENY: Final = "deny"
+
+
+class QuestionKind(StrEnum):
+    """Why somebody has to say something.
+
+    Example:
+        >>> from ramify import QuestionKind
+        >>> QuestionKind("approval").name
+        'Approval'
+    """
+
+    Human = "human"  # a function asks
+    Approval = "approval"  # a call may only be made if somebody allows it
+    InDoubt = "in_doubt"  # nobody knows whether a call was made
+    Paused = "paused"  # a call was stopped, and waits to go on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Something that a call waits to be told; ``runtime.answer(question.id, ...)`` tells it.
+
+    Attributes:
+        node_id: the call that waits.
+        choices: the answers there are; any text will do if there are none.
+
+    Example:
+        >>> from ramify import CodeFunction, Runtime
+        >>> async def deploy(ctx) -> str:
+        ...     return await ctx.ask("Deploy?", ["yes", "no"])
+        >>> with Runtime() as runtime:
+        ...     node = runtime.invoke(CodeFunction(callable=deploy))
+        ...     while not (questions := runtime.questions()):
+        ...         pass
+        ...     runtime.answer(questions[0].id, "yes")
+        ...     questions[0].text, node.result()
+        ('Deploy?', 'yes')
+    """
+
+    id: str
+    node_id: int
+    kind: QuestionKind
+    text: str
+    choices: tuple[str, ...] = ()
+
+    def checked(self, text: str, args: Mapping[str, Any] | None = None) -> "Answer":
+        """Return what was said as an answer to this.
+
+        Raises:
+            InvalidValueError: it answers something else; the message lists the choices.
+        """
+        if not isinstance(text, str) or not isinstance(args, Mapping | None):
+            raise InvalidValueError(f"question {self.id} wants text, not {text!r} {args!r}")
+        if self.kind is QuestionKind.Approval:
+            return self._approval(text, args)
+        if args is not None:
+            raise InvalidValueError(f"question {self.id} ({self.kind}) takes no arguments")
+        if self.choices and text not in self.choices:
+            raise self._unsuitable(text)
+        return Answer(text)
+
+    def _approval(self, text: str, args: Mapping[str, Any] | None) -> "Answer":
+        word, _, why = text.partition(":")
+        word = word.strip().lower()
+        if args is not None and word in {"", ALLOW}:
+            return Answer(ALLOW, args=dict(args))
+        if word not in self.choices or args is not None:
+            raise self._unsuitable(text)
+        return Answer(word, why.strip())
+
+    def _unsuitable(self, text: str) -> InvalidValueError:
+        choices = ", ".join(map(repr, self.choices))
+        more = ", or edited arguments" if self.kind is QuestionKind.Approval else ""
+        return InvalidValueError(f"{text!r} does not answer question {self.id}: {choices}{more}")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What somebody said."""
+
+    text: str
+    reason: str = ""
+    args: Mapping[str, Any] | None = None  # the arguments to use instead

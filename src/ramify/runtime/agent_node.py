@@ -1,0 +1,274 @@
+"""A call that talks to a model: its conversation, and one request of it at a time."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final
+
+from ramify.core.agent_events import (
+    ConversationOpened,
+    LeaseAwaited,
+    NoticeGiven,
+    RequestFailed,
+    RequestRetried,
+    RequestSent,
+    ResponseCompleted,
+    ResponseStreamed,
+)
+from ramify.core.errors import UsageError
+from ramify.core.events import Failure
+from ramify.core.exchange import Exchange
+from ramify.core.function import Function
+from ramify.core.model import Model, ModelSettings, Session
+from ramify.core.model_events import (
+    AttemptFailed,
+    ModelEvent,
+    Noticed,
+    PartCompleted,
+    ResponseEnded,
+)
+from ramify.core.transcript import ToolResult, TranscriptPart, UserText
+from ramify.core.usage import TokenUsage
+from ramify.models.prices import price
+from ramify.runtime.commons import Commons
+from ramify.runtime.holds import may_go_on
+from ramify.runtime.home import Home, settle
+from ramify.runtime.leases import take_lease, usable_lease
+from ramify.runtime.node import CallNode
+from ramify.runtime.request import Past, Request
+from ramify.runtime.spending import Account, Estimate, Spent, check, set_aside
+from ramify.runtime.tree import Tree
+from ramify.runtime.walk import root_of, upwards
+
+_CHARACTERS_PER_TOKEN: Final = 4  # about; for the very first request of a conversation
+
+
+class AgentNode(CallNode):
+    """A call of an agent, with its conversation.
+
+    Example:
+        >>> from ramify import AgentFunction, AgentNode, Runtime
+        >>> from ramify.testing import ScriptedModel
+        >>> greet = AgentFunction("greet", "Greet.", user_prompt_template="Say hello.")
+        >>> with Runtime([greet], models=ScriptedModel("Hello!")) as runtime:
+        ...     node = runtime.invoke(greet)
+        ...     node.result(), isinstance(node, AgentNode)
+        ('Hello!', True)
+        >>> node.get_transcript()
+        [UserText(text='Say hello.'), ModelText(text='Hello!')]
+    """
+
+    __slots__ = (
+        "_accounted",
+        "_first",
+        "_model",
+        "_own",
+        "_session",
+        "_unsent",
+        "call_times",
+        "commons",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        request: Request,
+        *,
+        parent: CallNode | None,
+        tree: Tree,
+        home: Home,
+        commons: Commons,
+    ) -> None:
+        super().__init__(id, request, parent=parent, tree=tree, home=home, desk=commons.desk)
+        self.commons = commons
+        self.call_times: list[float] = []  # when it made its calls
+        self._model: Model | None = None
+        self._session: Session | None = None
+        self._own = Spent()
+        self._accounted = TokenUsage()  # how much of what the session took is in the accounts
+        self._unsent: tuple[UserText | ToolResult, ...] = ()
+        self._first = home.loop.create_future()  # done when the model begins to answer
+        self.when_ended(partial(settle, self._first))
+
+    # What it is
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that it talks to."""
+        return None if self._model is None else self._model.name
+
+    @property
+    def usage(self) -> TokenUsage:
+        return self._own.usage
+
+    @property
+    def cost(self) -> Decimal | None:
+        """US dollars for its own requests; None if a price is not known."""
+        return self._own.cost
+
+    @property
+    def responses(self) -> int:
+        """How many responses it has had."""
+        return 0 if self._session is None else len(self._session.exchanges)
+
+    def get_transcript(self) -> list[TranscriptPart]:
+        """Return all that was said, thought, asked for and answered, in order."""
+        said = () if self._session is None else self._session.transcript
+        return [*said, *self._unsent]
+
+    @property
+    def wish(self) -> Any:
+        """The model that was asked for, for this call only."""
+        return self._request.model
+
+    @property
+    def past(self) -> Past | None:
+        """The conversation that this call goes on with, if another began it."""
+        return self._request.past
+
+    def continued(self) -> Request:
+        """Return the request for a call that goes on where this one ended."""
+        exchanges = () if self._session is None else tuple(self._session.exchanges)
+        return replace(
+            self._request, args=self.inputs, tied_with=None, past=Past(exchanges, self._unsent)
+        )
+
+    def when_answering(self, wake: Callable[[], None]) -> None:
+        """Have *wake* called when the model has begun to answer, or the call has ended."""
+        self._first.add_done_callback(lambda _: wake())
+
+    async def answering(self) -> None:
+        """Wait for the same."""
+        await asyncio.wait([self._first])
+
+    # Talking
+
+    def converse(
+        self,
+        model: Model,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+        exchanges: Sequence[Exchange] = (),
+    ) -> Session:
+        """Open a conversation, or the same one again with other settings."""
+        session = model.open(system, functions, settings, exchanges=exchanges)
+        self._model = model
+        self._session = session
+        self._accounted = session.usage
+        names = tuple(function.name for function in functions)
+        self.tree.publish(
+            ConversationOpened(self.id, model.name, system, names, settings.caching.value)
+        )
+        return session
+
+    async def request(
+        self, *inputs: UserText | ToolResult, over_budget: bool = False
+    ) -> ResponseCompleted:
+        """Send *inputs* and return what came of it, when everything above allows a request.
+
+        Raises:
+            BudgetExceeded: it does not fit into a budget.
+            ModelProviderException: the provider failed.
+            ModelRefusedError: the provider or the model will not answer this.
+        """
+        model, session = self._opened()
+        self._unsent = inputs
+        async with self._allowed_to_ask(model):
+            accounts = [account for node in upwards(self) for account in node.accounts]
+            estimate = self._estimate(inputs, accounts)
+            if not over_budget:
+                check(accounts, estimate, root_of(self))
+            set_aside(accounts, estimate)
+            self.tree.publish(RequestSent(self.id, time.time(), inputs))
+            before, failure = len(session.transcript), None
+            try:
+                async with aclosing(session.send(*inputs)) as events:
+                    async for event in events:
+                        self._note(event)
+            except BaseException as error:
+                failure = Failure.of(error)
+                raise
+            finally:
+                usage, cost = self._settle(accounts, estimate)
+                if failure is not None:
+                    failed = RequestFailed(self.id, time.time(), failure, usage, cost)
+                    self.tree.publish_instead(failed)
+        exchange, parts = session.exchanges[-1], tuple(session.transcript[before:])
+        self._unsent = ()
+        completed = ResponseCompleted(self.id, time.time(), exchange, parts, usage, cost)
+        self.tree.publish_instead(completed)
+        return completed
+
+    def _opened(self) -> tuple[Model, Session]:
+        if self._model is None or self._session is None:
+            raise UsageError(f"{self!r} has not begun a conversation")
+        return self._model, self._session
+
+    @asynccontextmanager
+    async def _allowed_to_ask(self, model: Model) -> AsyncGenerator[None, None]:
+        """Wait until nothing above stands still, and there is a place among the requests."""
+        await may_go_on(self)
+        if usable_lease(self) is None:
+            self.tree.publish(LeaseAwaited(self.id))
+        await take_lease(self, self.commons.limits.pool)
+        pool = self.commons.limits.pools.get(model.provider)
+        if pool is not None:
+            await pool.take()
+        try:
+            yield
+        finally:
+            if pool is not None:
+                pool.put_back()
+
+    def _note(self, event: ModelEvent) -> None:
+        match event:
+            case Noticed():
+                self.tree.publish(NoticeGiven(self.id, event.text))
+            case AttemptFailed():
+                self.tree.publish_instead(
+                    RequestRetried(self.id, time.time(), event.attempt, event.failure, event.wait)
+                )
+            case PartCompleted() | ResponseEnded():
+                settle(self._first)
+            case _:
+                settle(self._first)
+                self.tree.publish_live(ResponseStreamed(self.id, event))
+
+    def _estimate(self, inputs: Sequence[TranscriptPart], accounts: Sequence[Account]) -> Estimate:
+        """Say about what the next request takes: all that was said, once more."""
+        model, session = self._opened()
+        if session.exchanges:
+            usage = session.exchanges[-1].usage
+        else:
+            said = sum(len(part.text) for part in inputs if isinstance(part, UserText))
+            usage = TokenUsage(input=said // _CHARACTERS_PER_TOKEN + 1)
+        cost: Decimal | None = None
+        if any(account.budget.usd is not None for account in accounts):
+            cost = price(usage, model)
+            if cost is None:
+                raise UsageError(
+                    f"{model.name} has no known price, so a budget in US dollars cannot be kept:"
+                    " give one in tokens, or tell the model what it costs (price=)"
+                )
+        return Estimate(usage.total, cost)
+
+    def _settle(
+        self, accounts: Sequence[Account], estimate: Estimate
+    ) -> tuple[TokenUsage, Decimal | None]:
+        """Write down what a request took, here and in every call above."""
+        model, session = self._opened()
+        usage = session.usage - self._accounted
+        cost = price(usage, model)
+        self._accounted = session.usage
+        self._own.add(usage, cost)
+        for node in upwards(self):
+            node.spent = node.spent or Spent()
+            node.spent.add(usage, cost)
+        for account in accounts:
+            account.settle(estimate, usage, cost)
+        return usage, cost

@@ -1,0 +1,39 @@
+"""Wait for a person: without a lease, for as long as it takes."""
+
+import asyncio
+from collections.abc import Sequence
+
+from ramify.core.question import CANCEL, RESUME, Answer, QuestionKind
+from ramify.runtime.leases import usable_lease
+from ramify.runtime.node import CallNode
+
+
+async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[str] = ()) -> Answer:
+    """Ask a person, and wait for the answer; *node* is Paused meanwhile."""
+    answered: asyncio.Future[Answer] = node.home.loop.create_future()
+
+    def settle(answer: Answer) -> None:
+        if not answered.done():
+            answered.set_result(answer)
+
+    if (lease := usable_lease(node)) is not None:
+        lease.close()
+    question = node.desk.ask(node.id, node.tree, node.home, kind, text, choices, settle)
+    node.stop(text)
+    try:
+        return await answered
+    finally:
+        node.go_on()
+        node.desk.close(question.id)
+
+
+async def pause(node: CallNode, why: str, choices: Sequence[str] = ()) -> str:
+    """Stand still until a person says how to go on: resume, or one of *choices*.
+
+    Being told to cancel cancels *node*, and does not return.
+    """
+    answer = await ask(node, QuestionKind.Paused, why, (RESUME, *choices, CANCEL))
+    if answer.text == CANCEL:
+        node.cancel_here(f"cancelled while it was paused: {why}")
+        await asyncio.sleep(0)  # raises
+    return answer.text

@@ -1,0 +1,29 @@
+"""What all calls of one runtime share."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from ramify.core.decisions import Rules
+from ramify.models.caching import RUNS, PastRun
+from ramify.runtime.desk import Desk
+from ramify.runtime.leases import DEFAULT_LIMITS, Limits
+from ramify.runtime.model_book import ModelBook
+from ramify.runtime.spending import Account
+
+
+@dataclass(slots=True)
+class Commons:
+    """Models, limits and rules, the questions that are open, and what past runs tell."""
+
+    models: ModelBook = field(default_factory=ModelBook)
+    limits: Limits = DEFAULT_LIMITS
+    rules: Rules = field(default_factory=Rules)
+    account: Account | None = None
+    pauses_on_provider_failure: bool = False
+    pauses_on_tool_error: bool = False
+    desk: Desk = field(default_factory=Desk)
+    past_runs: dict[str, deque[PastRun]] = field(default_factory=dict[str, deque[PastRun]])
+
+    def remember_run(self, agent: str, run: PastRun) -> None:
+        """Keep when an agent that has completed made its calls."""
+        self.past_runs.setdefault(agent, deque(maxlen=RUNS)).append(run)

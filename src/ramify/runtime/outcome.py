@@ -1,0 +1,133 @@
+"""Who waits for a call, and how it tells them what came of it."""
+
+import asyncio
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Generator
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from ramify.core.errors import UsageError
+from ramify.core.function import Node, RunContext
+from ramify.runtime.home import Home, settle, settle_from_anywhere
+
+
+class AwaitedNode(Node):
+    """A node that can be waited for, on any loop and in any thread.
+
+    ``result`` and ``await`` may be used from anywhere; the rest happens on the runtime's loop.
+    """
+
+    __slots__ = (
+        "_awaited",
+        "_ended",
+        "_traceback",
+        "_waiters",
+        "asked_for",
+        "context",
+        "exception",
+        "function",
+        "home",
+        "outputs",
+        "waiting_on",
+    )
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.context: RunContext | None = None
+        self.outputs = None
+        self.exception = None
+        self.waiting_on = None
+        self.asked_for = False  # whether somebody wants to know what comes of it
+        self._awaited = 0  # how often its caller waits for it just now
+        self._ended: float | None = None
+        self._traceback: TracebackType | None = None
+        self._waiters: dict[Callable[[], None], None] = {}  # in order, and quick to leave
+
+    def result(self, timeout: float | None = None) -> Any:
+        self.asked_for = True
+        if self._ended is None:
+            caller = self._caller()
+            ended = threading.Event()
+            self.home.forbid_waiting(f"result() of {self.function.name!r}")
+            self.home.tell(self.when_ended, ended.set)
+            if caller is not None:
+                caller.waiting_on = self
+            try:
+                if not self.home.wait(ended, timeout):
+                    self.home.tell(self._wake_no_more, ended.set)
+                    raise TimeoutError(
+                        f"{self.function.name} (node {self.path}) has not ended in {timeout} s;"
+                        " it goes on: wait again, or cancel it"
+                    )
+            finally:
+                if caller is not None and caller.waiting_on is self:
+                    caller.waiting_on = None
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        self.asked_for = True
+        if self._ended is None:
+            caller = self._caller()
+            loop = asyncio.get_running_loop()
+            ended = loop.create_future()
+            at_home = loop is self.home.loop
+            wake = partial(settle, ended) if at_home else settle_from_anywhere(ended)
+            self.home.tell(self.when_ended, wake)
+            if caller is not None:
+                caller.waiting_on = self
+                self._awaited += 1
+            try:
+                yield from ended
+            except asyncio.CancelledError:
+                self.home.tell(self._wake_no_more, wake)
+                # Who asked for the call has given it up, unless he waits for it elsewhere too.
+                # Others only look on.
+                if caller is not None and self._awaited == 1:
+                    self.home.tell(self.cancel_here, "its caller stopped waiting for it")
+                raise
+            finally:
+                if caller is not None:
+                    self._awaited -= 1
+                    if caller.waiting_on is self:
+                        caller.waiting_on = None
+        return self._outcome()
+
+    def _caller(self) -> "AwaitedNode | None":
+        """Return the parent, if it is the one that is asking."""
+        asking = RunContext.active.get(None)
+        if asking is None:
+            return None
+        if asking is self.context:
+            raise UsageError(f"{self.function.name} (node {self.path}) cannot wait for itself")
+        parent = self.parent
+        if isinstance(parent, AwaitedNode) and asking is parent.context:
+            return parent
+        return None
+
+    def when_ended(self, wake: Callable[[], None]) -> None:
+        """Have *wake* called on the loop when it ends, or now if it has."""
+        if self._ended is None:
+            self._waiters[wake] = None
+        else:
+            wake()
+
+    async def ended(self) -> None:
+        """Wait on the runtime's own loop until it has ended, whatever came of it."""
+        if self._ended is None:
+            ended = self.home.loop.create_future()
+            self.when_ended(partial(settle, ended))
+            await ended
+
+    @abstractmethod
+    def cancel_here(self, reason: str, *, insist: bool = False) -> None:
+        """Cancel it, on the runtime's own loop, with all below it."""
+
+    def _wake_no_more(self, wake: Callable[[], None]) -> None:
+        self._waiters.pop(wake, None)
+
+    def _outcome(self) -> Any:
+        if self.exception is None:
+            return self.outputs
+        raise self.exception.with_traceback(self._traceback)

@@ -1,0 +1,93 @@
+"""What was spent, and what may be: one account for each budget."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from ramify.core.agent_errors import BudgetExceeded
+from ramify.core.budget import Budget
+from ramify.core.function import Node
+from ramify.core.usage import TokenUsage
+from ramify.core.views import added
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a call and all below it took."""
+
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    cost: Decimal | None = Decimal(0)  # None: a price is not known
+    calls: int = 0
+
+    def add(self, usage: TokenUsage, cost: Decimal | None) -> None:
+        """Count one more request."""
+        self.usage += usage
+        self.cost = added(self.cost, cost)
+        self.calls += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a request will take, as far as can be told before."""
+
+    tokens: int
+    cost: Decimal | None
+
+
+class Account:
+    """A budget, what was drawn from it, and what is set aside for requests under way."""
+
+    def __init__(self, budget: Budget, owner: Node | None) -> None:
+        self.budget = budget
+        self.owner = owner  # None: the runtime
+        self._tokens = 0
+        self._usd = Decimal(0)
+        self._calls = 0
+        self._set_aside: list[Estimate] = []
+        self._since = time.monotonic()
+
+    def seconds_left(self) -> float | None:
+        """Return for how long it lasts; None if that is not bounded."""
+        if self.budget.seconds is None:
+            return None
+        return max(0.0, self._since + self.budget.seconds - time.monotonic())
+
+    def refusal(self, estimate: Estimate) -> str | None:
+        """Return why a request does not fit any more, or None if it does."""
+        budget, waiting = self.budget, self._set_aside
+        if budget.calls is not None and self._calls + len(waiting) >= budget.calls:
+            return f"{self._calls} of {budget.calls} calls are used up"
+        tokens = sum(e.tokens for e in waiting) + estimate.tokens
+        if budget.tokens is not None and self._tokens + tokens > budget.tokens:
+            return f"{self._tokens:,} of {budget.tokens:,} tokens are used, and {tokens:,} needed"
+        usd = sum((e.cost or Decimal(0) for e in [*waiting, estimate]), Decimal(0))
+        if budget.usd is not None and self._usd + usd > Decimal(budget.usd):
+            return f"${self._usd:.4f} of ${budget.usd} are used, and about ${usd:.4f} needed"
+        return None
+
+    def set_aside(self, estimate: Estimate) -> None:
+        """Keep room for a request."""
+        self._set_aside.append(estimate)
+
+    def settle(self, estimate: Estimate, usage: TokenUsage, cost: Decimal | None) -> None:
+        """Count a request for which room was kept."""
+        self._set_aside.remove(estimate)
+        self._calls += 1
+        self._tokens += usage.total
+        self._usd += cost or Decimal(0)
+
+
+def check(accounts: Sequence[Account], estimate: Estimate, root: Node) -> None:
+    """Raise BudgetExceeded unless a request fits into each of *accounts*."""
+    for account in accounts:
+        if (limit := account.refusal(estimate)) is not None:
+            exceeded = BudgetExceeded(limit, account.owner or root)
+            exceeded.last_call = account.budget.last_call
+            raise exceeded
+
+
+def set_aside(accounts: Sequence[Account], estimate: Estimate) -> None:
+    """Keep room for a request in each of *accounts*."""
+    for account in accounts:
+        account.set_aside(estimate)

@@ -1,0 +1,56 @@
+"""Let an agent say that it cannot do what it was asked."""
+
+from typing import Final
+
+from ramify.core.agent_errors import AgentException
+from ramify.core.code import CodeFunction
+from ramify.core.function import RunContext
+from ramify.runtime.context import Context
+from ramify.runtime.stack import frames_to
+
+_DESCRIPTION: Final = """\
+Give up, and tell whoever gave you the task why. It is better to say that something cannot be done \
+than to make something up. Use it when you lack information or context that you cannot get, when \
+you lack a function that the task needs, when what you were asked is contradictory or impossible, \
+or when a function keeps failing and you have tried the alternatives. You have ended when you call \
+it."""
+
+
+class RaiseException(CodeFunction):
+    """Ends the agent that calls it with an AgentException.
+
+    Example:
+        >>> from ramify import AgentException, Runtime, ToolUse, agent
+        >>> from ramify.testing import ScriptedModel
+        >>> from ramify.toolbox import raise_exception
+        >>> @agent(uses=[raise_exception])
+        ... def find(what: str) -> str:
+        ...     return f"Find {what}."
+        >>> gives_up = ToolUse("1", "raise_exception", {"msg": "there is no such thing"})
+        >>> with Runtime([find], models=ScriptedModel(gives_up)) as runtime:
+        ...     try:
+        ...         runtime.invoke(find, {"what": "a unicorn"}).result()
+        ...     except AgentException as error:
+        ...         print(error.agent, error.message, sep=": ")
+        find: there is no such thing
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="raise_exception", desc=_DESCRIPTION, callable=self._give_up)
+
+    async def _give_up(self, ctx: RunContext, msg: str) -> None:
+        """Give up.
+
+        Args:
+            msg: Why, in a few sentences. If a function failed and you cannot solve that, name the
+                type of its error and quote its message. If nothing worked, say very briefly what
+                you tried. If information is missing, say very briefly what you need to know, so
+                that you can be asked again with it.
+        """
+        error = AgentException(msg)
+        assert isinstance(ctx, Context)  # there is no other
+        error.locate(frames_to(ctx.node.parent or ctx.node))
+        raise error
+
+
+raise_exception: Final = RaiseException()
