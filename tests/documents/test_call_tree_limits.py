@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -311,7 +312,7 @@ async def test_a_budget_of_calls_allows_so_many_requests_to_models():
 
 async def test_a_budget_that_suffices_is_not_noticed():
     boss = worker("boss", look, budget=Budget(calls=2, tokens=10_000, usd=1, seconds=60))
-    model = ScriptedModel([ToolUse("a", "look")], "done")
+    model = ScriptedModel([ToolUse("a", "look")], "done", price=lambda usage: Decimal("0.01"))
     node = await run_agent(boss, models=model)
     assert node.outputs == "done"
 

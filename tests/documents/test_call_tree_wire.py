@@ -134,7 +134,8 @@ async def test_any_transient_failure_is_tried_again_after_5_10_15_and_20_seconds
     waits: list[float] = []
     script = [protocol.calls(looking("a")), *[protocol.failure(503)] * 5]
     async with protocol.server(*script) as server:
-        node = await run_agent(worker(look), models=protocol.model(server, retry=noting(waits)))
+        model = protocol.model(server, retry=noting(waits))
+        node = await run_agent(worker(look), models=model)
     assert waits == [5, 10, 15, 20]
     assert len(server.requests) == 6
     assert node.state is NodeState.Error
@@ -142,7 +143,7 @@ async def test_any_transient_failure_is_tried_again_after_5_10_15_and_20_seconds
     assert isinstance(error, ModelProviderException)
     assert (error.status, error.attempts) == (503, 5)
     assert (error.agent, error.node_id, error.path) == ("work", node.id, "1")
-    assert error.provider == type(protocol.model(server)).__name__
+    assert error.provider == type(model).__name__
 
 
 async def test_a_failure_that_is_not_transient_is_not_tried_again(protocol: Protocol):

@@ -12,8 +12,9 @@ _DESCRIPTION: Final = """\
 Give up, and tell whoever gave you the task why. It is better to say that something cannot be done \
 than to make something up. Use it when you lack information or context that you cannot get, when \
 you lack a function that the task needs, when what you were asked is contradictory or impossible, \
-or when a function keeps failing and you have tried the alternatives. You have ended when you call \
-it."""
+or when a function keeps failing and you have tried the alternatives. If you pass on an error \
+that you cannot solve, name its type and quote its message; if nothing worked, say very briefly \
+what you tried; if something is missing, say very briefly what. You have ended when you call it."""
 
 
 class RaiseException(CodeFunction):
@@ -42,10 +43,7 @@ class RaiseException(CodeFunction):
         """Give up.
 
         Args:
-            msg: Why, in a few sentences. If a function failed and you cannot solve that, name the
-                type of its error and quote its message. If nothing worked, say very briefly what
-                you tried. If information is missing, say very briefly what you need to know, so
-                that you can be asked again with it.
+            msg: Why, in a few sentences, so that whoever reads it can ask again in a better way.
         """
         error = AgentException(msg)
         assert isinstance(ctx, Context)  # there is no other
