@@ -49,8 +49,8 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         "ramify.core.frames": ["Frame"],
         "ramify.core.from_file": ["FromFile"],
         "ramify.core.function": ["Function", "Node", "RunContext", "SessionScope"],
-        "ramify.core.model": ["Provider"],
         "ramify.core.parameter": ["FunctionArg"],
+        "ramify.core.provider": ["Provider"],
         "ramify.core.question": ["Question", "QuestionKind"],
         "ramify.core.states": ["NodeState"],
         "ramify.core.transcript": [

@@ -46,8 +46,8 @@ from ramify.core.function import (
     RunContext as RunContext,
     SessionScope as SessionScope,
 )
-from ramify.core.model import Provider as Provider
 from ramify.core.parameter import FunctionArg as FunctionArg
+from ramify.core.provider import Provider as Provider
 from ramify.core.question import (
     Question as Question,
     QuestionKind as QuestionKind,

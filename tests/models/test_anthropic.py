@@ -8,8 +8,9 @@ from ramify import CodeFunction, registries, tool
 from ramify.core.errors import ModelRefusedError, UsageError
 from ramify.core.exchange import Finish
 from ramify.core.function import RunContext
-from ramify.core.model import Caching, ModelSettings, Provider
+from ramify.core.model import Caching, ModelSettings
 from ramify.core.model_events import AttemptFailed, ResponseEnded, ThinkingDelta
+from ramify.core.provider import Provider
 from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
 from ramify.models.profiles import profile_of
 from wire import stream

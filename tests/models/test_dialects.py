@@ -10,8 +10,9 @@ from ramify import CodeFunction
 from ramify.core.errors import DefinitionError
 from ramify.core.exchange import Finish
 from ramify.core.function import RunContext
-from ramify.core.model import ModelSettings, Provider
+from ramify.core.model import ModelSettings
 from ramify.core.model_events import ModelEvent, TextDelta, ToolUseDelta
+from ramify.core.provider import Provider
 from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
 from ramify.models import AnthropicModel, GeminiModel, OpenAIModel
 from ramify.models.decoder import Decoder, RefusedError, Response, StreamFailedError

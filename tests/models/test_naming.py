@@ -6,7 +6,8 @@ from decimal import Decimal
 import pytest
 
 from ramify.core.errors import InvalidValueError, UsageError
-from ramify.core.model import Model, Provider
+from ramify.core.model import Model
+from ramify.core.provider import Provider
 from ramify.core.usage import TokenUsage
 from ramify.models.anthropic.model import AnthropicModel
 from ramify.models.gemini.model import GeminiModel

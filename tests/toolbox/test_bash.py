@@ -9,7 +9,7 @@ import pytest
 
 from ramify import CodeFunction, Function, RunContext, Runtime, tool
 from ramify.core.errors import InvalidArgumentsError, InvalidValueError, UsageError
-from ramify.core.model import Provider
+from ramify.core.provider import Provider
 from ramify.models import profile_of
 from ramify.toolbox import Bash, bash
 

@@ -9,8 +9,9 @@ from ramify.core.budget import Budget
 from ramify.core.errors import DefinitionError
 from ramify.core.from_file import FromFile
 from ramify.core.function import Function, RunContext
-from ramify.core.model import Model, ModelSettings, Provider
+from ramify.core.model import Model, ModelSettings
 from ramify.core.parameters import Parameters
+from ramify.core.provider import Provider
 from ramify.core.signature import Kind, Signature, name_of, underlying
 
 

@@ -13,8 +13,9 @@ from ramify.agents.variant import Variant
 from ramify.core.agent_errors import EnsembleError
 from ramify.core.errors import ClosedError, InvalidValueError
 from ramify.core.function import RunContext
-from ramify.core.model import Model, Provider
+from ramify.core.model import Model
 from ramify.core.parameter import Parameter
+from ramify.core.provider import Provider
 from ramify.runtime.agent_node import AgentNode
 from ramify.runtime.node import CallNode
 

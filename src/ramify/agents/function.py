@@ -19,9 +19,10 @@ from ramify.core.errors import (
 )
 from ramify.core.from_file import FromFile
 from ramify.core.function import Function, Node, RunContext, checked_function
-from ramify.core.model import Model, ModelSettings, Provider
+from ramify.core.model import Model, ModelSettings
 from ramify.core.parameter import FunctionArg
 from ramify.core.parameters import Parameters
+from ramify.core.provider import Provider
 from ramify.runtime.agent_node import AgentNode
 from ramify.runtime.ambient import current_context
 from ramify.runtime.context import Context

@@ -3,6 +3,7 @@
 Knows a task, a node and a context; which provider answers, and who watches, is not its business.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -19,7 +20,7 @@ from ramify.core.function import Function
 from ramify.core.model import Caching, Model, ModelSettings, Session
 from ramify.core.states import NodeState
 from ramify.core.transcript import ModelText, ToolResult, UserText
-from ramify.models.caching import PastRun, caching_policy
+from ramify.models.caching import RUNS, PastRun, caching_policy
 from ramify.runtime.agent_node import AgentNode
 from ramify.runtime.asking import pause
 from ramify.runtime.context import Context
@@ -108,8 +109,8 @@ class Loop:
         return [UserText(prompt)]
 
     def _done(self, answer: Any) -> Any:
-        run = PastRun(tuple(self._node.call_times))
-        self._node.commons.remember_run(self._node.function.name, run)
+        name, runs = self._node.function.name, self._node.commons.past_runs
+        runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(tuple(self._node.call_times)))
         return answer
 
     # Requests

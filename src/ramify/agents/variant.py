@@ -6,9 +6,10 @@ from typing import Any
 from ramify.agents.function import AgentFunction
 from ramify.core.from_file import FromFile
 from ramify.core.function import Function, RunContext
-from ramify.core.model import Model, ModelSettings, Provider
+from ramify.core.model import Model, ModelSettings
 from ramify.core.parameter import Parameter
 from ramify.core.parameters import Parameters
+from ramify.core.provider import Provider
 
 
 class Variant(AgentFunction):

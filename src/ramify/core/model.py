@@ -15,23 +15,9 @@ from ramify.core.exchange import Exchange
 from ramify.core.function import Function
 from ramify.core.model_events import ModelEvent
 from ramify.core.parameter import JsonSchema
+from ramify.core.provider import Provider
 from ramify.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from ramify.core.usage import TokenUsage
-
-
-class Provider(StrEnum):
-    """Whose protocol a model speaks.
-
-    Example:
-        >>> from ramify import Provider
-        >>> Provider("anthropic") is Provider.Anthropic
-        True
-    """
-
-    OpenAI = "openai"  # and whatever is compatible with it
-    Anthropic = "anthropic"
-    Gemini = "gemini"
-    Local = "local"
 
 
 class Caching(StrEnum):

@@ -1,6 +1,7 @@
 """How many tokens a request took, and what kinds."""
 
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,3 +55,8 @@ class TokenUsage:
     def total(self) -> int:
         """All tokens, read and written."""
         return sum(asdict(self).values())
+
+
+def added(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    """Return the sum, or None if either is not known."""
+    return None if one is None or other is None else one + other

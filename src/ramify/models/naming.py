@@ -3,7 +3,8 @@
 from typing import Final
 
 from ramify.core.errors import InvalidValueError
-from ramify.core.model import Model, Provider
+from ramify.core.model import Model
+from ramify.core.provider import Provider
 from ramify.models.anthropic.model import AnthropicModel
 from ramify.models.gemini.model import GeminiModel
 from ramify.models.local.model import LocalModel

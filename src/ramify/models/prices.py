@@ -4,7 +4,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from ramify.core.model import Model, Provider
+from ramify.core.model import Model
+from ramify.core.provider import Provider
 from ramify.core.usage import TokenUsage
 
 _SELLERS: Final = {

@@ -9,7 +9,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
-from ramify.core.model import Provider
+from ramify.core.provider import Provider
 
 
 class Thinking(StrEnum):

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.exchange import Exchange
 from ramify.core.function import Function
-from ramify.core.model import Model, ModelSettings, Provider
+from ramify.core.model import Model, ModelSettings
+from ramify.core.provider import Provider
 from ramify.core.usage import TokenUsage
 from ramify.models.attempt import Endpoint
 from ramify.models.dialect import Dialect

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
@@ -39,12 +39,20 @@ from ramify.runtime.holds import may_go_on
 from ramify.runtime.home import Home, settle
 from ramify.runtime.leases import take_lease, usable_lease
 from ramify.runtime.node import CallNode
-from ramify.runtime.request import Past, Request
+from ramify.runtime.request import Request
 from ramify.runtime.spending import Account, Estimate, Spent, check, set_aside
 from ramify.runtime.tree import Tree
 from ramify.runtime.walk import root_of, upwards
 
 _CHARACTERS_PER_TOKEN: Final = 4  # about; for the very first request of a conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A conversation to go on with: what was said, and what is still to be sent."""
+
+    exchanges: Sequence[Exchange]
+    unsent: Sequence[UserText | ToolResult]
 
 
 class AgentNode(CallNode):

@@ -2,9 +2,9 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from ramify.core.decisions import Rules
-from ramify.models.caching import RUNS, PastRun
 from ramify.runtime.desk import Desk
 from ramify.runtime.leases import DEFAULT_LIMITS, Limits
 from ramify.runtime.model_book import ModelBook
@@ -22,8 +22,4 @@ class Commons:
     pauses_on_provider_failure: bool = False
     pauses_on_tool_error: bool = False
     desk: Desk = field(default_factory=Desk)
-    past_runs: dict[str, deque[PastRun]] = field(default_factory=dict[str, deque[PastRun]])
-
-    def remember_run(self, agent: str, run: PastRun) -> None:
-        """Keep when an agent that has completed made its calls."""
-        self.past_runs.setdefault(agent, deque(maxlen=RUNS)).append(run)
+    past_runs: dict[str, deque[Any]] = field(default_factory=dict[str, deque[Any]])  # by agent

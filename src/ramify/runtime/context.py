@@ -82,14 +82,14 @@ class Context(RunContext):
         function = checked_function(function, "a call")
         if self._node is not None:
             check_use(self._node.function, function)
-        if not isinstance(args, Mapping | None):
+        if args is not None and not isinstance(args, Mapping):
             raise InvalidValueError(
                 f"the arguments of {function.name} go by name, {{'name': value}}, not {args!r}"
             )
         timeout = checked_timeout(timeout, f"a call of {function.name}")
         if model is not None and not function.is_agent:
             raise InvalidValueError(f"{function.name} is code and talks to no model: {model!r}")
-        if not isinstance(budget, Budget | None):
+        if budget is not None and not isinstance(budget, Budget):
             raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
         request = Request(
             function, dict(args or {}), timeout, tied_with, model=model, budget=budget

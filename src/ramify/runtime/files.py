@@ -1,7 +1,6 @@
 """Arguments that stand in files."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ramify.core.errors import InvalidArgumentsError
@@ -28,6 +27,8 @@ async def read_file(file: FromFile, what: str) -> str:
     Raises:
         InvalidArgumentsError: it cannot be read; *what* says in the message what it was for.
     """
+    from pathlib import Path  # noqa: PLC0415 - slow to load, and seldom needed
+
     try:
         return await in_thread(Path(file.path).read_text, encoding="utf-8-sig")
     except (OSError, ValueError) as error:

@@ -73,10 +73,12 @@ def _circle(path: list[Function], again: Function) -> Iterator[str]:
 
 def check_use(caller: Function, function: Function) -> None:
     """Raise CallGraphError unless *caller* may call *function*."""
-    if not any(used is function for used in caller.may_call):
-        remedy = (
-            "say uses_recursion=True"
-            if function is caller
-            else f"add it to the 'uses' of {caller.name}, or call its callable directly"
-        )
-        raise CallGraphError([f"{caller.name} may not call {function.name}: {remedy}"])
+    for used in caller.may_call:
+        if used is function:
+            return
+    remedy = (
+        "say uses_recursion=True"
+        if function is caller
+        else f"add it to the 'uses' of {caller.name}, or call its callable directly"
+    )
+    raise CallGraphError([f"{caller.name} may not call {function.name}: {remedy}"])

@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 
 from ramify.core.errors import InvalidValueError
-from ramify.core.model import Provider
+from ramify.core.provider import Provider
 from ramify.runtime.node import CallNode
 from ramify.runtime.walk import upwards
 

@@ -1,48 +1,57 @@
 """Which model an agent talks to."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ramify.core.errors import InvalidValueError
-from ramify.core.model import Model, Provider
+from ramify.core.provider import Provider
 
 _DEFAULT: Final = "default"
 
-Wish = Model | Provider | str | None
-
 
 class ModelBook:
-    """The models of one runtime, by what agents call them."""
+    """The models of one runtime, by what agents call them.
 
-    def __init__(self, models: Mapping[Any, Wish] | Wish = None) -> None:
-        entries: Mapping[Any, Wish] = models if isinstance(models, Mapping) else {_DEFAULT: models}
+    A wish is a Model, a Provider, the name of a model, or None for the default.
+    """
+
+    def __init__(self, models: Any = None) -> None:
+        given = cast("Any", models) if isinstance(models, Mapping) else {_DEFAULT: models}
+        entries = dict[Any, Any](given)
         for key, model in entries.items():
-            if not isinstance(key, str) or not isinstance(model, Model | str | None):
+            if not isinstance(key, str) or not (model is None or _is_wish(model)):
                 raise InvalidValueError(
                     f"models map a Provider or a name to a model or its name, not {key!r} to"
                     f" {model!r}"
                 )
         self._entries = {str(key): model for key, model in entries.items()}
-        self._found: dict[str, Model] = {}
+        self._found: dict[str, Any] = {}
 
-    def find(self, wish: Wish) -> Model:
-        """Return the model that *wish* stands for here; None stands for the default.
+    def find(self, wish: Any) -> Any:
+        """Return the model that *wish* stands for here.
 
         Raises:
             InvalidValueError: it stands for none.
         """
         if wish is None:
             wish = self._entries.get(_DEFAULT) or Provider.Local
-        if isinstance(wish, Model):
-            return wish
-        if not isinstance(wish, str):
+        if not _is_wish(wish):
             raise InvalidValueError(f"a model is a Model, a Provider or a name, not {wish!r}")
-        key = str(wish)
-        entry = self._entries.get(key, wish)
-        if isinstance(entry, Model):
+        if not isinstance(wish, str):
+            return wish
+        entry = self._entries.get(str(wish)) or wish
+        if not isinstance(entry, str):
             return entry
-        if key not in self._found:
+        if entry not in self._found:
             from ramify.models.naming import find_model  # noqa: PLC0415 - only agents need it
 
-            self._found[key] = find_model(entry or key)
-        return self._found[key]
+            self._found[entry] = find_model(entry)
+        return self._found[entry]
+
+
+def _is_wish(thing: object) -> bool:
+    if isinstance(thing, str):
+        return True
+    from ramify.core.model import Model  # noqa: PLC0415 - only who gives one needs it
+
+    return isinstance(thing, Model)

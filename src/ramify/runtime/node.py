@@ -8,7 +8,7 @@ import asyncio
 import contextvars
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -20,6 +20,7 @@ from ramify.core.errors import (
     ClosedError,
     InvalidValueError,
     RecursionDepthError,
+    UsageError,
 )
 from ramify.core.events import (
     ArgumentsEdited,
@@ -106,7 +107,7 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         self.tree = tree
         self.desk = desk
         self.spent: Spent | None = None
-        self.accounts: Sequence[Account] = ()
+        self.accounts: list[Account] | tuple[()] = ()
         self.leave: Callable[[], None] | None = None  # what to do if it ends before it began
         self.asked_for = request.sink is not None
         self._parent = parent
@@ -116,7 +117,7 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         self._next_sequence = 1
         self._closing = False  # its children are being cancelled, and there will be no more
         self._task: asyncio.Task[None] | None = None
-        self._timers: list[asyncio.TimerHandle] = []
+        self._timers: list[asyncio.TimerHandle] | None = None
         self._overdue: Exception | None = None  # why its time is over
         self._reason: str | None = None  # why it is being cancelled
         self._failures = 0  # how many children have failed
@@ -217,9 +218,9 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         self.tree.publish(CallStarted(self.id, now))
         outcome: tuple[NodeState, Any, BaseException | None]
         try:
-            self._start_timers()
-            args = await self._checked_arguments()
-            outcome = NodeState.Success, await self.function.run(context, args), None
+            if self._request.timeout is not None or self.accounts:
+                self._start_timers()
+            outcome = NodeState.Success, await self._work(context), None
         except asyncio.CancelledError:
             outcome = self._given_up()
         except BaseException as error:
@@ -229,28 +230,36 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         self._returned = True
         if self._running:
             await self._join(cancel=outcome[0] is not NodeState.Success)
-        self._stop_timers()
+        if self._timers is not None:
+            self._stop_timers()
         try:
             if self._parent is None and not self.tree.kept:
                 await self.tree.close_bags()
         finally:
             self._end(*outcome)
 
-    async def _checked_arguments(self) -> Mapping[str, Any]:
-        """Return the arguments to run with; raise if it may not run, or not with these."""
-        request = self._request
+    async def _work(self, context: RunContext) -> Any:
+        args, request = self.inputs, self._request
+        if request.gate is not None or self.function.uses_recursion:
+            args = await self._let_through()
+        if not request.checked:
+            for value in args.values():
+                if type(value) is FromFile:
+                    args = await read_files(args, self.function.name)
+                    break
+            args = self.function.parameters.validate(args)
+        return await self.function.run(context, args)
+
+    async def _let_through(self) -> Mapping[str, Any]:
+        """Return the arguments to run with, if it may run."""
         if self.function.uses_recursion:
             self._check_depth()
-        if request.gate is not None:
-            self._edit(await request.gate(self))
-        if request.checked:
-            return self.inputs
-        args = self.inputs
-        for value in args.values():
-            if type(value) is FromFile:
-                args = await read_files(args, self.function.name)
-                break
-        return self.function.parameters.validate(args)
+        if self._request.gate is not None:
+            args = await self._request.gate(self)
+            if args is not self.inputs:
+                self.inputs = args
+                self.tree.publish(ArgumentsEdited(self.id, args))
+        return self.inputs
 
     def _check_depth(self) -> None:
         depth, node = 0, self._parent
@@ -262,11 +271,6 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
                 f"{self.function.name} may call itself {self.function.max_depth} deep and not"
                 " deeper: solve this without calling it again, or give it a greater max_depth"
             )
-
-    def _edit(self, args: Mapping[str, Any]) -> None:
-        if args is not self.inputs:
-            self.inputs = args
-            self.tree.publish(ArgumentsEdited(self.id, args))
 
     def _ends_the_loop(self, error: BaseException) -> bool:
         """Whether *error* is not the function's own, so that nothing can be waited for any more."""
@@ -376,7 +380,8 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
             for child in self.children:
                 report_if_unseen(child)
         self.context = None  # or the two would keep each other alive
-        self._stop_timers()
+        if self._timers is not None:
+            self._stop_timers()
         if self.leave is not None:
             self.leave()
         if self._parent is not None:
@@ -398,16 +403,24 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         loop = self.home.loop
         at, reason = loop.time() + seconds, str(error).rpartition(": ")[2]
         timer = loop.call_at(at, self._expire, error, reason, context=_NO_VARIABLES)
-        self._timers.append(timer)
+        self._timers = [*(self._timers or ()), timer]
 
     def _stop_timers(self) -> None:
-        for timer in self._timers:
+        for timer in self._timers or ():
             timer.cancel()
-        self._timers.clear()
+        self._timers = None
 
     def _enter(self, state: NodeState) -> None:
         check_transition(self.state, state)
         self.state = state
+
+    def continued(self) -> Request:
+        """Return the request for a call that goes on where this one ended.
+
+        Raises:
+            UsageError: there is nothing to go on with.
+        """
+        raise UsageError(f"{self!r} is no agent's call: resume the agent below it that failed")
 
     # Its children
 

@@ -1,21 +1,11 @@
 """What somebody wants to have called."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ramify.core.budget import Budget
-from ramify.core.exchange import Exchange
 from ramify.core.function import Function, Node
-from ramify.core.transcript import ToolResult, UserText
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """A conversation to go on with: what was said, and what is still to be sent."""
-
-    exchanges: Sequence[Exchange]
-    unsent: Sequence[UserText | ToolResult]
 
 
 @dataclass(slots=True)
@@ -32,4 +22,4 @@ class Request:
     budget: Budget | None = None
     tool_use_id: str | None = None  # the model's own name for the call
     gate: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None  # may it run, and with what?
-    past: Past | None = None
+    past: Any = None  # the conversation that an agent goes on with

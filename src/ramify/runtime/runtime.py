@@ -17,7 +17,6 @@ from ramify.core.frames import Frame
 from ramify.core.function import Function, Node, RunContext
 from ramify.core.question import RESUME, Question, QuestionKind
 from ramify.core.views import NodeView
-from ramify.runtime.agent_node import AgentNode
 from ramify.runtime.commons import Commons
 from ramify.runtime.context import Context
 from ramify.runtime.forest import Forest
@@ -25,11 +24,10 @@ from ramify.runtime.graph import discover
 from ramify.runtime.holds import hold, start, why_not_paused
 from ramify.runtime.home import BackgroundHome, Home
 from ramify.runtime.leases import DEFAULT_LIMITS, Limits
-from ramify.runtime.model_book import ModelBook, Wish
+from ramify.runtime.model_book import ModelBook
 from ramify.runtime.node import CallNode, CodeNode
 from ramify.runtime.request import Request
 from ramify.runtime.spending import Account
-from ramify.runtime.stack import stack_through
 from ramify.runtime.tree import Tree
 from ramify.runtime.walk import subtree
 from ramify.runtime.watch import Watch
@@ -42,6 +40,20 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     too; otherwise it has a loop of its own in a background thread. Leaving a ``with`` block waits
     for the calls that still run, or cancels them if an exception leaves it. Everything may be used
     from any thread.
+
+    Args:
+        specs: the functions; all that they may call is found and checked, too.
+        models: a model or its name for agents that name none, or a mapping from what agents say (a
+            Provider, or a name of your own) to a model or its name; ``"default"`` is for the rest.
+        limits: how many requests to models may be under way.
+        budget: what all calls together may spend.
+        hooks: who decides about the calls that models ask for.
+        allowed_tools: the only functions that models may call, at any depth.
+        disallowed_tools: functions that they may not call.
+        on_provider_failure: after the last retry, ``"raise"`` or ``"pause"`` until somebody
+            resumes.
+        on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until somebody
+            decides.
 
     Example:
         >>> from ramify import CodeFunction, Runtime
@@ -59,7 +71,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self,
         specs: Iterable[Function] = (),
         *,
-        models: Mapping[Any, Wish] | Wish = None,
+        models: Any = None,
         limits: Limits | None = None,
         budget: Budget | None = None,
         hooks: Hooks | None = None,
@@ -102,7 +114,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         args: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
-        model: Wish = None,
+        model: Any = None,
         budget: Budget | None = None,
     ) -> Node:
         """Start a top-level call of *function* and return its node at once.
@@ -133,15 +145,16 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         node: CallNode
         id, commons = next(self._ids), self._commons
         if request.function.is_agent:
+            from ramify.runtime.agent_node import AgentNode  # noqa: PLC0415 - only agents need it
+
             node = AgentNode(id, request, parent=parent, tree=tree, home=home, commons=commons)
         else:
             node = CodeNode(id, request, parent=parent, tree=tree, home=home, desk=commons.desk)
-        budgets = (request.budget, request.function.budget)
-        accounts = [Account(budget, node) for budget in budgets if budget is not None]
-        if parent is None and commons.account is not None:
-            accounts.append(commons.account)
-        if accounts:
-            node.accounts = accounts
+        budget, own = request.budget, request.function.budget
+        if budget is not None or own is not None or (parent is None and commons.account):
+            node.accounts = [Account(one, node) for one in (budget, own) if one is not None]
+            if parent is None and commons.account is not None:
+                node.accounts.append(commons.account)
         return node
 
     def _check(self, function: Function) -> None:
@@ -175,6 +188,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top through node *id* to what it waits for, outermost first."""
+        from ramify.runtime.stack import stack_through  # noqa: PLC0415 - only who looks needs it
+
         return stack_through(self._forest.find(id))
 
     # Stopping and going on
@@ -197,7 +212,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             UsageError: nothing there is paused.
         """
         node = self._forest.find(id)
-        if isinstance(node.exception, ModelProviderException) and isinstance(node, AgentNode):
+        if isinstance(node.exception, ModelProviderException):
             return self._context.start(node.continued())
         below = {one.id for one in subtree(node)}
         paused = [q for q in self.questions() if q.node_id in below]

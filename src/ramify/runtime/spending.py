@@ -8,8 +8,7 @@ from decimal import Decimal
 from ramify.core.agent_errors import BudgetExceeded
 from ramify.core.budget import Budget
 from ramify.core.function import Node
-from ramify.core.usage import TokenUsage
-from ramify.core.views import added
+from ramify.core.usage import TokenUsage, added
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ramify.core.errors import ClosedError
 from ramify.core.events import Event
-from ramify.core.views import NodeView, TreeFold
+from ramify.core.views import NodeView
 from ramify.runtime.bags import SessionBag, close_all
 
 
@@ -46,7 +46,7 @@ class Tree:
         self._waiting: list[Callable[[], None]] = []
         self._lock = threading.Lock()  # for who waits, and for the bags; never held for long
         self._fold_lock = threading.Lock()
-        self._fold: TreeFold | None = None
+        self._fold: Any = None  # a TreeFold, when somebody looks
 
     # Events
 
@@ -82,6 +82,8 @@ class Tree:
         """Return the node with this id as it stands."""
         with self._fold_lock:
             if self._fold is None:
+                from ramify.core.fold import TreeFold  # noqa: PLC0415 - only who looks needs it
+
                 self._fold = TreeFold(self.number)
             with self._lock:
                 live, self._live = self._live, {}

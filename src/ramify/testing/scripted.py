@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Final
 
 from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.function import Function
-from ramify.core.model import ModelSettings, Provider
+from ramify.core.model import ModelSettings
+from ramify.core.provider import Provider
 from ramify.core.transcript import ModelText, ThinkingPart, ToolUse, TranscriptPart
 from ramify.core.usage import TokenUsage
 from ramify.models.json_text import compact

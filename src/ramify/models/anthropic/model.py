@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ramify.core.function import Function
-from ramify.core.model import ModelSettings, Provider
+from ramify.core.model import ModelSettings
+from ramify.core.provider import Provider
 from ramify.models.anthropic.dialect import AnthropicDialect
 from ramify.models.attempt import Endpoint
 from ramify.models.wire_model import SdkClient, WireModel, required_package

@@ -11,7 +11,7 @@ from urllib.request import getproxies
 
 import aiohttp
 
-from ramify.core.model import Provider
+from ramify.core.provider import Provider
 from ramify.models.attempt import ByteStream
 from ramify.models.clients import (
     CONNECT_IN,

@@ -10,7 +10,8 @@ from typing import ClassVar, Final
 
 from ramify.core.errors import UsageError
 from ramify.core.function import Function
-from ramify.core.model import ModelSettings, Provider
+from ramify.core.model import ModelSettings
+from ramify.core.provider import Provider
 from ramify.models.attempt import ByteStream
 from ramify.models.local.gguf import read_head
 from ramify.models.local.llama import LlamaServer, shared_server

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from ramify.core.function import Function
-from ramify.core.model import ModelSettings, Provider
+from ramify.core.model import ModelSettings
+from ramify.core.provider import Provider
 from ramify.models.attempt import Endpoint
 from ramify.models.openai.dialect import OpenAIDialect
 from ramify.models.secret import Secret, public_url

@@ -2,7 +2,7 @@
 
 from ramify import NodeState, NodeView
 from ramify.core.events import CallEnded, CallRequested, CallStarted, Event, Failure, ValueSent
-from ramify.core.views import TreeFold
+from ramify.core.fold import TreeFold
 
 STORY: list[Event] = [
     CallRequested(1, None, 7, 7, "plan", {"goal": "tea"}),

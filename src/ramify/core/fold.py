@@ -1,0 +1,227 @@
+"""What a tree looks like, computed from its events and nothing else."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from ramify.core.agent_events import (
+    ConversationOpened,
+    LeaseAwaited,
+    NoticeGiven,
+    RequestFailed,
+    RequestRetried,
+    RequestSent,
+    ResponseCompleted,
+    ResponseStreamed,
+)
+from ramify.core.events import (
+    ArgumentsEdited,
+    CallEnded,
+    CallPaused,
+    CallRequested,
+    CallResumed,
+    CallStarted,
+    Event,
+    QuestionAsked,
+    QuestionSettled,
+    ValueSent,
+)
+from ramify.core.model_events import TextDelta, TextWasThinking
+from ramify.core.question import Question
+from ramify.core.states import NodeState
+from ramify.core.transcript import TranscriptPart
+from ramify.core.usage import added
+from ramify.core.views import NO_COST, NO_USAGE, NodeView
+
+_RUNS: Final = "runs"
+
+
+class _Record:
+    """What the events have said of one node so far."""
+
+    __slots__ = (
+        "children",
+        "cost",
+        "ended",
+        "inputs",
+        "model",
+        "notices",
+        "partial",
+        "path",
+        "questions",
+        "requested",
+        "said",
+        "started_at",
+        "state",
+        "status",
+        "transcript",
+        "usage",
+        "values",
+    )
+
+    def __init__(self, requested: CallRequested, path: str) -> None:
+        self.requested = requested
+        self.path = path
+        self.inputs = requested.inputs
+        self.state = NodeState.Waiting
+        self.status = "waits to be started"
+        self.started_at: datetime | None = None
+        self.ended: CallEnded | None = None
+        self.values: list[Any] = []
+        self.children: list[int] = []
+        self.model: str | None = None
+        self.transcript: list[TranscriptPart] = []
+        self.said: tuple[TranscriptPart, ...] = ()  # to the model, without a response yet
+        self.partial: list[str] = []
+        self.usage = NO_USAGE
+        self.cost: Decimal | None = NO_COST
+        self.notices: list[str] = []
+        self.questions: dict[str, Question] = {}
+
+    def take(self, event: Event) -> None:
+        """Take in something that happened to the node."""
+        match event:
+            case CallStarted():
+                self.state, self.status = NodeState.Running, _RUNS
+                self.started_at = datetime.fromtimestamp(event.at, UTC)
+            case ValueSent():
+                self.values.append(event.value)
+            case ArgumentsEdited():
+                self.inputs = event.inputs
+            case CallPaused():
+                self.state, self.status = NodeState.Paused, event.reason
+            case CallResumed():
+                self.state, self.status = NodeState.Running, _RUNS
+            case QuestionAsked():
+                self.questions[event.question.id] = event.question
+            case QuestionSettled():
+                self.questions.pop(event.id, None)
+            case CallEnded():
+                self.ended, self.state, self.status = event, event.state, ""
+                self.partial.clear()
+            case _:
+                self._take_of_conversation(event)
+
+    def _take_of_conversation(self, event: Event) -> None:
+        match event:
+            case ConversationOpened():
+                self.model = event.model
+            case LeaseAwaited():
+                self.status = "waits until fewer requests are under way"
+            case NoticeGiven():
+                self.notices.append(event.text)
+            case ResponseStreamed():
+                self._take_delta(event)
+            case RequestSent() | RequestRetried() | RequestFailed() | ResponseCompleted():
+                self.partial.clear()
+                self._take_of_request(event)
+            case _:
+                raise TypeError(f"no fold for {event!r}")
+
+    def _take_delta(self, event: ResponseStreamed) -> None:
+        if self.ended is not None:  # nobody looked in time
+            return
+        self.status = "receives a response"
+        if isinstance(event.delta, TextDelta):
+            self.partial.append(event.delta.text)
+        elif isinstance(event.delta, TextWasThinking):
+            self.partial.clear()
+
+    def _take_of_request(
+        self, event: RequestSent | RequestRetried | RequestFailed | ResponseCompleted
+    ) -> None:
+        match event:
+            case RequestSent():
+                self.status = "waits for the model"
+                self.said = event.inputs
+            case RequestRetried():
+                self.status = f"tries again in {event.wait:g} s: {event.failure}"
+            case RequestFailed():
+                self.status = f"the request failed: {event.failure}"
+                self._spend(event)
+            case ResponseCompleted():
+                self.status = _RUNS
+                self.transcript += event.parts
+                self.said = ()
+                self._spend(event)
+
+    def _spend(self, event: ResponseCompleted | RequestFailed) -> None:
+        if event.usage.total or isinstance(event, ResponseCompleted):
+            self.usage += event.usage
+            self.cost = added(self.cost, event.cost)
+
+
+class TreeFold:
+    """Takes in the events of one tree, in order, and keeps a view of each node.
+
+    After a batch of events only the nodes that they touched, and those above them, get a new view.
+    A node's id is greater than its parent's, so going by falling id makes children before parents.
+    """
+
+    def __init__(self, root_number: int) -> None:
+        self._root_number = root_number
+        self._records: dict[int, _Record] = {}
+        self._seqnum = 0
+        self.views: dict[int, NodeView] = {}
+
+    def apply(self, events: Iterable[Event]) -> None:
+        """Take in *events*."""
+        touched: set[int] = set()
+        for event in events:
+            self._seqnum += 1
+            self._take(event)
+            above: int | None = event.node
+            while above is not None and above not in touched:
+                touched.add(above)
+                above = self._records[above].requested.parent
+        for id in sorted(touched, reverse=True):
+            self.views[id] = self._view(self._records[id])
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case CallRequested(parent=int(parent)):
+                above = self._records[parent]
+                above.children.append(event.node)
+                self._records[event.node] = _Record(event, f"{above.path}.{event.index}")
+            case CallRequested():
+                self._records[event.node] = _Record(event, str(self._root_number))
+            case _:
+                self._records[event.node].take(event)
+
+    def _view(self, record: _Record) -> NodeView:
+        ended = record.ended
+        children = tuple([self.views[id] for id in record.children])
+        total_usage, total_cost, status = record.usage, record.cost, record.status
+        for child in children:
+            if child.total_usage is not NO_USAGE:
+                total_usage += child.total_usage
+                total_cost = added(total_cost, child.total_cost)
+            if status == _RUNS and not child.state.final:
+                status = f"waits for {child.fn} (node {child.id})"
+        return NodeView(
+            id=record.requested.node,
+            path=record.path,
+            fn=record.requested.function,
+            inputs=record.inputs,
+            outputs=ended.outputs if ended else None,
+            exception=ended.exception if ended else None,
+            state=record.state,
+            values=tuple(record.values),
+            children=children,
+            sequence=record.requested.sequence,
+            tool_use_id=record.requested.tool_use_id,
+            model=record.model,
+            transcript=(*record.transcript, *record.said),
+            partial="".join(record.partial),
+            usage=record.usage,
+            total_usage=total_usage,
+            cost=record.cost,
+            total_cost=total_cost,
+            status=status,
+            notices=tuple(record.notices),
+            questions=tuple(record.questions.values()),
+            started_at=record.started_at,
+            ended_at=datetime.fromtimestamp(ended.at, UTC) if ended else None,
+            update_seqnum=self._seqnum,
+        )
