@@ -72,8 +72,12 @@ def read_if_any(place: Place) -> Contents | None:
         raise
 
 
-def write_file(place: Place, raw: bytes, before: Contents | None) -> None:
+def write_file(
+    place: Place, raw: bytes, before: Contents | None, *, like: Contents | None = None
+) -> None:
     """Put *raw* in the place of *before*, whose permissions it keeps, or of nothing.
+
+    A new file has the permissions of *like*, if that is given.
 
     Raises:
         FileError: it cannot be written, or is no longer what it was; then nothing has changed.
@@ -83,8 +87,8 @@ def write_file(place: Place, raw: bytes, before: Contents | None) -> None:
         with _temporary(folder) as (name, opened):
             with open(opened, "wb", buffering=0) as file:
                 _write_all(file.fileno(), raw)
-                if before is not None:
-                    _like(before.stamp, file.fileno())
+                if (model := before or like) is not None:
+                    _like(model.stamp, file.fileno())
                 os.fsync(file.fileno())
             _expect(place, before, folder)
             os.replace(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
