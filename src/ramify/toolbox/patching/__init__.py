@@ -1,0 +1,1 @@
+"""Apply a patch to a file, whatever state the patch is in."""

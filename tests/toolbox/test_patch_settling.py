@@ -1,0 +1,114 @@
+"""How what is left of a patch is settled, and how it can be told that it was."""
+
+import pytest
+
+from patching import hunks_in, numbered
+from ramify.toolbox.patching.evidence import find_shortfalls
+from ramify.toolbox.patching.rewriting import count_changes, with_line_ends_of
+from ramify.toolbox.patching.settling import LONGEST_ANSWER, Settling, choose_settling
+
+
+def hunk(*, context: int = 0, removed: int = 0, added: int = 0) -> str:
+    return "@@\n" + " c\n" * context + "-r\n" * removed + "+a\n" * added
+
+
+@pytest.mark.parametrize(
+    ("lines", "patch", "chosen"),
+    [
+        # more than 30 % affected
+        (100, hunk(removed=30), Settling.EDIT),
+        (100, hunk(removed=31), Settling.REWRITE),
+        (100, hunk(added=31), Settling.REWRITE),
+        (100, hunk(removed=15) + hunk(removed=15), Settling.EDIT),
+        (100, hunk(removed=15) + hunk(added=16), Settling.REWRITE),
+        # a line that is replaced counts once
+        (100, hunk(removed=16, added=16), Settling.EDIT),
+        # much larger: at least 3 times as many lines
+        (30, hunk(context=9, added=1), Settling.EDIT),
+        (29, hunk(context=9, added=1), Settling.REWRITE),
+        (60, hunk(context=9, added=1) * 2, Settling.EDIT),
+        (59, hunk(context=9, added=1) * 2, Settling.REWRITE),
+        # nothing there
+        (0, hunk(added=1), Settling.REWRITE),
+    ],
+)
+def test_what_is_much_affected_or_not_much_larger_is_rewritten(
+    lines: int, patch: str, chosen: Settling
+):
+    assert choose_settling(b"x\n" * lines, hunks_in(patch)) is chosen
+
+
+def test_what_no_model_can_write_at_once_is_edited():
+    patch = hunks_in(hunk(removed=5))
+    assert choose_settling(b"x" * LONGEST_ANSWER, patch) is Settling.REWRITE
+    assert choose_settling(b"x" * (LONGEST_ANSWER + 1), patch) is Settling.EDIT
+
+
+def test_a_last_line_without_an_end_counts():
+    assert choose_settling(b"x\nx\nx", hunks_in(hunk(context=1))) is Settling.EDIT
+
+
+def shortfalls(before: str, after: str, patch: str) -> list[tuple[int, bytes, bool]]:
+    found = find_shortfalls(before.encode(), after.encode(), hunks_in(patch))
+    return [(each.hunk.number, each.line.strip(), each.is_missing) for each in found]
+
+
+CHANGE = "@@\n one\n-two\n+TWO\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        ("one\ntwo\n", "one\nTWO\n", CHANGE),
+        ("one\r\ntwo\r\n", "one\r\nTWO\r\n", CHANGE),
+        ("ONE\n  two\n", "ONE\n  TWO\n", CHANGE),  # it was fitted in
+        ("one\nzwei\n", "one\nTWO\n", CHANGE),  # what was to go was not there
+        ("one\nTWO\n", "one\nTWO\n", CHANGE),  # it had been done before
+        ("two\none\ntwo\n", "two\none\nTWO\n", CHANGE),  # another stays
+        ("a\nb\n", "b\na\n", "@@\n-a\n b\n+a\n"),  # a line that moves
+        ("f() {\n}\n", "f() {\n}\n", "@@\n+}\n-{\n"),  # these prove nothing
+        ("x\n", "x\ny\ny\n", "@@\n+y\n@@\n+y\n"),
+        ("a\n", "  a\n", "@@\n-a\n+  a\n"),
+    ],
+)
+def test_a_hunk_that_made_it_is_not_blamed(before: str, after: str, patch: str):
+    assert shortfalls(before, after, patch) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch", "told"),
+    [
+        ("one\ntwo\n", "one\ntwo\n", CHANGE, [(1, b"TWO", True)]),
+        ("one\ntwo\n", "one\n", CHANGE, [(1, b"TWO", True)]),
+        ("one\ntwo\n", "one\ntwo\nTWO\n", CHANGE, [(1, b"two", False)]),
+        ("two\none\ntwo\n", "two\none\ntwo\nTWO\n", CHANGE, [(1, b"two", False)]),
+        ("one\n", "one\nTWO\n", f"{CHANGE}@@\n+three\n+four\n", [(2, b"three", True)]),
+        ("x\n", "x\ny\n", "@@\n+y\n@@\n+y\n", [(1, b"y", True), (2, b"y", True)]),
+        ("a\n", "a\n", "@@\n-a\n+  a\n", [(1, b"a", True)]),
+        ("one\n", "one\n", "@@\n+größer\n", [(1, "größer".encode(), True)]),
+    ],
+)
+def test_a_hunk_that_did_not_make_it_is_named_with_a_line_that_shows_it(
+    before: str, after: str, patch: str, told: list[tuple[int, bytes, bool]]
+):
+    assert shortfalls(before, after, patch) == told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "made"),
+    [
+        (b"", b"a\n", b"a\n"),
+        (b"a", b"b\n", b"b"),
+        (b"a\n", b"b", b"b\n"),
+        (b"a\r\nb\nc\r\n", b"a\nx\nb\nc\n", b"a\r\nx\r\nb\nc\r\n"),
+        (b"a\rb", b"a\nb\nc\n", b"a\rb\rc"),
+        (b"a\n", b"", b""),
+        (b"a\r\nb", b"", b""),
+    ],
+)
+def test_a_text_written_anew_gets_the_line_ends_of_the_old(old: bytes, new: bytes, made: bytes):
+    assert with_line_ends_of(old, new) == made
+
+
+def test_changes_are_counted():
+    assert count_changes(numbered(50_000), b"new\n" + numbered(49_999)) == (1, 1)
