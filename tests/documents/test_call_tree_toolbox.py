@@ -194,7 +194,7 @@ async def test_a_patch_is_applied_to_a_file_and_the_new_version_goes_to_the_outp
 
 async def test_without_an_output_the_file_itself_is_changed(tmp_path: Path):
     file, patch = write_poem(tmp_path)
-    node = await run(ApplyDiffPatch(tmp_path), {"file": "poem.txt", "patch": "poem.patch"})
+    node = await run(ApplyDiffPatch(root=tmp_path), {"file": "poem.txt", "patch": "poem.patch"})
     assert node.exception is None
     assert "blue" in file.read_text()
     assert patch.read_text() == PATCH
