@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ramify.agents.history import messages
 from ramify.agents.prompts import as_text
+from ramify.agents.results import ReturnResult
 from ramify.core.agent_errors import DeniedError
 from ramify.core.decisions import (
     HOOK_POST_TOOL_USE,
@@ -67,7 +68,7 @@ class Calls:
         if function is None or call.fault is not None:
             fault = call.fault if function is not None else self._unknown(call.name)
             return Made(call, None, ToolResult(call.id, str(fault), is_error=True))
-        gate, args = await self._decide(call)
+        gate, args = await self._decide(call, function)
         return Made(call, self._start(function, call, args, gate, before))
 
     def _start(
@@ -84,10 +85,13 @@ class Calls:
             Request(function, dict(args), tied_with=tied, tool_use_id=call.id, gate=gate)
         )
 
-    async def _decide(self, call: ToolUse) -> tuple[Gate | None, Mapping[str, Any]]:
+    async def _decide(
+        self, call: ToolUse, function: Function
+    ) -> tuple[Gate | None, Mapping[str, Any]]:
         """Return what stands before the call, and the arguments to make it with."""
         rules = self._node.commons.rules
-        if (reason := rules.forbids(call.name)) is not None:
+        reason = None if isinstance(function, ReturnResult) else rules.forbids(function.name)
+        if reason is not None:
             return _refusing(reason), call.args
         if not rules.hooks.get(HOOK_PRE_TOOL_USE):
             return None, call.args

@@ -77,8 +77,9 @@ class Ensemble(Around):
         if not isinstance(self.allow_fail, int) or not 0 <= self.allow_fail < self._size:
             raise InvalidValueError(f"allow_fail={allow_fail!r} of {self._size} leaves no answer")
         candidates = Parameter("candidates", list[str], description="reconciles several answers")
-        variant = Variant(agent, f"{agent.name}_reconciled", candidates, _reconciling)
-        super().__init__(agent, name or f"{agent.name}_ensemble", agent.description, variant)
+        name = name or f"{agent.name}_ensemble"
+        variant = Variant(agent, f"{name}_reconcile", candidates, _reconciling)
+        super().__init__(agent, name, agent.description, variant)
 
     async def _work(self, ctx: RunContext, **args: Any) -> Any:
         members = await self._start(ctx, args)

@@ -264,7 +264,16 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         bound = self.parameters.bind(args, {})
         if twice := bound.keys() & kwargs:
             raise TypeError(f"{self.name}() got multiple values for {', '.join(sorted(twice))}")
-        return current_context().invoke(self, bound | kwargs)
+        context = RunContext.current()
+        if not isinstance(context, Context):
+            try:
+                context = current_context()
+            except RuntimeError:
+                raise UsageError(
+                    f"there is no event loop here to run {self.name} on: write 'await"
+                    f" {self.name}(...)' in an async function, or use Runtime().invoke(...)"
+                ) from None
+        return context.invoke(self, bound | kwargs)
 
     async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
         """Return what the model is told first."""

@@ -41,8 +41,9 @@ class ThinkMore(Around):
             raise InvalidValueError(f"an agent thinks once more, or more often, not {rounds!r}")
         self.rounds = rounds
         answer = Parameter("answer", str, description="looks again at its own answer")
-        variant = Variant(agent, f"{agent.name}_again", answer, _again)
-        super().__init__(agent, name or f"{agent.name}_think_more", agent.description, variant)
+        name = name or f"{agent.name}_think_more"
+        variant = Variant(agent, f"{name}_again", answer, _again)
+        super().__init__(agent, name, agent.description, variant)
 
     async def _work(self, ctx: RunContext, **args: Any) -> Any:
         answer = await self._call(ctx, self.agent, args)

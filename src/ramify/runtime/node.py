@@ -242,11 +242,11 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         args, request = self.inputs, self._request
         if request.gate is not None or self.function.uses_recursion:
             args = await self._let_through()
+        for value in args.values():
+            if type(value) is FromFile:
+                args = await read_files(args, self.function.name)
+                break
         if not request.checked:
-            for value in args.values():
-                if type(value) is FromFile:
-                    args = await read_files(args, self.function.name)
-                    break
             args = self.function.parameters.validate(args)
         return await self.function.run(context, args)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import logging
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -31,6 +32,8 @@ from ramify.runtime.spending import Account
 from ramify.runtime.tree import Tree
 from ramify.runtime.walk import subtree
 from ramify.runtime.watch import Watch
+
+log = logging.getLogger(__name__)
 
 
 class Runtime:  # noqa: PLR0904 - all that a program wants of a run
@@ -278,6 +281,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if was_closed or home is None:
             return
         try:
+            self._mention_questions()
             self._end_forest(home, cancel=cancel)
         except BaseException:  # Ctrl-C, say: then it is not waited for any longer
             self._end_forest(home, cancel=True)
@@ -286,6 +290,12 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             self._closed = True
             if isinstance(home, BackgroundHome):
                 home.stop()
+
+    def _mention_questions(self) -> None:
+        """Say so if the end is waited for in vain until somebody answers."""
+        if questions := self.questions():
+            ids = ", ".join(question.id for question in questions)
+            log.warning("the runtime ends when these questions are answered: %s", ids)
 
     def _end_forest(self, home: Home, *, cancel: bool) -> None:
         if not home.loop.is_closed():
@@ -321,6 +331,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             with suppress(ValueError):  # left in another context than it was entered in
                 RunContext.active.reset(self._token)
         self._closed = kind is not None
+        self._mention_questions()
         try:
             await self._forest.end(cancel=self._closed, patience=self.patience)
         finally:

@@ -44,13 +44,15 @@ class Account:
         self._usd = Decimal(0)
         self._calls = 0
         self._set_aside: list[Estimate] = []
-        self._since = time.monotonic()
+        self._since: float | None = None
 
     def seconds_left(self) -> float | None:
-        """Return for how long it lasts; None if that is not bounded."""
+        """Return for how long it lasts, from the first call on; None if that is not bounded."""
         if self.budget.seconds is None:
             return None
-        return max(0.0, self._since + self.budget.seconds - time.monotonic())
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        return max(0.0, self._since + self.budget.seconds - now)
 
     def refusal(self, estimate: Estimate) -> str | None:
         """Return why a request does not fit any more, or None if it does."""

@@ -67,7 +67,13 @@ class TextEditor(CodeFunction):
 
     trained_as = "text_editor"
 
-    def __init__(self, root: Path | str | None = None, *, max_chars: int = 30_000) -> None:
+    def __init__(
+        self,
+        root: Path | str | None = None,
+        *,
+        max_chars: int = 30_000,
+        name: str = "text_editor",
+    ) -> None:
         self.root = None if root is None else Path(root).absolute()
         self.max_chars = max_chars
         if self.root is not None and not self.root.is_dir():
@@ -77,9 +83,7 @@ class TextEditor(CodeFunction):
         where = "start at the folder in which the program runs"
         if self.root is not None:
             where = f"start at {self.root}, and no path may leave it"
-        super().__init__(
-            name="text_editor", desc=_DESCRIPTION.format(where=where), callable=self._edit
-        )
+        super().__init__(name=name, desc=_DESCRIPTION.format(where=where), callable=self._edit)
 
     def _edit(  # noqa: PLR0913 - the arguments are those of the tool that models were trained on
         self,

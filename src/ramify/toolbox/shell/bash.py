@@ -44,7 +44,8 @@ class Bash(CodeFunction):
     """Runs commands in a shell that lasts as long as its caller, and is killed with its tree.
 
     Each caller has a shell of its own, and one for each Bash that it uses. *env* is the whole
-    environment, by default that of this process. *timeout* is in seconds, for one command.
+    environment, by default that of this process. *timeout* is in seconds, for one command. Several
+    in one program need names of their own.
 
     Example:
         >>> from ramify import Runtime
@@ -65,13 +66,14 @@ class Bash(CodeFunction):
         max_chars: int = 30_000,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
+        name: str = "bash",
     ) -> None:
         if not 0 < timeout < float("inf"):
             raise InvalidValueError(f"the timeout of bash is in seconds, not {timeout!r}")
         if max_chars < 1:
             raise InvalidValueError(f"the max_chars of bash must be at least 1, not {max_chars!r}")
         super().__init__(
-            name="bash",
+            name=name,
             desc=_DESCRIPTION.format(max_chars=max_chars, timeout=timeout),
             callable=self._call,
         )
