@@ -33,6 +33,7 @@ lint: $(VENV)/dev.done
 bench: $(VENV)/dev.done
 	@$(BIN)/python bench/run.py
 	@$(BIN)/python bench/models.py
+	@$(BIN)/python bench/agents.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache bench/results

@@ -1,6 +1,6 @@
 """How many tokens a request took, and what kinds."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 
 
@@ -54,7 +54,8 @@ class TokenUsage:
     @property
     def total(self) -> int:
         """All tokens, read and written."""
-        return sum(asdict(self).values())
+        read = self.input + self.cache_read + self.cache_write + self.cache_write_1h
+        return read + self.reasoning + self.output
 
 
 def added(one: Decimal | None, other: Decimal | None) -> Decimal | None:
