@@ -156,3 +156,57 @@ def test_on_a_terminal_the_tree_is_drawn_while_it_grows(tmp_path: Path):
     assert "● 1.1 nap()" in text  # seen while it ran
     assert "✓ 1.1 nap()" in text
     assert "\x1b[" in text
+
+
+ASKING = """
+from ramify import ToolUse, agent, tool
+from ramify.testing import ScriptedModel
+from ramify.toolbox import human_in_loop, raise_exception
+
+choose = ToolUse("1", "human_in_loop", {"question": "Red\\x1b[2J or blue?", "choices": ["r", "b"]})
+give_up = ToolUse("1", "raise_exception", {"msg": "no paint"})
+
+@agent(uses=[human_in_loop], model=ScriptedModel(choose, "painted"))
+def paint(what: str) -> str:
+    return f"Paint the {what}."
+
+@agent(uses=[raise_exception], model=ScriptedModel(give_up))
+def fail(what: str) -> str:
+    return f"Paint the {what}."
+"""
+
+
+def run_asking(tmp_path: Path, name: str, said: str) -> subprocess.CompletedProcess[str]:
+    module = tmp_path / "asking.py"
+    module.write_text(ASKING)
+    command = [sys.executable, "-m", "ramify", "run", f"{module}:{name}", "--arg", "what=door"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, input=said)
+
+
+def test_questions_are_put_to_whoever_sits_there_until_the_answer_fits(tmp_path: Path):
+    done = run_asking(tmp_path, "paint", "green\nb\n")
+    assert (done.returncode, done.stdout) == (0, "painted\n")
+    assert "? node 2: Red\\x1b[2J or blue? [r / b]\n" in done.stderr
+    assert "'green' does not answer question 2-1: 'r', 'b'" in done.stderr
+    assert "human_in_loop(" in done.stderr
+
+
+def test_a_question_that_nobody_can_answer_ends_the_run(tmp_path: Path):
+    done = run_asking(tmp_path, "paint", "")
+    assert done.returncode == 1
+    assert "there was nobody to answer its question" in done.stderr
+
+
+def test_an_agent_that_gives_up_shows_its_agent_traceback(tmp_path: Path):
+    done = run_asking(tmp_path, "fail", "")
+    assert done.returncode == 1
+    assert "ramify run: AgentException: no paint\nAgent traceback" in done.stderr
+    assert "fail (agent, node 1, path 1) what='door' | scripted, response 1, part 2" in done.stderr
+
+
+def test_a_model_that_does_not_exist_is_a_sentence(tmp_path: Path):
+    module = tmp_path / "job.py"
+    module.write_text("from ramify import agent\n@agent\ndef go() -> str:\n    return 'go'\n")
+    done = ramify("run", f"{module}:go", "--model", "clod:x")
+    assert done.returncode == 2
+    assert "no provider is called 'clod'" in done.stderr

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
-from ramify import NodeState, NodeView
+from ramify import NodeState, NodeView, TokenUsage
 from ramify.core.events import Failure
 from ramify.views.text import render
 
@@ -85,3 +86,15 @@ def test_a_deep_tree_is_no_trouble():
     for _ in range(3000):
         view = replace(LEAF, children=(view,))
     assert len(render(view, now=START).splitlines()) == 3001
+
+
+def test_an_agent_says_what_it_does_and_what_it_spent():
+    running = replace(
+        LEAF,
+        model="m",
+        status="tries again in 5 s: \x1b[2Joverloaded",
+        total_usage=TokenUsage(input=1200, output=34),
+        total_cost=Decimal("0.0123"),
+    )
+    shown = render(running, now=START)
+    assert "… tries again in 5 s: \\x1b[2Joverloaded  1,234 tokens $0.0123  0.0 s" in shown

@@ -13,8 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ramify.core.errors import InvalidValueError, RamifyError
+from ramify.cli.asking import ask_for_answers
+from ramify.core.errors import InvalidValueError, RamifyError, TracedError
 from ramify.core.events import Failure
+from ramify.core.frames import agent_traceback
 from ramify.core.function import Function, Node, checked_function
 from ramify.runtime.runtime import Runtime
 from ramify.views.text import printable, render
@@ -34,6 +36,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         description="Call a function and watch the tree grow. Prints what it returned.",
         epilog=(
             "example: ramify run examples/survey.py:survey --arg folder=src/ramify/core\n\n"
+            "Questions that a function asks are put to you on the terminal, one line each.\n"
             "exit codes: 0 it returned, 1 it raised, 2 it was not called, 130 it was interrupted"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -48,6 +51,11 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         default=[],
         help="an argument; the value is read as JSON if it is JSON, otherwise as text",
     )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="the model of agents that name none: local, anthropic:MODEL, openai:MODEL@URL, ...",
+    )
     parser.set_defaults(command=run)
 
 
@@ -56,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         function = _load(options.target)
         args = dict(map(_argument, options.arg))
-        runtime = Runtime([function])
+        runtime = Runtime([function], models=options.model)
     except RamifyError as error:
         print(f"ramify run: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -85,6 +93,9 @@ def _explain(error: BaseException) -> None:
         if not frame.filename.startswith(ours):
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
     print(f"ramify run: {printable(str(Failure.of(error)))}", file=sys.stderr)
+    if isinstance(error, TracedError) and error.frames:
+        for line in agent_traceback(error.frames).split("\n"):
+            print(printable(line), file=sys.stderr)
 
 
 def _follow(runtime: Runtime, node: Node) -> None:
@@ -93,6 +104,10 @@ def _follow(runtime: Runtime, node: Node) -> None:
     live = sys.stderr.isatty()
     shown = 0
     for view in runtime.watch(node):
+        if runtime.questions():
+            shown = 0  # the tree goes on below the conversation
+            if not ask_for_answers(runtime):
+                node.cancel("there was nobody to answer its question")
         if not live and not view.state.final:
             continue
         lines = render(view, width=size.columns).splitlines()

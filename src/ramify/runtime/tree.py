@@ -81,16 +81,24 @@ class Tree:
     def view(self, id: int) -> NodeView:
         """Return the node with this id as it stands."""
         with self._fold_lock:
-            if self._fold is None:
-                from ramify.core.fold import TreeFold  # noqa: PLC0415 - only who looks needs it
-
-                self._fold = TreeFold(self.number)
+            self._prepare()
             with self._lock:
                 live, self._live = self._live, {}
                 pending = list(self._take_pending())
             self._fold.apply(pending)
             self._fold.apply(event for events in live.values() for event in events)
             return self._fold.views[id]
+
+    def expect_views(self) -> None:
+        """Load what is needed to make views, so that the first takes no longer than the next."""
+        with self._fold_lock:
+            self._prepare()
+
+    def _prepare(self) -> None:
+        if self._fold is None:
+            from ramify.core.fold import TreeFold  # noqa: PLC0415 - only who looks needs it
+
+            self._fold = TreeFold(self.number)
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Have *wake* called once, at the next event."""

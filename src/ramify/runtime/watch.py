@@ -35,6 +35,7 @@ class Watch:
         self._seen = as_of_seq
         self._timeout = timeout
         self._took = 0.0  # seconds to make the last view
+        tree.expect_views()
 
     def result(self) -> NodeView:
         """Block until there is a newer view.

@@ -24,7 +24,8 @@ def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> 
     """Return *view* and all below it, one line a node, none longer than *width*.
 
     Each begins with its state and its path; calls that were asked for in parallel are marked with
-    the number that they share. *now* is what running calls are timed against.
+    the number that they share. An agent under way says what it does. Tokens and money are those of
+    the call and all below it. *now* is what running calls are timed against.
 
     Example:
         >>> from ramify import CodeFunction, Runtime
@@ -67,13 +68,18 @@ def _line(view: NodeView, *, tied: bool) -> str:
         line += f" → {_short(view.outputs)}"
     elif view.exception is not None:
         line += f" → {printable(str(view.exception))}"
+    elif view.status and (view.model is not None or view.state is NodeState.Paused):
+        line += f" … {printable(view.status)}"
     return line
 
 
 def _time(view: NodeView, now: datetime) -> str:
     if view.started_at is None:
         return ""
-    return f"  {((view.ended_at or now) - view.started_at).total_seconds():.1f} s"
+    spent = f"  {view.total_usage.total:,} tokens" if view.total_usage.total else ""
+    if spent and view.total_cost:
+        spent += f" ${view.total_cost:.4f}"
+    return f"{spent}  {((view.ended_at or now) - view.started_at).total_seconds():.1f} s"
 
 
 def printable(text: str) -> str:
