@@ -1,0 +1,128 @@
+"""Find a bug in a small project, fix it, and see whether the tests agree.
+
+python examples/find_and_fix.py --model anthropic:claude-opus-4-1
+python examples/find_and_fix.py --model openai:qwen3@ollama --project path/to/project
+
+It works on a copy in a temporary folder; the tests are what ``python -m unittest`` finds there. The
+copy protects the project, not the computer: ``find_bug`` has a shell, and may run any command.
+
+What it shows: code and agents that call each other as functions, a result with a type, tools that
+are bound to a folder, an agent that may give up, a budget, and the tree of it all.
+
+Without ``--model`` it asks the small model that runs in this process (``ramify local fetch``). That
+one cannot call functions and will not find the bug; the example then says so and ends.
+"""
+
+import argparse
+import shlex
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from pydantic import BaseModel, Field
+
+from ramify import Budget, CodeFunction, Function, Node, RamifyError, RunContext, Runtime, agent
+from ramify.models import Model, find_model
+from ramify.toolbox import Bash, TextEditor, raise_exception
+from ramify.views.text import render
+
+PROJECT = Path(__file__).parent / "buggy_project"
+TESTS = f"{shlex.quote(sys.executable)} -B -m unittest"  # -B: an edit is never taken for old code
+SPENDING = Budget(calls=60, seconds=900)
+
+
+class Report(BaseModel):
+    """What is wrong, and where."""
+
+    file: str = Field(description="The file with the bug, relative to the project.")
+    line: int = Field(description="The first line that has to change.")
+    cause: str = Field(description="Why the tests fail, in one or two sentences.")
+    remedy: str = Field(description="What has to change, in words.")
+
+
+def bug_fixer(root: Path) -> Function:
+    """Return a function that mends the project in *root*; all its tools are bound to that."""
+    editor, bash = TextEditor(root), Bash(cwd=root)
+
+    @agent(
+        system="You find bugs. You look and try things out, and change nothing.",
+        uses=[editor, bash, raise_exception],
+        returns=Report,
+        max_steps=20,
+    )
+    def find_bug(output: str) -> str:
+        """Find out why the tests of the project fail."""
+        return f"The tests of the project in {root} fail:\n\n{output}\n\nFind the bug."
+
+    @agent(
+        system="You mend programs, with the smallest change that does it. Tests stay as they are.",
+        uses=[editor],
+        max_steps=20,
+    )
+    def write_fix(report: Report) -> str:
+        """Change the project as a report says."""
+        return f"Mend this bug, then say in one sentence what you did:\n\n{report!r}"
+
+    async def run_tests(ctx: RunContext) -> str:
+        """Run the tests. Returns what they printed if they fail, otherwise nothing."""
+        output: str = await ctx.invoke(bash, {"command": TESTS})
+        return output if "[exit code " in output else ""
+
+    testing = CodeFunction(callable=run_tests, uses=[bash])
+
+    async def fix_bug(ctx: RunContext, rounds: int) -> bool:
+        """Look for bugs and fix them until the tests pass, or *rounds* times."""
+        for number in range(1, rounds + 1):
+            if not (output := await ctx.invoke(testing)):
+                break
+            print(f"round {number}: the tests fail")
+            report = await ctx.invoke(find_bug, {"output": output})
+            print(f"  {report.file}, line {report.line}: {report.cause}")
+            print(f"  {await ctx.invoke(write_fix, {'report': report})}")
+        return not await ctx.invoke(testing)
+
+    return CodeFunction(callable=fix_bug, uses=[testing, find_bug, write_fix])
+
+
+def fix(root: Path, model: Model, rounds: int = 3) -> bool:
+    """Mend the project in *root*, tell what happens, and return whether the tests pass."""
+    fix_bug = bug_fixer(root)
+    with Runtime([fix_bug], models=model, budget=SPENDING) as runtime:
+        node = runtime.invoke(fix_bug, {"rounds": rounds})
+        try:
+            passed: bool = node.result()
+        finally:
+            print("", render(runtime.get_view(node.id)), spent(node), "", sep="\n")
+    print("the tests pass" if passed else f"the tests still fail after {rounds} rounds")
+    return passed
+
+
+def spent(node: Node) -> str:
+    """Return what a call and all below it have used, in words."""
+    cost = "at an unknown price" if node.total_cost is None else f"for ${node.total_cost:.4f}"
+    return f"{node.total_usage.total:,} tokens {cost}"
+
+
+def main() -> int:
+    """Do it on a copy of the project that the command line names."""
+    about, _, _ = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--model", default="local", help="such as openai:qwen3@ollama")
+    parser.add_argument("--project", type=Path, default=PROJECT, help="a folder with unittests")
+    parser.add_argument("--rounds", type=int, default=3, help="how often to try")
+    options = parser.parse_args()
+    if not options.project.is_dir():
+        parser.error(f"there is no folder {options.project}")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / options.project.resolve().name
+        shutil.copytree(options.project, root, ignore=shutil.ignore_patterns("__pycache__"))
+        try:
+            return 0 if fix(root, find_model(options.model), options.rounds) else 1
+        except RamifyError as error:
+            print(f"find_and_fix: {error}", file=sys.stderr)
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
