@@ -10,6 +10,7 @@ from agent_scripts import StagedModel, asked, run, told, until
 from ramify import (
     AgentFunction,
     AgentNode,
+    CallGraphError,
     CodeFunction,
     Ensemble,
     EnsembleError,
@@ -362,3 +363,16 @@ async def test_thinking_more_and_ensembles_are_functions_like_any_other():
     node = await run(boss, models=model)
     assert node.outputs == "done"
     assert [result.content for result in told(model.requests[3])] == ["better"]
+
+
+@pytest.mark.parametrize(
+    "ensemble",
+    [
+        Ensemble(writer(), {"first": 1, "secnod": 1}),
+        Ensemble(writer(), {"first": 1}, reconcile_by="secnod"),
+    ],
+)
+def test_a_model_that_nobody_knows_is_found_before_anything_runs(ensemble: Ensemble):
+    model = ScriptedModel()
+    with pytest.raises(CallGraphError, match="write_ensemble: no provider is called 'secnod'"):
+        Runtime([ensemble], models={"default": model, "first": model})

@@ -81,6 +81,16 @@ class Ensemble(Around):
         variant = Variant(agent, f"{name}_reconcile", candidates, _reconciling)
         super().__init__(agent, name, agent.description, variant)
 
+    def faults(self, models: Any) -> list[str]:
+        """Return which models cannot be asked: a name that is wrong is no member that failed."""
+        return [fault for model in self._models for fault in self.agent.model_faults(models, model)]
+
+    @property
+    def _models(self) -> list[Provider | str | Model]:
+        """Every model that it asks, the one that reconciles first."""
+        wished = [] if self.reconcile_by is None else [self.reconcile_by]
+        return list(dict.fromkeys([*wished, *self.instances]))
+
     async def _work(self, ctx: RunContext, **args: Any) -> Any:
         members = await self._start(ctx, args)
         candidates: list[Any] = []
@@ -118,9 +128,8 @@ class Ensemble(Around):
         self, ctx: RunContext, args: Mapping[str, Any], candidates: list[Any]
     ) -> Any:
         texts = [as_text(candidate) for candidate in candidates]
-        wished = [] if self.reconcile_by is None else [self.reconcile_by]
         failures: list[Exception] = []
-        for model in dict.fromkeys([*wished, *self.instances]):
+        for model in self._models:
             more = dict(args) | {"candidates": texts}
             try:
                 return await self._call(ctx, self._variant, more, model=model)

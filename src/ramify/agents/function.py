@@ -244,12 +244,16 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         ]
         if self.user_prompt_template == "" and not self._builds_prompt:
             faults.append("it has no user_prompt_template, and the model would be told nothing")
+        return faults + self.model_faults(models, self.default_model)
+
+    def model_faults(self, models: Any, wish: Model | Provider | str | None) -> list[str]:
+        """Return why the model that *wish* stands for cannot be asked, if it cannot."""
         try:
-            model = models.find(self.default_model)
+            model = models.find(wish)
             model.check(self._task_functions(model))
         except (DefinitionError, InvalidValueError) as error:
-            faults.append(str(error))
-        return faults
+            return [str(error)]
+        return []
 
     _builds_prompt = False  # whether the prompt comes from elsewhere than the template
 
