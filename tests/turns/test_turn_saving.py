@@ -4,11 +4,12 @@ import json
 import subprocess
 import sys
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ramify import StopReason, Turn, UnregisteredToolError, tool
+from ramify import FromFile, StopReason, Turn, UnregisteredToolError, tool
 
 FIELDS = {
     "uuid",
@@ -107,6 +108,18 @@ async def test_positional_arguments_and_tags_survive() -> None:
 
     assert (list(restored.args), restored.tags) == ([1, 2], frozenset({"io"}))
     assert await restored.returning() == 3
+
+
+async def test_an_argument_that_stands_in_a_file_is_still_read_from_it(tmp_path: Path) -> None:
+    @tool
+    async def join(first: str, second: str, more: dict[str, str]) -> str:
+        return first + second + str(more)
+
+    note, lookalike = FromFile(tmp_path / "note.txt"), {"$from_file": "mine"}
+    turn = Turn(join, args=[note], kwargs={"second": note, "more": lookalike})
+    restored = Turn.from_dict(travel(turn.to_dict()))
+    (tmp_path / "note.txt").write_text("hi ")
+    assert await restored.returning() == f"hi hi {lookalike}"
 
 
 async def test_a_failed_turn_is_restored_as_failed() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
@@ -15,6 +16,7 @@ from ramify.core.errors import (
     TurnTimeoutError,
     WrongRunMethodError,
 )
+from ramify.core.from_file import FromFile
 from ramify.core.function import Function, checked_function, checked_tags, checked_timeout
 from ramify.core.plain import from_plain, required_key, to_plain
 from ramify.core.states import NodeState
@@ -206,8 +208,10 @@ class Turn:
         return {
             "uuid": self.uuid,
             "tool_name": ToolRegistry.name_of(self.tool),
-            "args": [to_plain(v, f"argument {i} {what}") for i, v in enumerate(self.args)],
-            "kwargs": {k: to_plain(v, f"argument {k!r} {what}") for k, v in self.kwargs.items()},
+            "args": [_dump_argument(v, f"argument {i} {what}") for i, v in enumerate(self.args)],
+            "kwargs": {
+                k: _dump_argument(v, f"argument {k!r} {what}") for k, v in self.kwargs.items()
+            },
             "metadata": to_plain(self.metadata, f"the metadata {what}"),
             "tags": sorted(self.tags),
             "timeout": to_plain(self.timeout, f"the timeout {what}"),
@@ -226,8 +230,8 @@ class Turn:
         turn = cls(
             function,
             data.get("timeout", 60),
-            [from_plain(kind, v) for v, kind in zip(data.get("args", ()), byplace, strict=False)],
-            {k: from_plain(types.get(k, Any), v) for k, v in data.get("kwargs", {}).items()},
+            [_load_argument(k, v) for v, k in zip(data.get("args", ()), byplace, strict=False)],
+            {k: _load_argument(types.get(k, Any), v) for k, v in data.get("kwargs", {}).items()},
             data.get("metadata"),
             data.get("tags"),
         )
@@ -396,6 +400,27 @@ def _note_what_was_left_out(error: TypeError, turn: Turn, node: CallNode) -> Non
 
 def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
+
+
+def _dump_argument(value: Any, what: str) -> Any:
+    """Return an argument as plain data; one that stands in a file is marked, to come back so."""
+    match value:
+        case FromFile(path):
+            return {"$from_file": os.fspath(path)}
+        case {"$from_file": _} | {"$plain": _}:  # somebody else's, which only looks like ours
+            return {"$plain": to_plain(value, what)}
+        case _:
+            return to_plain(value, what)
+
+
+def _load_argument(annotation: Any, value: Any) -> Any:
+    match value:
+        case {"$from_file": path}:
+            return FromFile(path)
+        case {"$plain": data}:
+            return from_plain(annotation, data)
+        case _:
+            return from_plain(annotation, value)
 
 
 def _dump_output(value: Any, what: str) -> Any:
