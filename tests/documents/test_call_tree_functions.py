@@ -29,6 +29,7 @@ from ramify import (
     agent,
     tool,
 )
+from ramify.core.errors import UsageError
 from ramify.testing import ScriptedModel
 from ramify.toolbox import bash, human_in_loop, raise_exception, text_editor
 
@@ -358,7 +359,7 @@ async def test_code_may_not_invoke_an_agent_that_it_does_not_declare():
 
     sneaky = CodeFunction(callable=sneak)
     async with Runtime([sneaky, greet], models=model) as runtime, asyncio.timeout(10):
-        with pytest.raises(CallGraphError, match="greet"):
+        with pytest.raises(CallGraphError, match="greet: add it to the 'uses' of sneak$"):
             await runtime.invoke(sneaky)
     assert model.requests == []
 
@@ -535,6 +536,11 @@ async def test_an_agent_can_be_called_like_a_function_without_a_runtime():
     greet = greeter(default_model=ScriptedModel("Hi Ann"))
     async with asyncio.timeout(10):
         assert await greet(who="Ann") == "Hi Ann"
+
+
+def test_an_agent_that_is_called_where_no_loop_runs_says_how_to_call_it():
+    with pytest.raises(UsageError, match=r"runtime.invoke\(greet, \{...\}\).result\(\)"):
+        greeter()(who="Ann")
 
 
 async def test_a_wrong_argument_is_a_value_error_that_names_it():

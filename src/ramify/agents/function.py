@@ -264,19 +264,23 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
     # Calling it
 
     def __call__(self, *args: Any, **kwargs: Any) -> Node:
-        """Start a call in the runtime that is active here, and return its node: await it."""
+        """Start a call in the runtime that is active here, and return its node: await it.
+
+        Raises:
+            UsageError: there is no running loop here.
+        """
         bound = self.parameters.bind(args, {})
         if twice := bound.keys() & kwargs:
             raise TypeError(f"{self.name}() got multiple values for {', '.join(sorted(twice))}")
-        context = RunContext.current()
-        if not isinstance(context, Context):
-            try:
-                context = current_context()
-            except RuntimeError:
-                raise UsageError(
-                    f"there is no event loop here to run {self.name} on: write 'await"
-                    f" {self.name}(...)' in an async function, or use Runtime().invoke(...)"
-                ) from None
+        try:
+            context: RunContext | None = current_context()
+        except RuntimeError:  # in the thread of a sync function, say
+            context = RunContext.current()
+        if context is None:
+            raise UsageError(
+                f"{self.name}(...) is for async code, and no loop runs here: call it by"
+                f" runtime.invoke({self.name}, {{...}}).result(), or in a function by ctx.invoke"
+            )
         return context.invoke(self, bound | kwargs)
 
     async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:

@@ -132,7 +132,10 @@ class Rules:
         An exception that a hook raises is passed on.
         """
         for handler in self.hooks.get(hook, ()):
-            decision = await handler(event)
+            answer = handler(event)
+            if not isinstance(answer, Awaitable):
+                raise InvalidValueError(f"a decision hook is an async function, not {handler!r}")
+            decision = await answer
             if decision is None:
                 continue
             if not isinstance(decision, HookDecision):

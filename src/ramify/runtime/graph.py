@@ -76,9 +76,9 @@ def check_use(caller: Function, function: Function) -> None:
     for used in caller.may_call:
         if used is function:
             return
-    remedy = (
-        "say uses_recursion=True"
-        if function is caller
-        else f"add it to the 'uses' of {caller.name}, or call its callable directly"
-    )
+    remedy = f"add it to the 'uses' of {caller.name}"
+    if function is caller:
+        remedy = "say uses_recursion=True"
+    elif hasattr(function, "callable"):
+        remedy += ", or call its callable directly"
     raise CallGraphError([f"{caller.name} may not call {function.name}: {remedy}"])
