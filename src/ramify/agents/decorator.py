@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, Final, overload
 
 from ramify.agents.function import AgentFunction
 from ramify.core.budget import Budget
@@ -13,6 +13,20 @@ from ramify.core.model import Model, ModelSettings
 from ramify.core.parameters import Parameters
 from ramify.core.provider import Provider
 from ramify.core.signature import Kind, Signature, name_of, underlying
+
+_OPTIONS: Final = frozenset({
+    "budget",
+    "max_depth",
+    "max_steps",
+    "model_tools",
+    "parallel_tools",
+    "repeatable",
+    "returns",
+    "settings",
+    "tags",
+    "uses",
+    "uses_recursion",
+})
 
 
 class PromptFunction(AgentFunction):
@@ -96,6 +110,13 @@ def agent(
         ...     runtime.invoke(translate, {"text": "Guten Morgen!"}).result()
         'Good morning!'
     """
+
+    if fn is not None and not callable(fn):
+        raise DefinitionError(f"@agent decorates a function; give a prompt by name: system={fn!r}")
+    if unknown := options.keys() - _OPTIONS:
+        names = ", ".join(sorted(unknown))
+        known = ", ".join(["system", "model", "name", *sorted(_OPTIONS)])
+        raise DefinitionError(f"@agent has no option {names}; it has {known}")
 
     def make(builder: Callable[..., Any]) -> AgentFunction:
         return PromptFunction(

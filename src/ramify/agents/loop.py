@@ -185,7 +185,8 @@ class Loop:
 
     def _no_answer(self, why: str, said: str) -> NoAnswerError:
         name, model = self._node.function.name, self._task.model.name
-        return NoAnswerError(f"{name} got no answer from {model}: {why}", said)
+        noticed = "".join(f"; {notice}" for notice in self._node.notices)
+        return NoAnswerError(f"{name} got no answer from {model}: {why}{noticed}", said)
 
 
 def _returned(made: Sequence[Made]) -> CallNode | None:

@@ -79,6 +79,7 @@ class AgentNode(CallNode):
         "_unsent",
         "call_times",
         "commons",
+        "notices",
     )
 
     def __init__(
@@ -94,6 +95,7 @@ class AgentNode(CallNode):
         super().__init__(id, request, parent=parent, tree=tree, home=home, desk=commons.desk)
         self.commons = commons
         self.call_times: list[float] = []  # when it made its calls
+        self.notices: list[str] = []  # what the person who runs this should know
         self._model: Model | None = None
         self._session: Session | None = None
         self._own = Spent()
@@ -236,6 +238,7 @@ class AgentNode(CallNode):
     def _note(self, event: ModelEvent) -> None:
         match event:
             case Noticed():
+                self.notices.append(event.text)
                 self.tree.publish(NoticeGiven(self.id, event.text))
             case AttemptFailed():
                 self.tree.publish_instead(

@@ -34,7 +34,7 @@ class ModelBook:
             InvalidValueError: it stands for none.
         """
         if wish is None:
-            wish = self._entries.get(_DEFAULT) or Provider.Local
+            wish = self._default()
         if not _is_wish(wish):
             raise InvalidValueError(f"a model is a Model, a Provider or a name, not {wish!r}")
         if not isinstance(wish, str):
@@ -47,6 +47,19 @@ class ModelBook:
 
             self._found[entry] = find_model(entry)
         return self._found[entry]
+
+    @property
+    def has_default(self) -> bool:
+        """Whether there is a model for agents that name none."""
+        return self._entries.get(_DEFAULT) is not None or not self._entries.keys() - {_DEFAULT}
+
+    def _default(self) -> Any:
+        if not self.has_default:
+            raise InvalidValueError(
+                "it names no model, and the runtime's models have no default: say which it is,"
+                " models={'default': ...}"
+            )
+        return self._entries.get(_DEFAULT) or Provider.Local
 
 
 def _is_wish(thing: object) -> bool:

@@ -61,7 +61,8 @@ def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
 
 
 def _line(view: NodeView, *, tied: bool) -> str:
-    args = ", ".join(f"{_name(name)}={_short(value)}" for name, value in view.inputs.items())
+    room = 60 if view.exception is None else 20  # why it failed matters more
+    args = ", ".join(f"{_name(name)}={_short(value, room)}" for name, value in view.inputs.items())
     number = f"{view.path} ∥{view.sequence}" if tied else view.path
     line = f"{_SIGNS[view.state]} {number} {_name(view.fn)}({args})"
     if view.state is NodeState.Success and view.outputs is not None:
@@ -93,12 +94,12 @@ def _name(name: str) -> str:
     return _cut(printable(name), 40)
 
 
-def _short(value: object) -> str:
+def _short(value: object, room: int = 60) -> str:
     try:
         shown = repr(value)
     except Exception as error:  # noqa: BLE001 - foreign code; the rest of the tree is shown anyway
         shown = f"<{type(value).__name__}: its __repr__ raised {type(error).__name__}>"
-    return printable(_cut(shown, 60))
+    return printable(_cut(shown, room))
 
 
 def _cut(text: str, width: int) -> str:
