@@ -204,7 +204,7 @@ class AgentNode(CallNode):
                 failure = Failure.of(error)
                 raise
             finally:
-                usage, cost = self._settle(accounts, estimate)
+                usage, cost = self._settle(accounts, estimate, failed=failure is not None)
                 if failure is not None:
                     failed = RequestFailed(self.id, time.time(), failure, usage, cost)
                     self.tree.publish_instead(failed)
@@ -269,12 +269,12 @@ class AgentNode(CallNode):
         return Estimate(usage.total, cost)
 
     def _settle(
-        self, accounts: Sequence[Account], estimate: Estimate
+        self, accounts: Sequence[Account], estimate: Estimate, *, failed: bool
     ) -> tuple[TokenUsage, Decimal | None]:
         """Write down what a request took, here and in every call above."""
         model, session = self._opened()
         usage = session.usage - self._accounted
-        cost = price(usage, model)
+        cost = Decimal(0) if failed and not usage.total else price(usage, model)
         self._accounted = session.usage
         self._own.add(usage, cost)
         for node in upwards(self):
