@@ -15,12 +15,13 @@ from ramify.core.usage import TokenUsage
 
 @fact
 class ConversationOpened(Event):
-    """The call began to talk to a model."""
+    """The call began to talk to a model, or goes on with what was said before."""
 
     model: str
     system: str
     functions: tuple[str, ...]
     caching: str
+    transcript: tuple[TranscriptPart, ...] = ()  # what was said before
 
 
 @fact

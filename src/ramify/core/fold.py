@@ -107,6 +107,7 @@ class _Record:
         match event:
             case ConversationOpened():
                 self.model = event.model
+                self.transcript = list(event.transcript)
             case LeaseAwaited():
                 self.status = "waits until fewer requests are under way"
             case NoticeGiven():

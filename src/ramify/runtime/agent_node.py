@@ -75,6 +75,7 @@ class AgentNode(CallNode):
         "_first",
         "_model",
         "_own",
+        "_said",
         "_session",
         "_unsent",
         "call_times",
@@ -100,7 +101,8 @@ class AgentNode(CallNode):
         self._session: Session | None = None
         self._own = Spent()
         self._accounted = TokenUsage()  # how much of what the session took is in the accounts
-        self._unsent: tuple[UserText | ToolResult, ...] = ()
+        self._unsent: tuple[UserText | ToolResult, ...] = ()  # or without a response yet
+        self._said: tuple[UserText | ToolResult, ...] = ()  # without a response yet
         self._first = home.loop.create_future()  # done when the model begins to answer
         self.when_ended(partial(settle, self._first))
 
@@ -128,7 +130,7 @@ class AgentNode(CallNode):
     def get_transcript(self) -> list[TranscriptPart]:
         """Return all that was said, thought, asked for and answered, in order."""
         said = () if self._session is None else self._session.transcript
-        return [*said, *self._unsent]
+        return [*said, *self._said]
 
     @property
     def wish(self) -> Any:
@@ -171,9 +173,8 @@ class AgentNode(CallNode):
         self._session = session
         self._accounted = session.usage
         names = tuple(function.name for function in functions)
-        self.tree.publish(
-            ConversationOpened(self.id, model.name, system, names, settings.caching.value)
-        )
+        caching, said = settings.caching.value, tuple(session.transcript)
+        self.tree.publish(ConversationOpened(self.id, model.name, system, names, caching, said))
         return session
 
     async def request(
@@ -194,6 +195,7 @@ class AgentNode(CallNode):
             if not over_budget:
                 check(accounts, estimate, root_of(self))
             set_aside(accounts, estimate)
+            self._said = inputs
             self.tree.publish(RequestSent(self.id, time.time(), inputs))
             before, failure = len(session.transcript), None
             try:
@@ -209,7 +211,7 @@ class AgentNode(CallNode):
                     failed = RequestFailed(self.id, time.time(), failure, usage, cost)
                     self.tree.publish_instead(failed)
         exchange, parts = session.exchanges[-1], tuple(session.transcript[before:])
-        self._unsent = ()
+        self._unsent = self._said = ()
         completed = ResponseCompleted(self.id, time.time(), exchange, parts, usage, cost)
         self.tree.publish_instead(completed)
         return completed
