@@ -32,6 +32,8 @@ class ModelServer:
         self.connections = 0
         self.unexpected = 0
         self.disconnects = 0
+        self.in_flight = 0
+        self.most_in_flight = 0
         self.arrived = asyncio.Event()
         self.disconnected = asyncio.Event()
         self.on_request: Callable[[Request], Reply | None] | None = None
@@ -109,6 +111,8 @@ class ModelServer:
 
     async def _answer(self, request: Request, inbox: Inbox, writer: asyncio.StreamWriter) -> bool:
         """Send the reply to *request*, and return whether the connection is good for another."""
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         self.requests.append(request)
         self.arrived.set()
         reply = self._reply(request)
@@ -116,7 +120,10 @@ class ModelServer:
         try:
             async with asyncio.TaskGroup() as group:
                 watch = group.create_task(inbox.watch())
-                whole = await send(reply, writer)
+                try:
+                    whole = await send(reply, writer)
+                finally:
+                    self.in_flight -= 1
                 watch.cancel()
         except* ConnectionError:
             whole = False
