@@ -23,6 +23,7 @@ from ramify import (
     AgentFunction,
     DeniedError,
     HookDecision,
+    Limits,
     NodeState,
     NodeView,
     PreToolUseEvent,
@@ -141,14 +142,14 @@ async def test_a_question_that_is_open_holds_up_nobody_else(protocol: Protocol, 
     other = actor("other")
     async with (
         playing(
-            protocol, clerk=clerk, other=[protocol.text("Done.")] * 20, **passing_on(protocol)
+            protocol, clerk=clerk, other=[protocol.text("Done.")] * 3, **passing_on(protocol)
         ) as (server, _),
-        running(living, lead, protocol.model(server)) as runtime,
+        running(living, lead, protocol.model(server), limits=Limits(1)) as runtime,
     ):
         node = runtime.invoke(lead, {"task": "Lead."})
         question = await question_of(runtime)
-        others = [runtime.invoke(other, {"task": f"Do {n}."}) for n in range(20)]
-        assert [await one for one in others] == ["Done."] * 20
+        others = [runtime.invoke(other, {"task": f"Do {n}."}) for n in range(3)]
+        assert [await one for one in others] == ["Done."] * 3
         assert not node.state.final
         await asyncio.to_thread(runtime.answer, question.id, "Because.")
         assert await node == "Led."
