@@ -248,6 +248,8 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
 
     def model_faults(self, models: Any, wish: Model | Provider | str | None) -> list[str]:
         """Return why the model that *wish* stands for cannot be asked, if it cannot."""
+        if wish is None and not models.has_default:
+            return []  # each call of it says which
         try:
             model = models.find(wish)
             model.check(self._task_functions(model))
