@@ -64,12 +64,25 @@ def test_a_hunk_whose_lines_are_not_there_has_no_place(body: bytes, patch: str):
     assert reasons(body, patch) == [(1, "the lines that it wants to find are not there")]
 
 
-def test_a_hunk_without_numbers_or_with_unmarked_lines_has_no_place():
-    patch = "@@\n-a\n+b\n@@ -2,5 +2,5 @@\n-b\nc\n+d\n"
+def test_a_hunk_with_unmarked_lines_has_no_place():
+    patch = "@@ -2,5 +2,5 @@\n-b\nc\n+d\n"
     assert reasons(b"a\nb\nc\n", patch) == [
-        (1, "its header does not say where it goes"),
-        (2, "it has lines that begin with neither '+' nor '-' nor a space"),
+        (1, "it has lines that begin with neither '+' nor '-' nor a space")
     ]
+
+
+def test_a_hunk_without_numbers_goes_where_its_lines_are_if_there_is_no_choice():
+    assert starts(numbered(50), "@@\n line 40\n-line 41\n+x\n") == [39]
+    assert starts(b"a\r\n b  c \r\n", "@@ def f():\n  b c\n+x\n") == [1]
+    patch = "@@\n-b\n+c\n"
+    assert reasons(b"b\nb\n", patch) == [(1, "there are several places where it could go")]
+    assert reasons(b"a\n", patch) == [(1, "the lines that it wants to find are not there")]
+    assert reasons(b"a\n", "@@\n+c\n") == [(1, "its header does not say where it goes")]
+
+
+def test_a_hunk_without_numbers_has_no_say_in_where_the_next_one_goes():
+    body = b"a\n" * 2 + b"x\n" + b"a\n" * 2
+    assert starts(body, "@@\n-x\n+y\n@@ -5 +5 @@\n-a\n+b\n") == [2, 4]
 
 
 def test_two_hunks_that_change_the_same_line_are_not_both_applied():

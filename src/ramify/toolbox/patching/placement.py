@@ -1,9 +1,9 @@
 """Where in a text the hunks of a patch go: each in one place, or in none.
 
 Lines are first compared as they are, then without their ends, then with any amount of white space
-inside of them, and last with less context. Where the hunk says that it goes counts for the first
-two; the others must leave no choice. The white space that lines begin with is never ignored: what
-is added would not be in line with what is there.
+inside of them, and last with less context. Where the hunk says that it goes, if it does, counts for
+the first two; the others must leave no choice. The white space that lines begin with is never
+ignored: what is added would not be in line with what is there.
 """
 
 import re
@@ -138,7 +138,8 @@ def _place(
                 place = Misfit(hunk, f"it changes what hunk {rivals[0]} changes, too")
             else:
                 taken.append((core, hunk.number))
-                drift = place.start - (hunk.lead - place.hunk.lead) - (hunk.at or 0)
+                if hunk.at is not None:
+                    drift = place.start - (hunk.lead - place.hunk.lead) - hunk.at
         found.append(place)
     return found
 
@@ -155,7 +156,9 @@ def _find(
     if not rows and not hunk.old:
         return Placed(hunk, 0, is_exact=True)
     if hunk.at is None:
-        return Misfit(hunk, "its header does not say where it goes")
+        if not hunk.old:
+            return Misfit(hunk, "its header does not say where it goes")
+        return _search(rows, hunk, (), ways, indexes)
     if not hunk.old:
         start = hunk.at + drift
         if 0 <= start <= len(rows):
