@@ -85,6 +85,13 @@ class TextEditor(CodeFunction):
             where = f"start at {self.root}, and no path may leave it"
         super().__init__(name=name, desc=_DESCRIPTION.format(where=where), callable=self._edit)
 
+    def root_for(self, ctx: RunContext) -> Path | None:
+        """Return the folder that the paths of a call start at and may not leave, if there is one.
+
+        A subclass may have another for each call.
+        """
+        return self.root
+
     def _edit(  # noqa: PLR0913 - the arguments are those of the tool that models were trained on
         self,
         ctx: RunContext,
@@ -110,7 +117,7 @@ class TextEditor(CodeFunction):
             insert_line: for insert: the line to insert after; 0 for the top.
             insert_text: for insert: the lines to insert.
         """
-        place = find_place(path, self.root)
+        place = find_place(path, self.root_for(ctx))
         if command == "view":
             return self._view(place, view_range)
         with _lock_of(place):
