@@ -2,23 +2,45 @@
 
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
-from ramify import Runtime
+from ramify import Runtime, ToolUse
+from ramify.models import Model
+from ramify.testing import ScriptedModel
 from ramify.toolbox import ApplyDiffPatch, apply_diff_patch
 from ramify.toolbox.patching.hunk import Hunk
 from ramify.toolbox.patching.sections import read_sections
 
 
 def apply(
-    file: Path | str, patch: Path | str, output: Path | str | None = None, root: Path | None = None
+    file: Path | str,
+    patch: Path | str,
+    output: Path | str | None = None,
+    root: Path | None = None,
+    model: Model | None = None,
 ) -> str:
-    """Make one call at top level."""
+    """Make one call at top level; without *model*, there is no agent that could help."""
     function = apply_diff_patch if root is None else ApplyDiffPatch(root=root)
     args = {"file": str(file), "patch": str(patch)}
     if output is not None:
         args["output"] = str(output)
-    with Runtime() as runtime:
+    with Runtime(models=model or ScriptedModel()) as runtime:
         return runtime.invoke(function, args).result(60)
+
+
+def edits(command: str, path: str = "file", **args: Any) -> ToolUse:
+    """Return the call by which a model edits a working copy."""
+    return ToolUse("1", "edit_working_copy", {"command": command, "path": path, **args})
+
+
+def rewrites(text: str) -> ToolUse:
+    """Return the call by which a model gives the new text of a file."""
+    return ToolUse("1", "return_result", {"result": text})
+
+
+def gives_up(why: str) -> ToolUse:
+    """Return the call by which a model gives up."""
+    return ToolUse("1", "raise_exception", {"msg": why})
 
 
 def text(block: str) -> str:

@@ -89,7 +89,9 @@ def test_a_hunk_that_does_not_fit_is_named_and_nothing_is_changed(file: Path):
         apply(file, patch)
     assert str(caught.value) == (
         f"1 of 2 hunks cannot be applied to '{file}', and nothing was changed: hunk 2 ('@@ -7,2"
-        " +8,2 @@ f()'): the lines that it wants to find are not there"
+        " +8,2 @@ f()'): the lines that it wants to find are not there. An agent did not settle"
+        " this: ModelProviderException: scripted (ScriptedModel) failed: UsageError: the script of"
+        " 'scripted' has no more replies"
     )
     assert file.read_bytes() == b"one\ntwo\n"
 
@@ -99,15 +101,17 @@ def test_not_more_than_a_few_hunks_are_named(tmp_path: Path):
     with pytest.raises(FileError) as caught:
         apply(tmp_path / "file", "@@ -1 +1 @@\n-x\n+y\n" * 100)
     assert str(caught.value).startswith("100 of 100 hunks cannot")
-    assert str(caught.value).endswith("; …")
+    assert "; …. An agent" in str(caught.value)
     assert len(str(caught.value)) < 1000
 
 
-def test_what_git_refuses_is_not_written(file: Path, monkeypatch: pytest.MonkeyPatch):
+def test_without_git_a_patch_is_applied_all_the_same(file: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(FileError, match="1 of 1 hunk cannot .* there is no git here"):
-        apply(file, PATCH)
-    assert file.read_bytes() == b"one\ntwo\n"
+    said = apply(file, PATCH)
+    assert said == (
+        f"Patched {file}: 1 hunk without git (there is no git here); 2 lines added, 1 removed."
+    )
+    assert file.read_bytes() == b"one\nTWO\nthree\n"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "latin-1"])

@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from patching import numbered
 from ramify import Runtime, ToolResult, UserText
 from ramify.core.transcript import ModelText
-from ramify.toolbox import Bash, TextEditor
+from ramify.toolbox import ApplyDiffPatch, Bash, FileError, TextEditor
 from wire.protocols import Protocol, answer
 
 
@@ -59,3 +62,50 @@ async def test_a_model_runs_commands(protocol: Protocol, tmp_path: Path):
     [offered] = server.requests[0].json["tools"]
     if protocol.name == "anthropic":
         assert offered == {"type": "bash_20250124", "name": "bash"}
+
+
+LEFT = "@@ -7,2 +7,2 @@\n line 7\n-line eight\n+LINE 8\n"
+
+
+async def test_a_model_settles_what_is_left_of_a_patch_by_edits(protocol: Protocol, tmp_path: Path):
+    (tmp_path / "file").write_bytes(numbered(40))
+    edit = {"command": "str_replace", "path": "file", "old_str": "line 8\n", "new_str": "LINE 8\n"}
+    claude = protocol.name == "anthropic"
+    on_the_wire = "str_replace_based_edit_tool" if claude else "edit_working_copy"
+    script = [protocol.calls(("id_1", on_the_wire, json.dumps(edit))), protocol.text("Done.")]
+    async with (
+        protocol.server(*script) as server,
+        Runtime(models=protocol.model(server)) as runtime,
+    ):
+        args = {"file": "file", "patch": LEFT}
+        await runtime.invoke(ApplyDiffPatch(root=tmp_path), args)
+    assert (tmp_path / "file").read_bytes() == numbered(40).replace(b"line 8\n", b"LINE 8\n")
+
+
+async def test_a_model_settles_what_is_left_of_a_patch_by_a_new_text(
+    protocol: Protocol, tmp_path: Path
+):
+    (tmp_path / "file").write_bytes(numbered(8))
+    after = numbered(8).replace(b"line 8\n", b"LINE 8\n")
+    result = json.dumps({"result": after.decode()})
+    script = [protocol.calls(("id_1", "return_result", result))]
+    async with (
+        protocol.server(*script) as server,
+        Runtime(models=protocol.model(server)) as runtime,
+    ):
+        args = {"file": "file", "patch": LEFT}
+        await runtime.invoke(ApplyDiffPatch(root=tmp_path), args)
+    assert (tmp_path / "file").read_bytes() == after
+
+
+async def test_a_model_gives_up_on_what_is_left_of_a_patch(protocol: Protocol, tmp_path: Path):
+    (tmp_path / "file").write_bytes(numbered(8))
+    script = [protocol.calls(("id_1", "raise_exception", json.dumps({"msg": "no line eight"})))]
+    async with (
+        protocol.server(*script) as server,
+        Runtime(models=protocol.model(server)) as runtime,
+    ):
+        args = {"file": "file", "patch": LEFT}
+        with pytest.raises(FileError, match="AgentException: no line eight"):
+            await runtime.invoke(ApplyDiffPatch(root=tmp_path), args)
+    assert (tmp_path / "file").read_bytes() == numbered(8)

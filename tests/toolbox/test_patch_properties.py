@@ -121,7 +121,7 @@ def test_git_applies_whatever_has_a_place_in_whatever_text(
     body = ("\n".join(text) + last_end).encode()
     old, new = ("\n".join(side).encode() for side in edit)
     plan = make_plan(body, hunks_of(unified(old, new, context)))
-    assert plan.restored(spliced(plan)) == by_git(plan)
+    assert plan.restored(spliced(plan)) == by_git(plan) == plan.made_here()
 
 
 pieces = st.sampled_from([

@@ -3,8 +3,8 @@
 import pytest
 
 from patching import hunks_in, numbered
-from ramify.toolbox.patching.evidence import find_shortfalls
-from ramify.toolbox.patching.rewriting import count_changes, with_line_ends_of
+from ramify.toolbox.patching.evidence import find_shortfalls, find_strays
+from ramify.toolbox.patching.rewriting import as_it_was, count_changes, with_line_ends_of
 from ramify.toolbox.patching.settling import LONGEST_ANSWER, Settling, choose_settling
 
 
@@ -86,12 +86,69 @@ def test_a_hunk_that_made_it_is_not_blamed(before: str, after: str, patch: str):
         ("x\n", "x\ny\n", "@@\n+y\n@@\n+y\n", [(1, b"y", True), (2, b"y", True)]),
         ("a\n", "a\n", "@@\n-a\n+  a\n", [(1, b"a", True)]),
         ("one\n", "one\n", "@@\n+größer\n", [(1, "größer".encode(), True)]),
+        # that such a line is somewhere else proves nothing
+        ("a\nx\nb\n", "a\nx\nb\n", "@@\n b\n+x\n", [(1, b"x", True)]),
     ],
 )
 def test_a_hunk_that_did_not_make_it_is_named_with_a_line_that_shows_it(
     before: str, after: str, patch: str, told: list[tuple[int, bytes, bool]]
 ):
     assert shortfalls(before, after, patch) == told
+
+
+def strays(before: str, after: str, patch: str) -> list[str]:
+    found = find_strays(before.encode(), after.encode(), hunks_in(patch))
+    return [line.decode() for line in found]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        ("one\ntwo\n", "one\nTWO\n", CHANGE),
+        ("one\r\n  two\r\n", "one\n  TWO\n", CHANGE),
+        ("one\nzwei\n", "one\nTWO\n", CHANGE),  # it stands for what was to go
+        ("one\nf(\n  two\n)\n", "one\nTWO\n", "@@\n one\n-f(two)\n+TWO\n"),
+        ("a\n{\n", "a\n\n}\n", CHANGE),  # these prove nothing
+        ("a  \n", "a\nb\n", "@@\n a\n+b\n"),
+    ],
+)
+def test_what_hunks_ask_for_has_not_strayed(before: str, after: str, patch: str):
+    assert strays(before, after, patch) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch", "told"),
+    [
+        ("one\ntwo\nthree\n", "one\nTWO\n", CHANGE, ["three"]),
+        ("one\ntwo\nthree\n", "one\nTWO\n# ...the rest\n", CHANGE, ["three", "# ...the rest"]),
+        ("one\ntwo\n", "one\nTWO\nTWO\n", CHANGE, ["TWO"]),
+        ("one\ntwo\n  x\n", "one\nTWO\nx\n", CHANGE, ["x", "x"]),  # its indentation is lost
+        ("two\ntwo\n", "TWO\n", CHANGE, ["two"]),
+    ],
+)
+def test_what_no_hunk_asks_for_is_told(before: str, after: str, patch: str, told: list[str]):
+    assert strays(before, after, patch) == told
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "made"),
+    [
+        (b"a\nb\n", b"a\nB\n", b"a\nB\n"),
+        (b"a \r\nb\t\r\n", b"a\nB\nb", b"a \r\nB\r\nb\t\r\n"),
+        (b"a\nB  \n", b"a\nB\n", b"a\nB\n"),  # as the hunk has it
+        (b"a", b"```python\na\nB\n```", b"a\nB"),
+        (b"```\na\n```\n", b"```\nB\n```\n", b"```\nB\n```\n"),
+        (b"", b"B", b"B\n"),
+        (b"a\n", b"", b""),
+    ],
+)
+def test_what_is_changed_by_writing_anew_alone_is_as_it_was(old: bytes, new: bytes, made: bytes):
+    assert as_it_was(old, new, [b"B\n"]) == made
+
+
+def test_a_block_that_a_hunk_adds_around_it_all_stays():
+    new = b"```\na\n```\n"
+    assert as_it_was(b"a\n", new, [b"```\n", b"```\n"]) == new
 
 
 @pytest.mark.parametrize(
@@ -112,3 +169,6 @@ def test_a_text_written_anew_gets_the_line_ends_of_the_old(old: bytes, new: byte
 
 def test_changes_are_counted():
     assert count_changes(numbered(50_000), b"new\n" + numbered(49_999)) == (1, 1)
+    same = b"same\n" * 10_000
+    assert count_changes(same + b"old\n" + same, same + same) == (0, 1)
+    assert count_changes(b"", b"") == (0, 0)

@@ -1,27 +1,22 @@
 """The function by which agents have a patch applied to a file."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ramify.core.code import CodeFunction
-from ramify.core.errors import InvalidValueError
+from ramify.core.errors import CallError, InvalidValueError, ModelProviderException
 from ramify.core.function import RunContext
-from ramify.toolbox.editing.document import Document, read_document
-from ramify.toolbox.editing.file_error import FileError, shortened
-from ramify.toolbox.editing.files import Contents, read_file, read_if_any, write_file
-from ramify.toolbox.editing.places import Place, find_place
+from ramify.core.model import Model
+from ramify.core.provider import Provider
+from ramify.toolbox.editing.file_error import FileError
+from ramify.toolbox.editing.lines import flattened
+from ramify.toolbox.patching.evidence import find_shortfalls, find_strays
 from ramify.toolbox.patching.git import apply_by_git
-from ramify.toolbox.patching.hunk import Hunk
+from ramify.toolbox.patching.job import Job, prepare
 from ramify.toolbox.patching.placement import Misfit
-from ramify.toolbox.patching.plan import Plan, make_plan
-from ramify.toolbox.patching.sections import read_sections
-from ramify.toolbox.patching.selection import part_for
-
-_IS_DIFF: Final = re.compile(r"^@@.*\n", re.MULTILINE)
-_MOST_TOLD: Final = 5  # hunks in a message
+from ramify.toolbox.patching.report import given_up, strayed, summary, undone
+from ramify.toolbox.patching.settlers import Settlers
 
 _DESCRIPTION: Final = """\
 Apply a patch in unified diff format to one file.
@@ -32,52 +27,60 @@ words around it, and its line numbers and counts may be wrong. Whatever file nam
 applied to this file; of a diff of several files, the part with the name of this file is used.
 - output: where the new version goes; without it, the file itself is changed.
 
-Either the whole patch is applied, or nothing is written. Line ends and the encoding of the file \
-are kept. Paths may be absolute or relative; relative ones {where}."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A file, what it is to become, and where that goes."""
-
-    source: Place
-    target: Place
-    source_before: Contents | None
-    target_before: Contents | None
-    document: Document
-    hunks: tuple[Hunk, ...]
-    plan: Plan
+Hunks that do not fit as they stand are fitted in by another agent. Either the whole patch is \
+applied, or nothing is written. Line ends and the encoding of the file are kept. Paths may be \
+absolute or relative; relative ones {where}."""
 
 
 class ApplyDiffPatch(CodeFunction):
     r"""Applies patches to files, below *root* if one is given.
 
+    Git applies the hunks that have one place and no other. For those that are left, *model* is
+    asked, by default that of the runtime: ``settle_hunks`` edits a working copy if the file is much
+    larger than they are, else, or if they affect more than 30 % of it, ``rewrite_file`` writes it
+    anew. What comes of it is written if each hunk made it, and nothing else changed.
+
+    Where ``allowed_tools`` are given, the agents need ``edit_working_copy``, ``raise_exception``
+    and ``return_result``.
+
     Example:
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from ramify import Runtime
-        >>> with tempfile.TemporaryDirectory() as folder, Runtime() as runtime:
+        >>> from ramify import Runtime, ToolUse
+        >>> from ramify.testing import ScriptedModel
+        >>> from ramify.toolbox import ApplyDiffPatch
+        >>> rewritten = ToolUse("1", "return_result", {"result": "red roses\ntulips\n"})
+        >>> with (
+        ...     tempfile.TemporaryDirectory() as folder,
+        ...     Runtime(models=ScriptedModel(rewritten)) as runtime,
+        ... ):
         ...     path = Path(folder) / "poem.txt"
-        ...     _ = path.write_text("roses\nviolets\n")
-        ...     patch = "@@ -1,2 +1,2 @@\n roses\n-violets\n+tulips\n"
-        ...     args = {"file": "poem.txt", "patch": patch}
-        ...     print(runtime.invoke(ApplyDiffPatch(root=folder), args).result())
+        ...     patch = ApplyDiffPatch(root=folder)
+        ...     for text in ("roses\nviolets\n", "red roses\nblue violets\n"):
+        ...         _ = path.write_text(text)
+        ...         diff = "@@ -1,2 +1,2 @@\n roses\n-violets\n+tulips\n"
+        ...         print(runtime.invoke(patch, {"file": "poem.txt", "patch": diff}).result())
         ...     path.read_text()
         Patched poem.txt: 1 hunk by git; 1 line added, 1 removed.
-        'roses\ntulips\n'
+        Patched poem.txt: 1 hunk by an agent; 1 line added, 1 removed.
+        'red roses\ntulips\n'
     """
 
-    def __init__(self, *, root: Path | str | None = None) -> None:
+    def __init__(
+        self, *, root: Path | str | None = None, model: Model | Provider | str | None = None
+    ) -> None:
         self.root = None if root is None else Path(root).absolute()
         if self.root is not None and not self.root.is_dir():
             raise InvalidValueError(f"the root {str(root)!r} is not a folder; make it first")
         where = "start at the folder in which the program runs"
         if self.root is not None:
             where = f"start at {self.root}, and no path may leave it"
+        self._settlers = Settlers(model)
         super().__init__(
             name="apply_diff_patch",
             desc=_DESCRIPTION.format(where=where),
             callable=self._apply,
+            uses=[self._settlers.settle_hunks, self._settlers.rewrite_file],
         )
 
     async def _apply(
@@ -90,83 +93,46 @@ class ApplyDiffPatch(CodeFunction):
             patch: the path of a file with a unified diff, or the diff itself.
             output: the path of the new version; the file itself if it is left out.
         """
-        job = await ctx.in_thread(self._prepare, file, patch, output)
-        after, left = await _by_git(job)
-        if left:
-            raise FileError(_told(job, left))
-        raw = job.document.with_body(after).raw
+        job = await ctx.in_thread(prepare, self.root, file, patch, output)
+        after, trouble = await _by_program(job)
+        if job.plan.misfits:
+            after = await self._by_agent(ctx, job, after)
+        said = await ctx.in_thread(summary, job, after, trouble)
         # On the loop and not in a thread: no cancel can come between the writing and the end.
-        write_file(job.target, raw, job.target_before, like=job.source_before)
-        return _summary(job)
+        job.write(after)
+        return said
 
-    def _prepare(self, file: str, patch: str, output: str | None) -> _Job:
-        source = find_place(file, self.root)
-        target = source if output is None else find_place(output, self.root)
-        before = read_if_any(source)
-        document = read_document(before.raw if before else b"", source.shown)
-        part = part_for(source.real, read_sections(self._read_patch(patch, document)))
-        has_old = any(hunk.old for hunk in part.hunks)
-        if before is None and has_old:
-            read_file(source)  # which says that there is none, and what there is
-        if document.body and part.creates and not has_old:
-            raise FileError(
-                f"the patch creates {shortened(source.shown)}, which exists and is not empty; give"
-                " another file, or a patch of what is in it"
-            )
-        target_before = before if target.real == source.real else read_if_any(target)
-        plan = make_plan(document.body, part.hunks)
-        return _Job(source, target, before, target_before, document, part.hunks, plan)
-
-    def _read_patch(self, patch: str, document: Document) -> bytes:
-        """Return the patch in the encoding that the text of the file is held in."""
-        if _IS_DIFF.search(patch):
-            return document.encode(patch, "patch")
-        place = find_place(patch, self.root)
-        found = read_document(read_file(place).raw, place.shown)
-        if found.encoding.held == document.encoding.held:
-            return found.body
-        return document.encode(found.body.decode(found.encoding.held, "surrogatepass"), "patch")
+    async def _by_agent(self, ctx: RunContext, job: Job, body: bytes) -> bytes:
+        """Return the text with the hunks that have no place in it."""
+        left, document = job.plan.misfits, job.document.with_body(body)
+        try:
+            after = await self._settlers.settle(ctx, job.source.name, document, left)
+        except (CallError, ModelProviderException) as error:
+            raise FileError(given_up(job, left, error)) from error
+        await ctx.in_thread(_check, job, left, body, after)
+        return after
 
 
 apply_diff_patch: Final = ApplyDiffPatch()
 
 
-async def _by_git(job: _Job) -> tuple[bytes, tuple[Misfit, ...]]:
-    """Return the text with all the hunks that git applies, and those that are left."""
+async def _by_program(job: Job) -> tuple[bytes, str]:
+    """Return the text with the hunks that have a place, and why git did not apply them, if so."""
     plan = job.plan
     if not plan.placed:
-        return job.document.body, plan.misfits
+        return job.document.body, ""
     run = await apply_by_git(plan.before, plan.patch)
-    if run.after is None:
-        return job.document.body, tuple(Misfit(hunk, run.trouble) for hunk in job.hunks)
-    return plan.restored(run.after), plan.misfits
+    if run.after is None:  # as good: each line that it would change has been compared
+        return plan.made_here(), run.trouble
+    return plan.restored(run.after), ""
 
 
-def _told(job: _Job, left: Sequence[Misfit]) -> str:
-    reasons = [
-        f"hunk {misfit.hunk.number} ({shortened(misfit.hunk.header, 80)}): {misfit.reason}"
-        for misfit in left[:_MOST_TOLD]
-    ]
-    more = ["…"] * (len(left) > _MOST_TOLD)
-    return (
-        f"{len(left)} of {_counted(len(job.hunks), 'hunk')} cannot be applied to"
-        f" {shortened(job.source.shown)}, and nothing was changed: {'; '.join(reasons + more)}"
-    )
-
-
-def _summary(job: _Job) -> str:
-    placed = [place.hunk for place in job.plan.placed]
-    added = sum(len(hunk.added) for hunk in placed)
-    removed = sum(len(hunk.removed) for hunk in placed)
-    did = f"Patched {job.source.shown}"
-    where = "" if job.target is job.source else f" The new version is in {job.target.shown}."
-    if job.source_before is None:
-        did, where = f"Created {job.target.shown}", ""
-    return (
-        f"{did}: {_counted(len(placed), 'hunk')} by git;"
-        f" {_counted(added, 'line')} added, {removed} removed.{where}"
-    )
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"
+def _check(job: Job, left: Sequence[Misfit], before: bytes, after: bytes) -> None:
+    """Refuse what an agent made unless each hunk made it, and nothing else changed."""
+    hunks = [misfit.hunk for misfit in left]
+    if b"\n" not in before:
+        before, after = flattened(before), flattened(after)
+    if found := find_shortfalls(before, after, hunks):
+        raise FileError(undone(job, left, found))
+    if strays := find_strays(before, after, hunks):
+        raise FileError(strayed(job, left, strays))

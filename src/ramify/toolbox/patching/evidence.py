@@ -1,4 +1,4 @@
-"""What can be told from a text of whether hunks made it into it.
+"""What can be told from a text of whether hunks made it into it, and nothing else did.
 
 An agent may have had to change a line a little to make it fit, and a line may be in a text for
 other reasons. So lines are compared without regard to white space, unless that is what changes;
@@ -9,12 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from ramify.toolbox.patching.hunk import Hunk
 from ramify.toolbox.patching.rows import split_rows
 
 _TELLS: Final = re.compile(rb"[^\W_]|[\x80-\xff]")
+_STANDS_FOR: Final = 3  # lines that a line which is not there may look like instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,30 @@ def find_shortfalls(before: bytes, after: bytes, hunks: Sequence[Hunk]) -> list[
     """Return those of *hunks* that somebody who made *after* out of *before* left undone.
 
     A line that hunks add must be there as often as they add it; one that they remove must be there
-    less often than before, by as much as they remove it, if it was there at all.
+    less often than before, by as much as they remove it, if it was there at all. A hunk of whose
+    lines none is there more or less often than before must be there as a whole.
     """
     evidence = _Evidence(before, after, hunks)
     found = map(evidence.against, hunks)
     return [shortfall for shortfall in found if shortfall is not None]
+
+
+def find_strays(before: bytes, after: bytes, hunks: Sequence[Hunk]) -> list[bytes]:
+    """Return the lines that are gone or new in *after*, although none of *hunks* asks for it.
+
+    If a hunk wants to remove a line that is not there, a few others may go in its place; and if it
+    wants to find one that is not there, a few may come.
+    """
+    old, new = (Counter(row.rstrip() for row in split_rows(text)) for text in (before, after))
+    there = _counted(old.elements())
+    removed = _counted(row for hunk in hunks for row in hunk.removed)
+    wanted = _counted(row for hunk in hunks for row in hunk.old)
+    added = _counted(row for hunk in hunks for row in hunk.added)
+    lost = _telling(_counted((old - new).elements()) - removed)
+    gained = _telling(_counted((new - old).elements()) - added)
+    too_many_lost = len(lost) > _STANDS_FOR * (removed - there).total()
+    too_many_gained = len(gained) > _STANDS_FOR * (wanted - there).total()
+    return lost * too_many_lost + gained * too_many_gained
 
 
 class _Evidence:
@@ -43,9 +64,10 @@ class _Evidence:
     def __init__(self, before: bytes, after: bytes, hunks: Sequence[Hunk]) -> None:
         added = [row for hunk in hunks for row in hunk.added]
         removed = [row for hunk in hunks for row in hunk.removed]
+        self._rows = split_rows(after)
         self._before = _counted(split_rows(before))
-        self._after = _counted(split_rows(after))
-        self._as_they_are = {row.rstrip() for row in split_rows(after)}
+        self._after = _counted(self._rows)
+        self._as_they_are = {row.rstrip() for row in self._rows}
         self._added, self._removed = _counted(added), _counted(removed)
 
     def against(self, hunk: Hunk) -> Shortfall | None:
@@ -56,6 +78,9 @@ class _Evidence:
         for row in hunk.removed:
             if self._is_left(row):
                 return Shortfall(hunk, row, is_missing=False)
+        telling = [row for row in hunk.added if _TELLS.search(row)]
+        if telling and self._is_untouched(hunk):
+            return Shortfall(hunk, telling[0], is_missing=True)
         return None
 
     def _is_missing(self, row: bytes) -> bool:
@@ -72,6 +97,28 @@ class _Evidence:
         if not _TELLS.search(key) or surplus <= 0 or not self._before[key]:
             return False
         return self._after[key] > max(0, self._before[key] - surplus)
+
+    def _is_untouched(self, hunk: Hunk) -> bool:
+        """Whether nothing has become of it, and nothing had before."""
+        changed = (_key(row) for row in (*hunk.added, *hunk.removed))
+        return all(self._before[key] == self._after[key] for key in changed) and not self._has([
+            _key(row) for row in hunk.new
+        ])
+
+    def _has(self, wanted: list[bytes]) -> bool:
+        """Whether these lines are in the text, one after the other."""
+        return any(
+            key == wanted[0] and self._keys[start : start + len(wanted)] == wanted
+            for start, key in enumerate(self._keys)
+        )
+
+    @cached_property
+    def _keys(self) -> list[bytes]:
+        return [_key(row) for row in self._rows]
+
+
+def _telling(keys: Counter[bytes]) -> list[bytes]:
+    return [key for key in keys.elements() if _TELLS.search(key)]
 
 
 def _counted(rows: Iterable[bytes]) -> Counter[bytes]:

@@ -38,6 +38,13 @@ class Plan:
         """The patch that makes the changes that have a place."""
         return write_patch(self.placed)
 
+    def made_here(self) -> bytes:
+        """Return the text with these changes, for want of a git that makes them."""
+        rows = split_rows(self.before)
+        for place in reversed(self.placed):
+            rows[place.start : place.end] = place.hunk.new
+        return self.restored(b"".join(rows))
+
     def restored(self, after: bytes) -> bytes:
         """Return what was made of the text, with its end and its line ends as they should be."""
         after = after.removesuffix(self.surplus)

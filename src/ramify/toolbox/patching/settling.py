@@ -9,7 +9,7 @@ from ramify.toolbox.patching.hunk import Hunk
 
 MUCH_LARGER: Final = 3  # times as many lines as the hunks have
 MUCH_AFFECTED: Final = 30  # percent of the lines
-LONGEST_ANSWER: Final = 100_000  # bytes that a model can be asked to write at once
+LONGEST_ANSWER: Final = 50_000  # bytes that a model can be asked to write at once
 
 
 class Settling(Enum):
@@ -22,7 +22,7 @@ class Settling(Enum):
 def choose_settling(body: bytes, hunks: Sequence[Hunk]) -> Settling:
     r"""Return how *hunks*, all that is left of a patch, are best settled in the text *body*.
 
-    - A text of more than 100,000 bytes is edited: no model gives that back in one answer.
+    - A text of more than 50,000 bytes is edited: no model gives that back in one answer.
     - If more than 30 % of its lines are affected, it is rewritten. The lines affected by a hunk are
       those that it removes or those that it adds, whichever are more.
     - If it is much larger than the hunks, it is edited: if it has at least 3 times as many lines as
