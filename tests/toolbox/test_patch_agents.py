@@ -105,12 +105,12 @@ def unknown(removed: int, context: int = 0) -> str:
 @pytest.mark.parametrize(
     ("lines", "patch", "who"),
     [
-        (100, unknown(30), "settle_hunks"),
-        (100, unknown(31), "rewrite_file"),
-        (100, unknown(15) + unknown(15), "settle_hunks"),
-        (100, unknown(15) + unknown(16), "rewrite_file"),
-        (30, unknown(1, context=8), "settle_hunks"),
-        (29, unknown(1, context=8), "rewrite_file"),
+        (100, unknown(30), "apply_diff_patch_by_editing"),
+        (100, unknown(31), "apply_diff_patch_by_rewriting"),
+        (100, unknown(15) + unknown(15), "apply_diff_patch_by_editing"),
+        (100, unknown(15) + unknown(16), "apply_diff_patch_by_rewriting"),
+        (30, unknown(1, context=8), "apply_diff_patch_by_editing"),
+        (29, unknown(1, context=8), "apply_diff_patch_by_rewriting"),
     ],
 )
 async def test_who_is_asked_depends_on_how_much_is_left(
@@ -205,7 +205,7 @@ def test_a_hunk_that_had_been_applied_before_is_left_as_it_is(small: Path):
     [
         ([gives_up("it is unclear")], AgentException, "AgentException: it is unclear"),
         ([ScriptedFailure(503, "overloaded")], ModelProviderException, "overloaded"),
-        (["", "", ""], NoAnswerError, "settle_hunks got no answer"),
+        (["", "", ""], NoAnswerError, "apply_diff_patch_by_editing got no answer"),
         ([EDIT, EDIT, "Done."], BudgetExceeded, "the budget is exceeded"),
     ],
 )
@@ -319,7 +319,8 @@ def test_a_model_of_its_own_is_asked_instead_of_the_default(small: Path):
 
 def test_a_model_that_there_is_not_is_a_fault_at_start():
     with pytest.raises(
-        CallGraphError, match="apply_diff_patch > settle_hunks: no provider .*'nobody'"
+        CallGraphError,
+        match="apply_diff_patch > apply_diff_patch_by_editing: no provider .*'nobody'",
     ):
         Runtime([ApplyDiffPatch(model="nobody:x")])
 
@@ -335,5 +336,11 @@ def test_it_can_be_used_beside_any_text_editor(tmp_path: Path):
 
 
 def test_the_editor_says_where_its_paths_start():
-    [editor, _] = Settlers(None).settle_hunks.uses
+    [editor, _] = Settlers("patch", None).by_editing.uses
     assert "relative ones start at the folder of the file that you were given" in editor.description
+
+
+def test_several_of_them_in_one_program_need_names_of_their_own(tmp_path: Path):
+    second = ApplyDiffPatch(root=tmp_path, name="patch_here")
+    names = Runtime([apply_diff_patch, second]).invocable_functions
+    assert {"patch_here", "patch_here_by_editing", "patch_here_by_rewriting"} <= names.keys()

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
@@ -145,8 +145,13 @@ class AgentNode(CallNode):
     def continued(self) -> Request:
         """Return the request for a call that goes on where this one ended."""
         exchanges = () if self._session is None else tuple(self._session.exchanges)
-        return replace(
-            self._request, args=self.inputs, tied_with=None, past=Past(exchanges, self._unsent)
+        return Request(
+            self.function,
+            self.inputs,
+            self._request.timeout,
+            model=self._request.model,
+            budget=self._request.budget,
+            past=Past(exchanges, self._unsent),
         )
 
     def when_answering(self, wake: Callable[[], None]) -> None:

@@ -36,12 +36,13 @@ class ApplyDiffPatch(CodeFunction):
     r"""Applies patches to files, below *root* if one is given.
 
     Git applies the hunks that have one place and no other. For those that are left, *model* is
-    asked, by default that of the runtime: ``settle_hunks`` edits a working copy if the file is much
-    larger than they are, else, or if they affect more than 30 % of it, ``rewrite_file`` writes it
-    anew. What comes of it is written if each hunk made it, and nothing else changed.
+    asked, by default that of the runtime: an agent edits a working copy if the file is much larger
+    than they are, else, or if they affect more than 30 % of it, another writes it anew. What comes
+    of it is written if each hunk made it, and nothing else changed. Several in one program need
+    names of their own.
 
-    Where ``allowed_tools`` are given, the agents need ``edit_working_copy``, ``raise_exception``
-    and ``return_result``.
+    Where ``allowed_tools`` are given, the agents need ``edit_working_copy`` and
+    ``raise_exception``.
 
     Example:
         >>> import tempfile
@@ -67,7 +68,11 @@ class ApplyDiffPatch(CodeFunction):
     """
 
     def __init__(
-        self, *, root: Path | str | None = None, model: Model | Provider | str | None = None
+        self,
+        *,
+        root: Path | str | None = None,
+        model: Model | Provider | str | None = None,
+        name: str = "apply_diff_patch",
     ) -> None:
         self.root = None if root is None else Path(root).absolute()
         if self.root is not None and not self.root.is_dir():
@@ -75,12 +80,12 @@ class ApplyDiffPatch(CodeFunction):
         where = "start at the folder in which the program runs"
         if self.root is not None:
             where = f"start at {self.root}, and no path may leave it"
-        self._settlers = Settlers(model)
+        self._settlers = Settlers(name, model)
         super().__init__(
-            name="apply_diff_patch",
+            name=name,
             desc=_DESCRIPTION.format(where=where),
             callable=self._apply,
-            uses=[self._settlers.settle_hunks, self._settlers.rewrite_file],
+            uses=[self._settlers.by_editing, self._settlers.by_rewriting],
         )
 
     async def _apply(

@@ -17,7 +17,7 @@ from ramify.toolbox.patching.rewriting import as_it_was, with_line_ends_of
 from ramify.toolbox.patching.settling import Settling, choose_settling
 from ramify.toolbox.patching.working_copy import (
     FOLDER,
-    WorkingCopyEditor,
+    edit_working_copy,
     read_copy,
     working_copy,
 )
@@ -54,18 +54,18 @@ _HUNKS = FunctionArg("hunks", str, "The hunks that are left, and why each was no
 class Settlers:
     """The two agents, and when each of them is asked."""
 
-    def __init__(self, model: Model | Provider | str | None) -> None:
-        self.settle_hunks: Final = AgentFunction(
-            name="settle_hunks",
+    def __init__(self, name: str, model: Model | Provider | str | None) -> None:
+        self.by_editing: Final = AgentFunction(
+            name=f"{name}_by_editing",
             desc="Make the changes of some hunks in a working copy of a file.",
             args=[_FILE, _HUNKS, FunctionArg(FOLDER, str, "The folder of the working copy.")],
             system_prompt=_SYSTEM + _EDIT,
             user_prompt_template="The file is {file}. These hunks are left:\n\n{hunks}",
-            uses=[WorkingCopyEditor(), raise_exception],
+            uses=[edit_working_copy, raise_exception],
             default_model=model,
         )
-        self.rewrite_file: Final = AgentFunction(
-            name="rewrite_file",
+        self.by_rewriting: Final = AgentFunction(
+            name=f"{name}_by_rewriting",
             desc="Write a file anew, with the changes of some hunks.",
             args=[_FILE, _HUNKS, FunctionArg("text", str, "All that is in the file.")],
             system_prompt=_SYSTEM + _REWRITE,
@@ -92,14 +92,14 @@ class Settlers:
             return await self._edited(ctx, name, document, told)
         text = document.decode(flattened(document.body))
         args = {"file": name, "hunks": told, "text": text}
-        made = document.encode(await ctx.invoke(self.rewrite_file, args), "the new text")
+        made = document.encode(await ctx.invoke(self.by_rewriting, args), "the new text")
         added = [row for hunk in hunks for row in hunk.added]
         return await ctx.in_thread(as_it_was, document.body, made, added)
 
     async def _edited(self, ctx: RunContext, name: str, document: Document, hunks: str) -> bytes:
         async with working_copy(name, document) as path:
             args = {"file": name, "hunks": hunks, FOLDER: str(path.parent)}
-            await ctx.invoke(self.settle_hunks, args)
+            await ctx.invoke(self.by_editing, args)
             return await ctx.in_thread(_read, path, document)
 
 

@@ -42,6 +42,9 @@ class WorkingCopyEditor(TextEditor):
         return Path(caller.inputs[FOLDER])
 
 
+edit_working_copy: Final = WorkingCopyEditor()
+
+
 @asynccontextmanager
 async def working_copy(name: str, document: Document) -> AsyncGenerator[Path, None]:
     """Give the path of a copy of *document*, whose folder is gone in the end with all in it."""
