@@ -320,7 +320,7 @@ def test_a_model_of_its_own_is_asked_instead_of_the_default(small: Path):
 def test_a_model_that_there_is_not_is_a_fault_at_start():
     with pytest.raises(
         CallGraphError,
-        match="apply_diff_patch > apply_diff_patch_by_editing: no provider .*'nobody'",
+        match="apply_diff_patch > .*_by_editing: no provider .*'nobody'",
     ):
         Runtime([ApplyDiffPatch(model="nobody:x")])
 
