@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ramify.core.question import CANCEL, RESUME, Answer, QuestionKind
-from ramify.runtime.leases import usable_lease
+from ramify.runtime.leases import give_up_lease
 from ramify.runtime.node import CallNode
 
 
@@ -16,8 +16,7 @@ async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[s
         if not answered.done():
             answered.set_result(answer)
 
-    if (lease := usable_lease(node)) is not None:
-        lease.close()
+    give_up_lease(node)
     question = node.desk.ask(node.id, node.tree, node.home, kind, text, choices, settle)
     node.stop(text)
     try:

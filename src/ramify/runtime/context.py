@@ -17,7 +17,7 @@ from ramify.core.function import (
 from ramify.core.question import QuestionKind
 from ramify.runtime.asking import ask
 from ramify.runtime.graph import check_use
-from ramify.runtime.leases import usable_lease
+from ramify.runtime.leases import give_up_lease, usable_lease
 from ramify.runtime.node import CallNode
 from ramify.runtime.request import Request
 from ramify.runtime.threads import in_thread
@@ -124,8 +124,7 @@ class Context(RunContext):
 
     @asynccontextmanager
     async def lease_released(self) -> AsyncGenerator[None, None]:
-        if (lease := usable_lease(self.node)) is not None:
-            lease.close()
+        give_up_lease(self.node)
         yield
 
     async def send(self, value: Any) -> None:

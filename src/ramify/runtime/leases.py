@@ -134,7 +134,6 @@ class Lease:
         self._pool = pool
         self._holder = holder
         self._users: list[CallNode] = [holder]  # each below the one before; the last may ask
-        self._waiting: dict[Waiter, None] = {}
         self._open = True
         holder.tree.leases[holder] = self
         holder.when_ended(self.close)
@@ -150,22 +149,13 @@ class Lease:
             self._users.append(node)
             node.when_ended(partial(self._left_by, node))
 
-    def expect(self, waiter: Waiter) -> None:
-        """Let *waiter* have it when its user has ended."""
-        self._waiting[waiter] = None
-
-    def no_longer_expect(self, waiter: Waiter) -> None:
-        """Forget *waiter*."""
-        self._waiting.pop(waiter, None)
-
     def _left_by(self, node: CallNode) -> None:
         if node not in self._users:
             return
         del self._users[self._users.index(node) :]
-        for waiter in tuple(self._waiting):
+        for waiter in tuple(node.tree.lease_waiters):
             assert waiter.node is not None  # only nodes wait for leases
             if self.user in upwards(waiter.node) and self._pool.withdraw(waiter):
-                del self._waiting[waiter]
                 self.use(waiter.node)
                 waiter.give(self)
                 return
@@ -189,6 +179,12 @@ def usable_lease(node: CallNode) -> Lease | None:
     return None
 
 
+def give_up_lease(node: CallNode) -> None:
+    """Let others have the lease that *node* could use, if nobody below it does."""
+    if (lease := usable_lease(node)) is not None:
+        lease.close()
+
+
 async def take_lease(node: CallNode, pool: Pool) -> None:
     """Have *node* hold a lease or use one from above, having waited if need be."""
     lease = usable_lease(node)
@@ -200,15 +196,13 @@ async def take_lease(node: CallNode, pool: Pool) -> None:
 
 
 async def _wait_for_lease(node: CallNode, pool: Pool) -> Lease | None:
+    """Wait for a place of the pool, or for a lease of the tree, which may only get one later."""
     waiter = Waiter(node)
-    busy = [lease for one in upwards(node) if (lease := node.tree.leases.get(one)) is not None]
-    for lease in busy:
-        lease.expect(waiter)
+    node.tree.lease_waiters[waiter] = None
     try:
         return await pool.wait(waiter)
     finally:
-        for lease in busy:
-            lease.no_longer_expect(waiter)
+        del node.tree.lease_waiters[waiter]
 
 
 def _holder_for(node: CallNode) -> CallNode:

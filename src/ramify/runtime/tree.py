@@ -30,6 +30,7 @@ class Tree:
         "_waiting",
         "holds",
         "kept",
+        "lease_waiters",
         "leases",
         "number",
     )
@@ -41,6 +42,7 @@ class Tree:
         self._closed = False
         self.holds: dict[Any, Any] = {}  # what stands still, by node
         self.leases: dict[Any, Any] = {}  # what may make requests, by node
+        self.lease_waiters: dict[Any, None] = {}  # who waits to make one, in order
         self._pending: deque[Event] = deque()
         self._live: dict[int, list[Event]] = {}  # what a later event will make void, by node
         self._waiting: list[Callable[[], None]] = []
