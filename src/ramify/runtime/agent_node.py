@@ -35,7 +35,7 @@ from ramify.core.transcript import ToolResult, TranscriptPart, UserText
 from ramify.core.usage import TokenUsage
 from ramify.models.prices import price
 from ramify.runtime.commons import Commons
-from ramify.runtime.holds import may_go_on
+from ramify.runtime.holds import hold_over, may_go_on
 from ramify.runtime.home import Home, settle
 from ramify.runtime.leases import take_lease, usable_lease
 from ramify.runtime.node import CallNode
@@ -229,13 +229,19 @@ class AgentNode(CallNode):
     @asynccontextmanager
     async def _allowed_to_ask(self, model: Model) -> AsyncGenerator[None, None]:
         """Wait until nothing above stands still, and there is a place among the requests."""
-        await may_go_on(self)
-        if usable_lease(self) is None:
-            self.tree.publish(LeaseAwaited(self.id))
-        await take_lease(self, self.commons.limits.pool)
-        pool = self.commons.limits.pools.get(model.provider)
-        if pool is not None:
-            await pool.take()
+        limits = self.commons.limits
+        pool = limits.pools.get(model.provider)
+        while True:
+            await may_go_on(self)
+            if usable_lease(self) is None:
+                self.tree.publish(LeaseAwaited(self.id))
+            await take_lease(self, limits.pool)
+            if pool is not None:
+                await pool.take()
+            if hold_over(self) is None:
+                break
+            if pool is not None:  # it was paused while it waited
+                pool.put_back()
         try:
             yield
         finally:

@@ -8,6 +8,7 @@ from ramify.core.errors import UsageError
 from ramify.core.function import RunContext
 from ramify.core.question import CANCEL, RESUME, Answer, QuestionKind
 from ramify.runtime.home import settle
+from ramify.runtime.leases import give_up_lease
 from ramify.runtime.node import CallNode
 
 _WHAT_RESUME_DOES = "resume lets its next request or call go on"
@@ -37,6 +38,7 @@ class Hold:
         """Start *child* when this ends; until then its caller is Paused."""
         self._kept[child] = (context, contextvars.copy_context())
         child.leave = partial(self._forget, child, caller)
+        give_up_lease(caller)
         caller.stop(self.reason)
 
     def _forget(self, child: CallNode, caller: CallNode) -> None:
@@ -112,8 +114,9 @@ def start(node: CallNode, context: RunContext) -> None:
 
 
 async def may_go_on(node: CallNode) -> None:
-    """Wait, as Paused, while *node* or a node above it stands still."""
+    """Wait, as Paused and without a lease, while *node* or a node above it stands still."""
     while node.tree.holds and (hold := hold_over(node)) is not None:
+        give_up_lease(node)
         node.stop(hold.reason)
         try:
             await hold.lifted()

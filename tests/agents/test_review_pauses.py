@@ -1,0 +1,70 @@
+"""Pausing, when the paused call holds a lease, waits for one, or makes others."""
+
+import asyncio
+from typing import Any
+
+from agent_scripts import StagedModel, ended, until
+from ramify import AgentFunction, CodeFunction, Limits, NodeState, RunContext, Runtime
+from ramify.testing import ScriptedModel
+from support import settle
+
+
+def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
+    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
+
+
+async def test_a_paused_tree_lets_others_make_requests():
+    model = StagedModel(ScriptedModel(lambda request: "done"))
+    at_work = asyncio.Event()
+    may_end = asyncio.Event()
+
+    async def work(ctx: RunContext) -> str:
+        at_work.set()
+        await may_end.wait()
+        return "worked"
+
+    working = CodeFunction(callable=work)
+    one, other = worker("one"), worker("other")
+
+    async def two_steps(ctx: RunContext) -> str:
+        await ctx.invoke(one)
+        await ctx.invoke(working)
+        return str(await ctx.invoke(one))
+
+    top = CodeFunction(callable=two_steps, uses=[one, working])
+    async with Runtime([top, other], models=model, limits=Limits(1)) as runtime:
+        node = runtime.invoke(top)
+        await at_work.wait()
+        runtime.pause(node.id)
+        may_end.set()
+        await until(lambda: node.state is NodeState.Paused)
+        try:
+            async with asyncio.timeout(5):
+                assert await runtime.invoke(other) == "done"
+                runtime.resume(node.id)
+                assert await node == "done"
+        finally:
+            node.cancel()
+
+
+async def test_an_agent_that_was_paused_while_it_waited_for_a_lease_makes_no_request():
+    model = StagedModel(ScriptedModel(lambda request: "done"), held=True)
+    one, other = worker("one"), worker("other")
+    async with Runtime([one, other], models=model, limits=Limits(1)) as runtime:
+        first = runtime.invoke(other)
+        await until(lambda: model.in_flight == 1)
+        node = runtime.invoke(one)
+        await settle()
+        runtime.pause(node.id)
+        model.gate.set()
+        await ended(first)
+        await settle()
+        try:
+            assert node.state is NodeState.Paused
+            assert len(model.script.requests) == 1
+            async with asyncio.timeout(5):
+                assert await runtime.invoke(other) == "done"
+                runtime.resume(node.id)
+                assert await node == "done"
+        finally:
+            node.cancel()
