@@ -3,13 +3,20 @@
 import asyncio
 from collections.abc import Sequence
 
+from ramify.core.errors import ClosedError
 from ramify.core.question import CANCEL, RESUME, Answer, QuestionKind
 from ramify.runtime.leases import give_up_lease
 from ramify.runtime.node import CallNode
 
 
 async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[str] = ()) -> Answer:
-    """Ask a person, and wait for the answer; *node* is Paused meanwhile."""
+    """Ask a person, and wait for the answer; *node* is Paused meanwhile.
+
+    Raises:
+        ClosedError: *node* has ended; if it ends meanwhile, the wait is cancelled.
+    """
+    if node.state.final:
+        raise ClosedError(f"{node!r} has ended, and waits for no answer any more")
     answered: asyncio.Future[Answer] = node.home.loop.create_future()
 
     def settle(answer: Answer) -> None:
@@ -19,9 +26,11 @@ async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[s
     give_up_lease(node)
     question = node.desk.ask(node.id, node.tree, node.home, kind, text, choices, settle)
     node.stop(text)
+    node.when_ended(answered.cancel)
     try:
         return await answered
     finally:
+        node.wake_no_more(answered.cancel)
         node.go_on()
         node.desk.close(question.id)
 

@@ -367,6 +367,8 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
                 insist = True
 
     def _end(self, state: NodeState, value: Any, error: BaseException | None) -> None:
+        if state is NodeState.Success and self.state is NodeState.Paused:
+            self._enter(NodeState.Running)  # it asked something, and went on without the answer
         self._enter(state)
         self.outputs = value
         self.exception = error

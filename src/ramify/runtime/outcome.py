@@ -43,7 +43,7 @@ class AwaitedNode(Node):
         self._awaited = 0  # how often its caller waits for it just now
         self._ended: float | None = None
         self._traceback: TracebackType | None = None
-        self._waiters: dict[Callable[[], None], None] = {}  # in order, and quick to leave
+        self._waiters: dict[Callable[[], object], None] = {}  # in order, and quick to leave
 
     def result(self, timeout: float | None = None) -> Any:
         self.asked_for = True
@@ -56,7 +56,7 @@ class AwaitedNode(Node):
                 caller.waiting_on = self
             try:
                 if not self.home.wait(ended, timeout):
-                    self.home.tell(self._wake_no_more, ended.set)
+                    self.home.tell(self.wake_no_more, ended.set)
                     raise TimeoutError(
                         f"{self.function.name} (node {self.path}) has not ended in {timeout} s;"
                         " it goes on: wait again, or cancel it"
@@ -81,7 +81,7 @@ class AwaitedNode(Node):
             try:
                 yield from ended
             except asyncio.CancelledError:
-                self.home.tell(self._wake_no_more, wake)
+                self.home.tell(self.wake_no_more, wake)
                 # Who asked for the call has given it up, unless he waits for it elsewhere too.
                 # Others only look on.
                 if caller is not None and self._awaited == 1:
@@ -106,7 +106,7 @@ class AwaitedNode(Node):
             return parent
         return None
 
-    def when_ended(self, wake: Callable[[], None]) -> None:
+    def when_ended(self, wake: Callable[[], object]) -> None:
         """Have *wake* called on the loop when it ends, or now if it has."""
         if self._ended is None:
             self._waiters[wake] = None
@@ -124,7 +124,8 @@ class AwaitedNode(Node):
     def cancel_here(self, reason: str, *, insist: bool = False) -> None:
         """Cancel it, on the runtime's own loop, with all below it."""
 
-    def _wake_no_more(self, wake: Callable[[], None]) -> None:
+    def wake_no_more(self, wake: Callable[[], object]) -> None:
+        """Take back what ``when_ended`` was given."""
         self._waiters.pop(wake, None)
 
     def _outcome(self) -> Any:
