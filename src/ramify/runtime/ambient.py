@@ -3,6 +3,7 @@
 import asyncio
 import threading
 
+from ramify.core.errors import UsageError
 from ramify.core.function import RunContext
 from ramify.runtime.context import Context
 from ramify.runtime.home import Home
@@ -24,9 +25,20 @@ _ambient_lock = threading.Lock()  # several loops, in several threads
 
 
 def current_context() -> Context:
-    """Return the context of the running call, or of the runtime that calls here belong to."""
-    loop = asyncio.get_running_loop()
+    """Return the context of the running call, or of the runtime that calls here belong to.
+
+    Raises:
+        UsageError: neither a call nor an event loop runs here.
+    """
     active = RunContext.active.get(None)
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # sync code, perhaps that of a call, in a thread
+        if isinstance(active, Context):
+            return active.runtime.get_ctx() if active.has_ended else active
+        raise UsageError(
+            "no event loop runs here: use runtime.invoke(...).result(), or call it in async code"
+        ) from None
     if isinstance(active, Context) and active.runtime.lives_on(loop):
         return active.runtime.get_ctx() if active.has_ended else active
     ambient = _ambient.get(loop)
