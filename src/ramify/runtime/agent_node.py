@@ -1,6 +1,7 @@
 """A call that talks to a model: its conversation, and one request of it at a time."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -43,6 +44,8 @@ from ramify.runtime.request import Request
 from ramify.runtime.spending import Account, Estimate, Spent, check, set_aside
 from ramify.runtime.tree import Tree
 from ramify.runtime.walk import root_of, upwards
+
+log = logging.getLogger(__name__)
 
 _CHARACTERS_PER_TOKEN: Final = 4  # about; for the very first request of a conversation
 
@@ -187,6 +190,8 @@ class AgentNode(CallNode):
     ) -> ResponseCompleted:
         """Send *inputs* and return what came of it, when everything above allows a request.
 
+        With *over_budget*, budgets that allow one last call do not count.
+
         Raises:
             BudgetExceeded: it does not fit into a budget.
             ModelProviderException: the provider failed.
@@ -197,8 +202,8 @@ class AgentNode(CallNode):
         async with self._allowed_to_ask(model):
             accounts = [account for node in upwards(self) for account in node.accounts]
             estimate = self._estimate(inputs, accounts)
-            if not over_budget:
-                check(accounts, estimate, root_of(self))
+            strict = [a for a in accounts if not (over_budget and a.budget.last_call)]
+            check(strict, estimate, root_of(self))
             set_aside(accounts, estimate)
             self._said = inputs
             self.tree.publish(RequestSent(self.id, time.time(), inputs))
@@ -287,7 +292,7 @@ class AgentNode(CallNode):
         """Write down what a request took, here and in every call above."""
         model, session = self._opened()
         usage = session.usage - self._accounted
-        cost = Decimal(0) if failed and not usage.total else price(usage, model)
+        cost = Decimal(0) if failed and not usage.total else _price_if_known(usage, model)
         self._accounted = session.usage
         self._own.add(usage, cost)
         for node in upwards(self):
@@ -296,3 +301,11 @@ class AgentNode(CallNode):
         for account in accounts:
             account.settle(estimate, usage, cost)
         return usage, cost
+
+
+def _price_if_known(usage: TokenUsage, model: Model) -> Decimal | None:
+    try:
+        return price(usage, model)
+    except Exception:  # foreign code; what was spent has to be written down all the same
+        log.exception("the price of %s cannot be told", model.name)
+        return None

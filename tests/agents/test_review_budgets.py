@@ -1,0 +1,40 @@
+"""Budgets inside budgets, and what becomes of them when something goes wrong."""
+
+from decimal import Decimal
+from typing import Any
+
+from agent_scripts import run_agent
+from ramify import (
+    AgentFunction,
+    Budget,
+    BudgetExceeded,
+    CodeFunction,
+    TokenUsage,
+    ToolUse,
+)
+from ramify.testing import ScriptedModel, ScriptedRequest
+
+
+def looking(request: ScriptedRequest) -> Any:
+    return ToolUse(f"a{len(request.transcript)}", "look")
+
+
+def looker(**options: Any) -> AgentFunction:
+    look = CodeFunction(name="look", callable=lambda ctx: "nothing")
+    return AgentFunction("looker", "", user_prompt_template="Look.", uses=[look], **options)
+
+
+async def test_a_last_call_stays_within_budgets_that_allow_none():
+    model = ScriptedModel(looking)
+    agent = looker(budget=Budget(calls=2, last_call=True))
+    node = await run_agent(agent, models=model, budget=Budget(calls=2))
+    assert isinstance(node.exception, BudgetExceeded)
+    assert len(model.requests) == 2
+
+
+async def test_a_price_that_cannot_be_told_costs_neither_the_answer_nor_the_budget():
+    def price(usage: TokenUsage) -> Decimal:
+        raise LookupError("no such model")
+
+    node = await run_agent(looker(), models=ScriptedModel("done", price=price))
+    assert (node.outputs, node.cost) == ("done", None)
