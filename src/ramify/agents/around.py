@@ -1,7 +1,7 @@
 """Code that is called like an agent, and calls that agent in its own way."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ramify.agents.function import AgentFunction
@@ -9,6 +9,7 @@ from ramify.agents.variant import Variant
 from ramify.core.code import CodeFunction
 from ramify.core.errors import DefinitionError, UsageError
 from ramify.core.function import Node, RunContext
+from ramify.core.parameter import Parameter
 from ramify.core.parameters import Parameters
 from ramify.runtime.context import Context
 from ramify.runtime.node import CallNode
@@ -22,12 +23,25 @@ class Around(CodeFunction):
     call that *ctx* belongs to.
     """
 
-    def __init__(self, agent: AgentFunction, name: str, desc: str, variant: Variant) -> None:
+    def __init__(
+        self,
+        agent: AgentFunction,
+        name: str | None,
+        ending: str,
+        variant_ending: str,
+        extra: Parameter,
+        more: Callable[[Any], str],
+    ) -> None:
         if not isinstance(agent, AgentFunction):
             raise DefinitionError(f"{type(self).__name__} needs an AgentFunction, not {agent!r}")
         self.agent = agent
-        self._variant = variant
-        super().__init__(callable=self._work, name=name, desc=desc, uses=[agent, variant])
+        self._variant = Variant(agent, f"{name or agent.name}_{variant_ending}", extra, more)
+        super().__init__(
+            callable=self._work,
+            name=name or f"{agent.name}_{ending}",
+            desc=agent.description,
+            uses=[agent, self._variant],
+        )
 
     @abstractmethod
     async def _work(self, ctx: RunContext, **args: Any) -> Any: ...

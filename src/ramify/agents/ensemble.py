@@ -9,7 +9,6 @@ from ramify.agents.around import Around
 from ramify.agents.calls import told
 from ramify.agents.function import AgentFunction
 from ramify.agents.prompts import as_text
-from ramify.agents.variant import Variant
 from ramify.core.agent_errors import EnsembleError
 from ramify.core.errors import ClosedError, InvalidValueError
 from ramify.core.function import RunContext
@@ -77,9 +76,7 @@ class Ensemble(Around):
         if not isinstance(self.allow_fail, int) or not 0 <= self.allow_fail < self._size:
             raise InvalidValueError(f"allow_fail={allow_fail!r} of {self._size} leaves no answer")
         candidates = Parameter("candidates", list[str], description="reconciles several answers")
-        name = name or f"{agent.name}_ensemble"
-        variant = Variant(agent, f"{name}_reconcile", candidates, _reconciling)
-        super().__init__(agent, name, agent.description, variant)
+        super().__init__(agent, name, "ensemble", "reconciled", candidates, _reconciling)
 
     def faults(self, models: Any) -> list[str]:
         """Return which models cannot be asked: a name that is wrong is no member that failed."""
@@ -130,7 +127,7 @@ class Ensemble(Around):
         texts = [as_text(candidate) for candidate in candidates]
         failures: list[Exception] = []
         for model in self._models:
-            more = dict(args) | {"candidates": texts}
+            more = self._variant.told(args, texts)
             try:
                 return await self._call(ctx, self._variant, more, model=model)
             except Exception as error:  # noqa: BLE001 - another may be able to

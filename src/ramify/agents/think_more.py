@@ -5,7 +5,6 @@ from typing import Any, Final
 from ramify.agents.around import Around
 from ramify.agents.function import AgentFunction
 from ramify.agents.prompts import as_text
-from ramify.agents.variant import Variant
 from ramify.core.errors import InvalidValueError
 from ramify.core.function import RunContext
 from ramify.core.parameter import Parameter
@@ -41,14 +40,12 @@ class ThinkMore(Around):
             raise InvalidValueError(f"an agent thinks once more, or more often, not {rounds!r}")
         self.rounds = rounds
         answer = Parameter("answer", str, description="looks again at its own answer")
-        name = name or f"{agent.name}_think_more"
-        variant = Variant(agent, f"{name}_again", answer, _again)
-        super().__init__(agent, name, agent.description, variant)
+        super().__init__(agent, name, "think_more", "again", answer, _again)
 
     async def _work(self, ctx: RunContext, **args: Any) -> Any:
         answer = await self._call(ctx, self.agent, args)
         for _ in range(self.rounds):
-            again = args | {"answer": as_text(answer)}
+            again = self._variant.told(args, as_text(answer))
             answer = await self._call(ctx, self._variant, again)
         return answer
 

@@ -1,6 +1,7 @@
 """The same agent, told one thing more."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ramify.agents.function import AgentFunction
@@ -20,6 +21,9 @@ class Variant(AgentFunction):
     def __init__(
         self, agent: AgentFunction, name: str, extra: Parameter, more: Callable[[Any], str]
     ) -> None:
+        taken = {parameter.name for parameter in agent.parameters.items}
+        while extra.name in taken:
+            extra = replace(extra, name=f"{extra.name}_")
         self._agent = agent
         self._extra = extra
         self._more = more
@@ -31,6 +35,10 @@ class Variant(AgentFunction):
             uses_recursion=agent.uses_recursion,
             max_depth=agent.max_depth,
         )
+
+    def told(self, args: Mapping[str, Any], more: Any) -> dict[str, Any]:
+        """Return the arguments to call it with: those of the agent, and what it is told more."""
+        return {**args, self._extra.name: more}
 
     @property
     def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleVariableOverride]
