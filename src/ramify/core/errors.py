@@ -283,6 +283,9 @@ class CancellationException(CallError):  # noqa: N818 - the name is part of the 
         self.path = path
         self.reason = reason
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (CancellationException, (self.function, self.path, self.reason))
+
 
 class TracedError(RamifyError):
     """An error that knows which agent it is about; printing it gives an agent traceback.
