@@ -11,7 +11,7 @@ from typing import Any, Final
 from ramify.agents.calls import Calls, Made, gate_for
 from ramify.agents.history import messages
 from ramify.agents.results import ResultType, ReturnResult
-from ramify.core.agent_errors import AgentException, BudgetExceeded, NoAnswerError, StepLimitError
+from ramify.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
 from ramify.core.agent_events import ResponseCompleted
 from ramify.core.decisions import HOOK_USER_PROMPT_SUBMIT, UserPromptSubmitEvent
 from ramify.core.errors import CallError, InvalidArgumentsError, ModelProviderException
@@ -157,7 +157,7 @@ class Loop:
         made = await self._calls.make(calls, at_once=self._task.parallel_tools)
         for one in made:
             failure = None if one.node is None else one.node.exception
-            if isinstance(failure, AgentException) and failure.node_id == self._node.id:
+            if failure is not None and failure in self._node.resignations:
                 raise failure  # its own decision, when all that it asked for has been tried
         return made
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
+from ramify.core.agent_errors import AgentException
 from ramify.core.agent_events import (
     ConversationOpened,
     LeaseAwaited,
@@ -84,6 +85,7 @@ class AgentNode(CallNode):
         "call_times",
         "commons",
         "notices",
+        "resignations",
     )
 
     def __init__(
@@ -100,6 +102,7 @@ class AgentNode(CallNode):
         self.commons = commons
         self.call_times: list[float] = []  # when it made its calls
         self.notices: list[str] = []  # what the person who runs this should know
+        self.resignations: list[AgentException] = []  # made when it called raise_exception
         self._model: Model | None = None
         self._session: Session | None = None
         self._own = Spent()

@@ -5,6 +5,7 @@ from typing import Final
 from ramify.core.agent_errors import AgentException
 from ramify.core.code import CodeFunction
 from ramify.core.function import RunContext
+from ramify.runtime.agent_node import AgentNode
 from ramify.runtime.context import Context
 from ramify.runtime.stack import frames_to
 
@@ -47,7 +48,10 @@ class RaiseException(CodeFunction):
         """
         error = AgentException(msg)
         assert isinstance(ctx, Context)  # there is no other
-        error.locate(frames_to(ctx.node.parent or ctx.node))
+        caller = ctx.node.parent or ctx.node
+        error.locate(frames_to(caller))
+        if isinstance(caller, AgentNode):
+            caller.resignations.append(error)
         raise error
 
 

@@ -1,0 +1,68 @@
+"""What becomes of exceptions of every kind."""
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from agent_scripts import run_agent, told
+from ramify import (
+    AgentException,
+    AgentFunction,
+    BudgetExceeded,
+    CallGraphError,
+    CancellationException,
+    CodeFunction,
+    DeniedError,
+    EnsembleError,
+    ModelProviderException,
+    ModelRefusedError,
+    NoAnswerError,
+    RamifyError,
+    RunContext,
+    Runtime,
+    StepLimitError,
+    ToolUse,
+)
+from ramify.testing import ScriptedModel
+from ramify.toolbox import raise_exception
+
+
+def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
+    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
+
+
+async def test_an_agent_that_gives_up_in_another_runtime_does_not_end_the_one_whose_tool_ran_it():
+    inner = worker("inner", raise_exception)
+    gives_up = ScriptedModel(ToolUse("1", "raise_exception", {"msg": "no way"}))
+
+    async def delegate(ctx: RunContext) -> str:
+        async with Runtime([inner], models=gives_up) as runtime:
+            return await runtime.invoke(inner)
+
+    model = ScriptedModel(ToolUse("1", "delegate"), "done otherwise")
+    node = await run_agent(worker("outer", CodeFunction(callable=delegate)), models=model)
+    assert node.outputs == "done otherwise"
+    assert told(model.requests[1])[0].content == "AgentException: no way"
+
+
+ERRORS = [
+    AgentException("no way"),
+    BudgetExceeded("20 of 20 calls are used up"),
+    CallGraphError(["a: it calls itself", "b: so does it"]),
+    CancellationException("fetch", "1.2", "no longer needed"),
+    DeniedError("bash", "not on a Sunday"),
+    EnsembleError("nobody could choose", ["4", "5"]),
+    ModelProviderException("OpenAIModel", "qwen3", "it is down", status=500, attempts=5),
+    ModelRefusedError("gemini", "SAFETY", "Well"),
+    NoAnswerError("it was cut off", "It is"),
+    StepLimitError("100 requests"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_can_be_pickled_and_copied(error: RamifyError):
+    for made in pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error):
+        assert (type(made), str(made)) == (type(error), str(error))
+        assert vars(made).items() >= vars(error).items()
