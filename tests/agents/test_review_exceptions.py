@@ -25,7 +25,7 @@ from ramify import (
     StepLimitError,
     ToolUse,
 )
-from ramify.testing import ScriptedModel
+from ramify.testing import ScriptedModel, ScriptedRequest
 from ramify.toolbox import raise_exception
 
 
@@ -66,3 +66,49 @@ def test_an_error_can_be_pickled_and_copied(error: RamifyError):
     for made in pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error):
         assert (type(made), str(made)) == (type(error), str(error))
         assert vars(made).items() >= vars(error).items()
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("cannot say")
+
+    __repr__ = __str__
+
+
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+async def test_a_model_is_told_something_of_every_result():
+    strange = {"deep": nested(100_000), "mute": Unspeakable(), "bytes": b"\xff", "nan": float("nan")}
+    functions = [
+        CodeFunction(name=name, callable=lambda ctx, value=value: value)
+        for name, value in strange.items()
+    ]
+    model = ScriptedModel([ToolUse(name, name) for name in strange], "done")
+    node = await run_agent(worker("boss", *functions), models=model)
+    assert node.outputs == "done"
+    found = {result.tool_use_id: result.content for result in told(model.requests[1])}
+    assert found == {"deep": "<list>", "mute": "<Unspeakable>", "bytes": r"b'\xff'", "nan": "nan"}
+
+
+async def test_a_model_is_told_of_an_exception_that_cannot_be_printed():
+    def boom(ctx: RunContext) -> None:
+        raise Unspeakable
+
+    model = ScriptedModel(ToolUse("1", "boom"), "done")
+    node = await run_agent(worker("boss", CodeFunction(callable=boom)), models=model)
+    assert node.outputs == "done"
+    assert told(model.requests[1])[0].content == "Unspeakable: (its __str__ raised RuntimeError)"
+
+
+async def test_a_model_that_raises_what_cannot_be_printed_is_a_provider_that_failed():
+    def boom(request: ScriptedRequest) -> str:
+        raise Unspeakable
+
+    node = await run_agent(worker("boss"), models=ScriptedModel(boom))
+    assert isinstance(node.exception, ModelProviderException)
+    assert isinstance(node.exception.inner, Unspeakable)

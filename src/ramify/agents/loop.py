@@ -15,6 +15,7 @@ from ramify.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitErr
 from ramify.core.agent_events import ResponseCompleted
 from ramify.core.decisions import HOOK_USER_PROMPT_SUBMIT, UserPromptSubmitEvent
 from ramify.core.errors import CallError, InvalidArgumentsError, ModelProviderException
+from ramify.core.events import Failure
 from ramify.core.exchange import Exchange, Finish
 from ramify.core.function import Function
 from ramify.core.model import Caching, Model, ModelSettings, Session
@@ -215,8 +216,6 @@ def provider_fault(node: AgentNode, model: Model | str, error: Exception) -> Exc
     if not isinstance(error, ModelProviderException):
         kind, name = ("Runtime", model) if isinstance(model, str) else (type(model), model.name)
         provider = kind if isinstance(kind, str) else kind.__name__
-        error = ModelProviderException(
-            provider, name, f"{type(error).__name__}: {error}", inner=error
-        )
+        error = ModelProviderException(provider, name, str(Failure.of(error)), inner=error)
     error.locate(frames_to(node))
     return error

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ramify.core.errors import SerializationError
 from ramify.core.plain import to_json
 
 _PLACEHOLDER: Final = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
@@ -31,12 +30,17 @@ def unknown_placeholders(template: str, names: Iterable[str]) -> list[str]:
 
 
 def as_text(value: Any) -> str:
-    """Return *value* as a model reads it: text as it is, everything else as JSON."""
-    if isinstance(value, str):
-        return str(value)
+    """Return *value* as a model reads it: text as it is, everything else as JSON if it has one."""
     if value is None:
         return ""
     try:
-        return to_json(value, "a value")
-    except SerializationError:
+        return str(value) if isinstance(value, str) else to_json(value, "a value")
+    except Exception:  # noqa: BLE001 - it has no JSON form, or its class is at fault
+        return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    try:
         return str(value)
+    except Exception:  # noqa: BLE001 - foreign code; whoever reads it has to be told something
+        return f"<{type(value).__name__}>"
