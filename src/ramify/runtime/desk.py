@@ -27,7 +27,6 @@ class Desk:
 
     def __init__(self) -> None:
         self._open: dict[str, OpenQuestion] = {}
-        self._asked: dict[int, int] = {}  # how many questions a node has had
 
     def ask(
         self,
@@ -40,7 +39,7 @@ class Desk:
         settle: Callable[[Answer], None],
     ) -> Question:
         """Open a question; *settle* is called on the loop when somebody has answered it."""
-        number = self._asked[node_id] = self._asked.get(node_id, 0) + 1
+        number = tree.asked[node_id] = tree.asked.get(node_id, 0) + 1
         question = Question(
             id=f"{node_id}-{number}", node_id=node_id, kind=kind, text=text, choices=tuple(choices)
         )

@@ -28,6 +28,7 @@ class Tree:
         "_lock",
         "_pending",
         "_waiting",
+        "asked",
         "holds",
         "kept",
         "lease_waiters",
@@ -40,6 +41,7 @@ class Tree:
         self.kept = kept  # until somebody deletes it; otherwise only while it runs
         self._bags: dict[int, SessionBag] = {}
         self._closed = False
+        self.asked: dict[int, int] = {}  # how many questions a node has had
         self.holds: dict[Any, Any] = {}  # what stands still, by node
         self.leases: dict[Any, Any] = {}  # what may make requests, by node
         self.lease_waiters: dict[Any, None] = {}  # who waits to make one, in order
