@@ -48,7 +48,7 @@ def _circles(roots: Iterable[Function]) -> Iterator[str]:
         if id(root) in done:
             continue
         path = [root]
-        below = [iter(root.uses)]
+        below = [iter(root.may_call)]
         while path:
             function = next(below[-1], None)
             if function is None:
@@ -58,7 +58,7 @@ def _circles(roots: Iterable[Function]) -> Iterator[str]:
                 yield from _circle(path, function)
             elif id(function) not in done:
                 path.append(function)
-                below.append(iter(function.uses))
+                below.append(iter(function.may_call))
 
 
 def _circle(path: list[Function], again: Function) -> Iterator[str]:

@@ -422,7 +422,7 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         Raises:
             UsageError: there is nothing to go on with.
         """
-        raise UsageError(f"{self!r} is no agent's call: resume the agent below it that failed")
+        raise UsageError(f"{self!r} is no call of an agent, and cannot go on: call it again")
 
     # Its children
 

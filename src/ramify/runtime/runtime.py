@@ -208,14 +208,14 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def resume(self, id: int) -> Node:
         """Let what was paused go on, the node with this id and all below it.
 
-        An agent that ended because its provider failed is called again, at top level and with its
+        An agent called at top level that ended because its provider failed is called again, with its
         budget anew, and goes on after the last complete response; that new node is returned.
 
         Raises:
             UsageError: nothing there is paused.
         """
         node = self._forest.find(id)
-        if isinstance(node.exception, ModelProviderException):
+        if node.parent is None and isinstance(node.exception, ModelProviderException):
             return self._context.start(node.continued())
         below = {one.id for one in subtree(node)}
         paused = [q for q in self.questions() if q.node_id in below]

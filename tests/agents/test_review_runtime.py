@@ -1,0 +1,41 @@
+"""What a runtime checks, keeps and takes up again."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from agent_scripts import agent_node
+from ramify import (
+    AgentFunction,
+    CallGraphError,
+    Provider,
+    Runtime,
+    ToolUse,
+)
+from ramify.core.errors import UsageError
+from ramify.testing import ScriptedFailure, ScriptedModel
+
+
+def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
+    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
+
+
+def test_a_circle_through_the_functions_of_one_provider_is_found():
+    tools: dict[Provider | str, list[Any]] = {Provider.OpenAI: []}
+    one = worker("one", model_tools=tools)
+    tools[Provider.OpenAI].append(worker("two", one))
+    with pytest.raises(CallGraphError, match="one > two > one: calls go round in a circle"):
+        Runtime([one], models=ScriptedModel())
+
+
+async def test_only_a_top_level_agent_is_called_again_when_its_provider_has_failed():
+    sub = worker("sub")
+    model = ScriptedModel(ToolUse("1", "sub"), ScriptedFailure(500), "done without it")
+    async with Runtime([worker("boss", sub)], models=model) as runtime, asyncio.timeout(10):
+        node = runtime.invoke(runtime.invocable_functions["boss"])
+        assert await node == "done without it"
+        failed = agent_node(node.get_children()[0])
+        with pytest.raises(UsageError, match="is not paused"):
+            runtime.resume(failed.id)
+        assert runtime.list_toplevel() == [node]
