@@ -68,7 +68,7 @@ def test_an_error_can_be_pickled_and_copied(error: RamifyError):
         assert vars(made).items() >= vars(error).items()
 
 
-class Unspeakable(Exception):
+class Unspeakable(Exception):  # noqa: N818 - it says nothing
     def __str__(self) -> str:
         raise RuntimeError("cannot say")
 
@@ -83,7 +83,12 @@ def nested(levels: int) -> list[Any]:
 
 
 async def test_a_model_is_told_something_of_every_result():
-    strange = {"deep": nested(100_000), "mute": Unspeakable(), "bytes": b"\xff", "nan": float("nan")}
+    strange = {
+        "deep": nested(100_000),
+        "mute": Unspeakable(),
+        "bytes": b"\xff",
+        "nan": float("nan"),
+    }
     functions = [
         CodeFunction(name=name, callable=lambda ctx, value=value: value)
         for name, value in strange.items()

@@ -13,15 +13,15 @@ from support import settle
 async def test_a_call_that_asks_and_returns_without_the_answer_ends_and_withdraws_the_question():
     asking: list[asyncio.Task[str]] = []
 
-    async def impatient(ctx: RunContext) -> int:
-        asking.append(asyncio.create_task(ctx.ask("Any wishes?")))
-        await until(ctx.runtime.questions)
-        return 1
+    async with asyncio.TaskGroup() as group, Runtime() as runtime, asyncio.timeout(5):
 
-    async with Runtime() as runtime:
+        async def impatient(ctx: RunContext) -> int:
+            asking.append(group.create_task(ctx.ask("Any wishes?")))
+            await until(ctx.runtime.questions)
+            return 1
+
         node = runtime.invoke(CodeFunction(callable=impatient))
-        async with asyncio.timeout(5):
-            assert await node == 1
+        assert await node == 1
         await settle()
         assert node.state is NodeState.Success
         assert runtime.questions() == []
