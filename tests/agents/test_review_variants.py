@@ -22,8 +22,6 @@ def greet() -> AgentFunction:
     return AgentFunction("greet", "", user_prompt_template="Say hello.")
 
 
-
-
 async def test_an_agent_with_an_argument_called_answer_thinks_more():
     @agent
     def grade(question: str, answer: str) -> str:

@@ -64,8 +64,13 @@ class Ensemble(Around):
         reconcile_by: Provider | str | Model | None = None,
         allow_fail: int | None = None,
     ) -> None:
+        if not isinstance(instances, Mapping):
+            raise InvalidValueError(f"instances go by model, {{'model': 2}}: not {instances!r}")
         self.instances = dict(instances)
         self.reconcile_by = reconcile_by
+        for model in (*self.instances, reconcile_by):
+            if not isinstance(model, Model | str | None):
+                raise InvalidValueError(f"a model is a Model, a Provider or a name, not {model!r}")
         for model, count in self.instances.items():
             if not isinstance(count, int) or count < 1:
                 raise InvalidValueError(f"an ensemble asks {model!r} once or more, not {count!r}")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from ramify.agents.loop import Loop, Task, provider_fault
 from ramify.agents.prompts import filled, unknown_placeholders
@@ -18,7 +18,7 @@ from ramify.core.errors import (
     UsageError,
 )
 from ramify.core.from_file import FromFile
-from ramify.core.function import Function, Node, RunContext, checked_function
+from ramify.core.function import Function, Node, RunContext, checked_functions
 from ramify.core.model import Model, ModelSettings
 from ramify.core.parameter import FunctionArg
 from ramify.core.parameters import Parameters
@@ -28,6 +28,18 @@ from ramify.runtime.ambient import current_context
 from ramify.runtime.context import Context
 from ramify.runtime.files import read_file
 
+_KINDS: Final[Mapping[str, tuple[Any, str]]] = {
+    "name": (str, "text"),
+    "description": (str, "text"),
+    "system_prompt": (str | FromFile, "text or a FromFile"),
+    "user_prompt_template": (str | FromFile, "text or a FromFile"),
+    "args": (Sequence, "a list of FunctionArgs"),
+    "model_tools": (Mapping, "lists of functions by Provider"),
+    "default_model": (Model | str | None, "a Model, a Provider or a name"),
+    "max_steps": (int, "a number"),
+    "settings": (ModelSettings, "a ModelSettings(...)"),
+    "budget": (Budget | None, "a Budget(...)"),
+}
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
@@ -101,7 +113,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
             "args": args,
             "system_prompt": system_prompt,
             "user_prompt_template": user_prompt_template,
-            "uses": None if uses is None else tuple(uses),
+            "uses": None if uses is None else checked_functions(uses, f"the 'uses' of {name}"),
             "model_tools": model_tools,
             "default_model": default_model,
             "returns": returns,
@@ -129,12 +141,11 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
     def _check(self) -> None:
         """Refuse what can be seen to be wrong without knowing who else there is."""
         name = self.name
-        if not isinstance(self.max_steps, int) or self.max_steps < 1:
+        for what, (kind, wanted) in _KINDS.items():
+            if not isinstance(value := getattr(self, what), kind):
+                raise InvalidValueError(f"the {what} of agent {name} is {wanted}, not {value!r}")
+        if self.max_steps < 1:
             raise InvalidValueError(f"max_steps={self.max_steps!r} of {name} is no number of steps")
-        if not isinstance(self.settings, ModelSettings):
-            raise InvalidValueError(f"settings of {name} are a ModelSettings(...)")
-        if not isinstance(self.budget, Budget | None):
-            raise InvalidValueError(f"the budget of {name} is a Budget(...), not {self.budget!r}")
         for arg in self.args:
             if not isinstance(arg, FunctionArg):
                 raise DefinitionError(
@@ -144,10 +155,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         for key, functions in self.model_tools.items():
             if not isinstance(key, str):
                 raise DefinitionError(f"the model_tools of {name} go by Provider, not {key!r}")
-            for function in functions:
-                checked_function(function, f"the model_tools of {name}")
-        for function in self._given.get("uses", ()):
-            checked_function(function, f"the 'uses' of {name}")
+            checked_functions(functions, f"the model_tools of {name}")
         _ = self.return_function  # a type that is none is refused now
 
     # What it is made of

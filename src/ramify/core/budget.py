@@ -1,7 +1,8 @@
 """What a call, and all below it, may spend."""
 
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from ramify.core.errors import InvalidValueError
 
@@ -35,11 +36,15 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.usd is not None:
-            object.__setattr__(self, "usd", Decimal(str(self.usd)))
-        limits = {"usd": self.usd, "tokens": self.tokens, "seconds": self.seconds}
-        limits["calls"] = self.calls
+            try:
+                object.__setattr__(self, "usd", Decimal(str(self.usd)))
+            except InvalidOperation:
+                raise InvalidValueError(f"usd={self.usd!r} is no amount of US dollars") from None
+        limits: dict[str, Any] = {"usd": self.usd, "tokens": self.tokens}
+        limits |= {"seconds": self.seconds, "calls": self.calls}
         for name, value in limits.items():
-            if value is not None and not float(value) >= 0:
-                raise InvalidValueError(f"a budget of {name}={value} is none; give 0 or more")
+            numbers = int if name in {"tokens", "calls"} else int | float | Decimal
+            if value is not None and not (isinstance(value, numbers) and float(value) >= 0):
+                raise InvalidValueError(f"a budget of {name}={value!r} is none; give 0 or more")
         if all(value is None for value in limits.values()):
             raise InvalidValueError("a Budget bounds something: give usd, tokens, seconds or calls")

@@ -5,6 +5,7 @@ They reach every call below the one that they were given to, and can only be nar
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import Any, Final
 
 from ramify.core.errors import InvalidValueError
@@ -38,6 +39,17 @@ class HookDecision:
     modified_prompt: str | None = None
     reason: str | None = None
     ask: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.modified_input, Mapping | None):
+            raise InvalidValueError(
+                f"arguments go by name, {{'name': value}}: not {self.modified_input!r}"
+            )
+        for said in self.modified_prompt, self.reason, self.ask:
+            if not isinstance(said, str | None):
+                raise InvalidValueError(
+                    f"a decision's prompt, reason and question are text: {said!r}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +121,14 @@ class Rules:
         Raises:
             InvalidValueError: they are not.
         """
+        if not isinstance(hooks, Mapping | None):
+            raise InvalidValueError(
+                f"hooks go by name, {{HOOK_PRE_TOOL_USE: [...]}}: not {hooks!r}"
+            )
         if unknown := [name for name in hooks or {} if name not in _NAMES]:
             raise InvalidValueError(f"no decision hook is called {unknown}; there are {_NAMES}")
         for handlers in (hooks or {}).values():
-            if callable(handlers) or not all(map(callable, handlers)):
+            if not isinstance(handlers, Sequence) or not all(map(callable, handlers)):
                 raise InvalidValueError(f"each hook name has a list of functions, not {handlers!r}")
         return cls(
             None if allowed is None else _names(allowed), _names(disallowed), dict(hooks or {})
@@ -132,10 +148,10 @@ class Rules:
         An exception that a hook raises is passed on.
         """
         for handler in self.hooks.get(hook, ()):
-            answer = handler(event)
-            if not isinstance(answer, Awaitable):
-                raise InvalidValueError(f"a decision hook is an async function, not {handler!r}")
-            decision = await answer
+            decision = handler(event)
+            if not isawaitable(decision):
+                raise InvalidValueError(f"a decision hook is an async function: {handler!r} is not")
+            decision = await decision
             if decision is None:
                 continue
             if not isinstance(decision, HookDecision):
@@ -147,7 +163,8 @@ class Rules:
 
 
 def _names(names: Iterable[Any]) -> frozenset[str]:
-    found = frozenset(getattr(name, "name", name) for name in names)
+    listed: list[Any] = list(names) if isinstance(names, Iterable) else [None]
+    found = frozenset[Any](getattr(name, "name", name) for name in listed)
     if isinstance(names, str) or not all(isinstance(name, str) for name in found):
         raise InvalidValueError(f"tools are listed by name, or as functions, not {names!r}")
     return found

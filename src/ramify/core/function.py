@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Any, ClassVar, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar, cast
 
 from ramify.core.budget import Budget
 from ramify.core.errors import DefinitionError, InvalidValueError
@@ -75,6 +75,13 @@ def checked_function(thing: object, wanted_by: str) -> "Function":
     raise DefinitionError(f"{wanted_by} needs a Function, which {thing!r} is not: {remedy}")
 
 
+def checked_functions(things: object, wanted_by: str) -> "tuple[Function, ...]":
+    """Return *things* if they are Functions, one after the other."""
+    if not isinstance(things, Iterable) or isinstance(things, str):
+        raise DefinitionError(f"{wanted_by} needs a list of Functions, not {things!r}")
+    return tuple([checked_function(thing, wanted_by) for thing in cast("Iterable[Any]", things)])
+
+
 class SessionScope(Enum):
     """Whose bag: the root's, the parent's, or the call's own.
 
@@ -125,7 +132,9 @@ class Function(ABC):
         self.repeatable = repeatable
         self.uses_recursion = uses_recursion  # whether a call of it may call it again
         self.max_depth = max_depth  # how many calls of it may be under way inside each other
-        self._uses = tuple(uses)
+        if not isinstance(max_depth, int) or max_depth < 1:
+            raise InvalidValueError(f"max_depth={max_depth!r} of {name} is no number of calls")
+        self._uses = checked_functions(uses, f"the 'uses' of {name}")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

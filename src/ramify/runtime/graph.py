@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from ramify.core.errors import CallGraphError
-from ramify.core.function import Function, checked_function
+from ramify.core.function import Function, checked_function, checked_functions
 from ramify.runtime.model_book import ModelBook
 
 
@@ -14,7 +14,7 @@ def discover(specs: Iterable[Function], models: ModelBook) -> dict[str, Function
     Raises:
         CallGraphError: something is wrong with them; it lists everything that is.
     """
-    roots = [checked_function(spec, "a Runtime") for spec in specs]
+    roots = checked_functions(specs, "a Runtime")
     found: dict[str, Function] = {}
     paths: dict[str, str] = {}  # how each was reached first
     faults: list[str] = []

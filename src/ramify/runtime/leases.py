@@ -115,6 +115,10 @@ class Limits:
     def __init__(
         self, concurrent_requests: int = 8, *, per_provider: Mapping[Provider, int] | None = None
     ) -> None:
+        if not isinstance(per_provider, Mapping | None):
+            raise InvalidValueError(f"per_provider goes by Provider: not {per_provider!r}")
+        if unknown := [name for name in per_provider or {} if name not in list(Provider)]:
+            raise InvalidValueError(f"per_provider goes by Provider, which {unknown} are not")
         sizes = {"concurrent_requests": concurrent_requests, **(per_provider or {})}
         for name, size in sizes.items():
             if not isinstance(size, int) or size < 1:

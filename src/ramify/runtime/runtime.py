@@ -86,6 +86,10 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         for value, choices in (on_provider_failure, "raise"), (on_tool_error, "report"):
             if value not in {choices, "pause"}:
                 raise InvalidValueError(f"{value!r} is neither {choices!r} nor 'pause'")
+        if not isinstance(limits, Limits | None):
+            raise InvalidValueError(f"limits are Limits(...), not {limits!r}")
+        if not isinstance(budget, Budget | None):
+            raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
         self._commons = Commons(
             models=ModelBook(models),
             limits=limits or DEFAULT_LIMITS,

@@ -1,0 +1,82 @@
+"""What is said to a program that gives the wrong things."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent_scripts import run_agent
+from ramify import (
+    HOOK_PRE_TOOL_USE,
+    AgentFunction,
+    Budget,
+    CodeFunction,
+    Ensemble,
+    HookDecision,
+    Limits,
+    Provider,
+    RamifyError,
+    Runtime,
+    ToolUse,
+)
+from ramify.testing import ScriptedModel
+
+greet = AgentFunction("greet", "", user_prompt_template="Say hello.")
+code = CodeFunction(name="code", callable=lambda ctx: 1)
+anything: Any = lambda value: value  # noqa: E731 - so that the type checker lets it pass
+
+
+def agent(**options: Any) -> AgentFunction:
+    return AgentFunction("boss", **options)
+
+
+WRONG: dict[str, Callable[[], object]] = {
+    "needs a list of Functions, not <AgentFunction greet>": lambda: Runtime(anything(greet)),
+    "limits are Limits": lambda: Runtime(limits=anything(5)),
+    "a budget is a Budget": lambda: Runtime(budget=anything(5)),
+    "hooks go by name": lambda: Runtime(hooks=anything([print])),
+    "each hook name has a list": lambda: Runtime(hooks=anything({HOOK_PRE_TOOL_USE: None})),
+    "tools are listed by name": lambda: Runtime(allowed_tools=anything(5)),
+    "not None": lambda: Runtime(disallowed_tools=anything(None)),
+    "per_provider goes by Provider:": lambda: Limits(per_provider=anything([1])),
+    "which ['nope'] are not": lambda: Limits(per_provider=anything({"nope": 1})),
+    "usd='much' is no amount": lambda: Budget(usd="much"),
+    "usd=Decimal('NaN') is none": lambda: Budget(usd="nan"),
+    "tokens='100' is none": lambda: Budget(tokens=anything("100")),
+    "seconds='5' is none": lambda: Budget(seconds=anything("5")),
+    "calls=1.5 is none": lambda: Budget(calls=anything(1.5)),
+    "instances go by model": lambda: Ensemble(greet, anything(["a", "b"])),
+    "a name, not 5": lambda: Ensemble(greet, anything({5: 2})),
+    "a name, not 6": lambda: Ensemble(greet, {"a": 2}, reconcile_by=anything(6)),
+    "the name of agent 5 is text": lambda: AgentFunction(anything(5)),
+    "the description of agent boss is text": lambda: agent(desc=5),
+    "the args of agent boss is a list": lambda: agent(args=5),
+    "the system_prompt of agent boss is text": lambda: agent(system_prompt=5),
+    "the user_prompt_template of agent boss is text": lambda: agent(user_prompt_template=5),
+    "the 'uses' of boss needs a list": lambda: agent(uses=code),
+    "the model_tools of agent boss is lists": lambda: agent(model_tools=[code]),
+    "the model_tools of boss needs a list": lambda: agent(model_tools={Provider.OpenAI: code}),
+    "the default_model of agent boss is": lambda: agent(default_model=5),
+    "max_depth=0 of boss": lambda: agent(max_depth=0),
+    "the 'uses' of f needs a Function": lambda: CodeFunction(
+        name="f", callable=lambda ctx: 1, uses=anything([5])
+    ),
+    "arguments go by name": lambda: HookDecision(modified_input=anything("ls")),
+    "question are text: 5": lambda: HookDecision(ask=anything(5)),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_what_cannot_be_used_is_refused_at_once_with_a_sentence(message: str):
+    with pytest.raises(RamifyError) as caught:
+        WRONG[message]()
+    assert message in str(caught.value)
+
+
+async def test_a_decision_hook_that_is_not_async_is_named():
+    def hook(event: Any) -> None: ...
+
+    hooks = anything({HOOK_PRE_TOOL_USE: [hook]})
+    boss = agent(user_prompt_template="Work.", uses=[code])
+    node = await run_agent(boss, models=ScriptedModel(ToolUse("1", "code")), hooks=hooks)
+    assert "a decision hook is an async function" in str(node.exception)
