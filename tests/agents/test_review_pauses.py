@@ -1,6 +1,7 @@
 """Pausing, when the paused call holds a lease, waits for one, or makes others."""
 
 import asyncio
+import threading
 from typing import Any
 
 from agent_scripts import StagedModel, ended, until
@@ -68,3 +69,47 @@ async def test_an_agent_that_was_paused_while_it_waited_for_a_lease_makes_no_req
                 assert await node == "done"
         finally:
             node.cancel()
+
+
+async def test_the_question_of_a_second_pause_is_withdrawn_when_the_call_ends():
+    model = StagedModel(ScriptedModel("done"), held=True)
+    one = worker("one")
+    async with Runtime([one], models=model) as runtime, asyncio.timeout(10):
+        node = runtime.invoke(one)
+        await until(lambda: model.in_flight)
+        runtime.pause(node.id)
+        runtime.resume(node.id)
+        runtime.pause(node.id)
+        model.gate.set()
+        assert await node == "done"
+        assert runtime.questions() == []
+        assert runtime.get_view(node.id).questions == ()
+
+
+def test_several_threads_may_resume_a_call_at_the_same_time():
+    ready = threading.Barrier(4)
+    surprises: list[Exception] = []
+
+    async def forever(ctx: RunContext) -> None:
+        await asyncio.Event().wait()
+
+    def resume(runtime: Runtime, id: int) -> None:
+        ready.wait(10)
+        try:
+            runtime.resume(id)
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            if "is not paused" not in str(error):
+                surprises.append(error)
+
+    with Runtime() as runtime:
+        node = runtime.invoke(CodeFunction(callable=forever))
+        for _ in range(50):
+            runtime.pause(node.id)
+            threads = [threading.Thread(target=resume, args=[runtime, node.id]) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(10)
+            assert runtime.questions() == []
+        node.cancel()
+    assert surprises == []

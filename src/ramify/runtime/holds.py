@@ -57,8 +57,10 @@ class Hold:
 
     def lift(self) -> None:
         """Let everything go on."""
-        if self.node.tree.holds.pop(self.node, None) is None:
+        if self.node.tree.holds.get(self.node) is not self:
             return
+        del self.node.tree.holds[self.node]
+        self.node.wake_no_more(self.lift)
         self.node.desk.close(self.question.id)
         for waiting in tuple(self._waiting):
             settle(waiting)

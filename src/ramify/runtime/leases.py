@@ -169,6 +169,7 @@ class Lease:
         if self._open:
             self._open = False
             self._holder.tree.leases.pop(self._holder, None)
+            self._holder.wake_no_more(self.close)
             self._users = [self._holder]
             self._pool.put_back()
 

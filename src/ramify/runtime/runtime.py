@@ -13,7 +13,13 @@ from weakref import WeakSet
 
 from ramify.core.budget import Budget
 from ramify.core.decisions import Hooks, Rules
-from ramify.core.errors import ClosedError, InvalidValueError, ModelProviderException, UsageError
+from ramify.core.errors import (
+    ClosedError,
+    InvalidValueError,
+    ModelProviderException,
+    UnknownQuestionError,
+    UsageError,
+)
 from ramify.core.frames import Frame
 from ramify.core.function import Function, Node, RunContext
 from ramify.core.question import RESUME, Question, QuestionKind
@@ -227,7 +233,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if not paused:
             raise UsageError(why_not_paused(node))
         for question in paused:
-            self.answer(question.id, RESUME)
+            with suppress(UnknownQuestionError):  # somebody else was quicker
+                self.answer(question.id, RESUME)
         return node
 
     def questions(self) -> list[Question]:
