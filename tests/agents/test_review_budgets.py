@@ -38,3 +38,11 @@ async def test_a_price_that_cannot_be_told_costs_neither_the_answer_nor_the_budg
 
     node = await run_agent(looker(), models=ScriptedModel("done", price=price))
     assert (node.outputs, node.cost) == ("done", None)
+
+
+async def test_no_request_is_made_when_the_time_is_over():
+    model = ScriptedModel("too late")
+    node = await run_agent(looker(), models=model, budget=Budget(seconds=0))
+    assert isinstance(node.exception, BudgetExceeded)
+    assert node.exception.limit == "0 s are over"
+    assert model.requests == []

@@ -57,6 +57,8 @@ class Account:
     def refusal(self, estimate: Estimate) -> str | None:
         """Return why a request does not fit any more, or None if it does."""
         budget, waiting = self.budget, self._set_aside
+        if self.seconds_left() == 0:
+            return f"{budget.seconds:g} s are over"
         if budget.calls is not None and self._calls + len(waiting) >= budget.calls:
             return f"{self._calls} of {budget.calls} calls are used up"
         tokens = sum(e.tokens for e in waiting) + estimate.tokens
