@@ -46,3 +46,12 @@ async def test_no_request_is_made_when_the_time_is_over():
     assert isinstance(node.exception, BudgetExceeded)
     assert node.exception.limit == "0 s are over"
     assert model.requests == []
+
+
+async def test_a_result_that_does_not_fit_into_the_budget_is_not_sent():
+    read = CodeFunction(name="read", callable=lambda ctx: "x" * 100_000)
+    model = ScriptedModel(ToolUse("1", "read"), "too much", usage=TokenUsage(input=100))
+    agent = AgentFunction("reader", "", user_prompt_template="Read it.", uses=[read])
+    node = await run_agent(agent, models=model, budget=Budget(tokens=10_000))
+    assert isinstance(node.exception, BudgetExceeded)
+    assert len(model.requests) == 1

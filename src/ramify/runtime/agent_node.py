@@ -48,7 +48,7 @@ from ramify.runtime.walk import root_of, upwards
 
 log = logging.getLogger(__name__)
 
-_CHARACTERS_PER_TOKEN: Final = 4  # about; for the very first request of a conversation
+_CHARACTERS_PER_TOKEN: Final = 4  # about
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,14 +271,15 @@ class AgentNode(CallNode):
                 settle(self._first)
                 self.tree.publish_live(ResponseStreamed(self.id, event))
 
-    def _estimate(self, inputs: Sequence[TranscriptPart], accounts: Sequence[Account]) -> Estimate:
-        """Say about what the next request takes: all that was said, once more."""
+    def _estimate(
+        self, inputs: Sequence[UserText | ToolResult], accounts: Sequence[Account]
+    ) -> Estimate:
+        """Say about what the next request takes: all that was said, once more, and what is new."""
         model, session = self._opened()
+        new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
+        usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
         if session.exchanges:
-            usage = session.exchanges[-1].usage
-        else:
-            said = sum(len(part.text) for part in inputs if isinstance(part, UserText))
-            usage = TokenUsage(input=said // _CHARACTERS_PER_TOKEN + 1)
+            usage += session.exchanges[-1].usage
         cost: Decimal | None = None
         if any(account.budget.usd is not None for account in accounts):
             cost = price(usage, model)
