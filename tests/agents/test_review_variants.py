@@ -61,5 +61,5 @@ def wrappings(agent: AgentFunction) -> list[list[Function]]:
 @pytest.mark.parametrize("wrapped", wrappings(greet()))
 def test_one_agent_may_be_wrapped_twice_under_two_names(wrapped: list[Function]):
     boss = AgentFunction("boss", "", user_prompt_template="Work.", uses=wrapped)
-    runtime = Runtime([boss], models=ScriptedModel())
+    runtime = Runtime([boss], models={"x": ScriptedModel()})
     assert {"first", "second", "greet"} < set(runtime.invocable_functions)

@@ -539,7 +539,7 @@ async def test_an_agent_can_be_called_like_a_function_without_a_runtime():
 
 
 def test_an_agent_that_is_called_where_no_loop_runs_says_how_to_call_it():
-    with pytest.raises(UsageError, match=r"runtime.invoke\(greet, \{...\}\).result\(\)"):
+    with pytest.raises(UsageError, match=r"runtime.invoke\(...\).result\(\)"):
         greeter()(who="Ann")
 
 

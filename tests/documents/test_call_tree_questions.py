@@ -585,7 +585,7 @@ async def test_a_hook_that_is_not_async_is_told_to_be():
     hooks: Any = {HOOK_PRE_TOOL_USE: [plain]}
     model = ScriptedModel([ToolUse("a", "look")], "never")
     node = await run_agent(worker("boss", look), models=model, hooks=hooks)
-    assert "a decision hook is an async function, not <function" in str(node.exception)
+    assert "a decision hook is an async function: <function" in str(node.exception)
 
 
 async def test_a_hook_may_change_the_prompt_of_an_agent():

@@ -52,7 +52,7 @@ def per_request(usage: TokenUsage) -> Decimal:
 def after_two(protocol: Protocol, unit: str, **options: Any) -> Budget:
     """Return a budget into which two requests fit, and not a third."""
     two = 2 * REPORTED[protocol.name].total
-    limits = {"calls": 2, "tokens": two + 1, "usd": Decimal("0.60")}
+    limits = {"calls": 2, "tokens": two + 10, "usd": Decimal("0.60")}
     return Budget(**{unit: limits[unit]}, **options)
 
 
@@ -196,7 +196,7 @@ async def test_a_budget_of_the_runtime_is_for_all_its_calls(protocol: Protocol, 
         async with Runtime([lead], models=model, budget=budget) as runtime:
             assert await runtime.invoke(lead, {"task": "Lead."}) == "Fine."
             assert await runtime.invoke(lead, {"task": "Lead."}) == "Fine."
-            last = await ended(runtime.invoke(lead, {"task": "Lead."}))
+            last = await ended(runtime.invoke(lead, {"task": "Lead for once. " * 5}))
     assert isinstance(last.exception, BudgetExceeded)
     assert last.exception.node is last
     assert len(server.requests) == 2

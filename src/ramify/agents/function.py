@@ -282,16 +282,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         bound = self.parameters.bind(args, {})
         if twice := bound.keys() & kwargs:
             raise TypeError(f"{self.name}() got multiple values for {', '.join(sorted(twice))}")
-        try:
-            context: RunContext | None = current_context()
-        except RuntimeError:  # in the thread of a sync function, say
-            context = RunContext.current()
-        if context is None:
-            raise UsageError(
-                f"{self.name}(...) is for async code, and no loop runs here: call it by"
-                f" runtime.invoke({self.name}, {{...}}).result(), or in a function by ctx.invoke"
-            )
-        return context.invoke(self, bound | kwargs)
+        return current_context().invoke(self, bound | kwargs)
 
     async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
         """Return what the model is told first."""

@@ -12,7 +12,8 @@ class Budget:
     """Bounds on money, tokens, time and requests to models; what is None is not bounded.
 
     A request is only made if it fits into the budget of its call and of every call above it. Its
-    size is estimated from what was said so far, so that the last one may go a little over.
+    size is estimated from what was said so far; nobody knows how long the answer will be, so the
+    last request, and those that are under way with it, may go over.
 
     Attributes:
         usd: US dollars. A model without a known price cannot be used then.

@@ -81,6 +81,7 @@ class AgentNode(CallNode):
         "_own",
         "_said",
         "_session",
+        "_system",
         "_unsent",
         "call_times",
         "commons",
@@ -105,6 +106,7 @@ class AgentNode(CallNode):
         self.resignations: list[AgentException] = []  # made when it called raise_exception
         self._model: Model | None = None
         self._session: Session | None = None
+        self._system = 0  # characters of the system prompt
         self._own = Spent()
         self._accounted = TokenUsage()  # how much of what the session took is in the accounts
         self._unsent: tuple[UserText | ToolResult, ...] = ()  # or without a response yet
@@ -182,6 +184,7 @@ class AgentNode(CallNode):
         session = model.open(system, functions, settings, exchanges=exchanges)
         self._model = model
         self._session = session
+        self._system = len(system)
         self._accounted = session.usage
         names = tuple(function.name for function in functions)
         caching, said = settings.caching.value, tuple(session.transcript)
@@ -277,6 +280,8 @@ class AgentNode(CallNode):
         """Say about what the next request takes: all that was said, once more, and what is new."""
         model, session = self._opened()
         new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
+        if not session.exchanges:
+            new += self._system
         usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
         if session.exchanges:
             usage += session.exchanges[-1].usage

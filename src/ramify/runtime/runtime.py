@@ -218,8 +218,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def resume(self, id: int) -> Node:
         """Let what was paused go on, the node with this id and all below it.
 
-        An agent called at top level that ended because its provider failed is called again, with its
-        budget anew, and goes on after the last complete response; that new node is returned.
+        An agent called at top level that ended because its provider failed is called again, with
+        its budget anew, and goes on after the last complete response; its new node is returned.
 
         Raises:
             UsageError: nothing there is paused.
