@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-from ramify.agents.history import messages
+from ramify.agents.history import History
 from ramify.agents.prompts import as_text
 from ramify.agents.results import ReturnResult
 from ramify.core.agent_errors import DeniedError
@@ -50,6 +51,7 @@ class Calls:
         self._ctx = ctx
         self._node = node
         self._functions = {function.name: function for function in functions}
+        self._history = History(node)
 
     async def make(self, calls: Sequence[ToolUse], *, at_once: bool) -> list[Made]:
         """Make *calls* in order, one at a time unless *at_once*; each has a result in the end."""
@@ -59,8 +61,9 @@ class Calls:
             made.append(one)
             if not at_once:
                 await self._finish(one, made)
-        for one in made:
-            await self._finish(one, made)
+        if at_once:
+            for one in made:
+                await self._finish(one, made)
         return made
 
     async def _begin(self, call: ToolUse, before: Sequence[Made]) -> Made:
@@ -95,7 +98,8 @@ class Calls:
             return _refusing(reason), call.args
         if not rules.hooks.get(HOOK_PRE_TOOL_USE):
             return None, call.args
-        event = PreToolUseEvent(call.name, dict(call.args), call.id, messages(self._node))
+        given = deepcopy(dict(call.args))  # theirs to change
+        event = PreToolUseEvent(call.name, given, call.id, self._history.messages())
         decision = await rules.decide(HOOK_PRE_TOOL_USE, event)
         args = call.args if decision.modified_input is None else decision.modified_input
         return gate_for(decision), args
@@ -129,7 +133,7 @@ class Calls:
             assert made.result is not None  # that is what they are told
             value = made.result.content if made.result.is_error else node.outputs
             event = PostToolUseEvent(
-                made.call.name, dict(node.inputs), value, made.call.id, messages(self._node)
+                made.call.name, dict(node.inputs), value, made.call.id, self._history.messages()
             )
             await rules.decide(HOOK_POST_TOOL_USE, event)
 
@@ -140,11 +144,11 @@ class Calls:
         return f"there is no function {name!r}; {hint}there are: {known}"
 
 
-async def _outcome(node: CallNode) -> Exception | None:
+async def _outcome(node: CallNode) -> BaseException | None:
     """Wait for *node*; return what it raised."""
     try:
         await node
-    except Exception as error:  # noqa: BLE001 - whatever a function raises is told to the model
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the model is told
         return error
     return None
 

@@ -3,38 +3,53 @@
 import json
 from typing import Any
 
-from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
+from ramify.core.transcript import (
+    ModelText,
+    ThinkingPart,
+    ToolResult,
+    ToolUse,
+    TranscriptPart,
+    UserText,
+)
 from ramify.runtime.agent_node import AgentNode
 
 
-def messages(node: AgentNode) -> list[dict[str, Any]]:
-    """Return what was said so far, in the form that most servers use."""
-    found: list[dict[str, Any]] = []
-    for part in node.get_transcript():
+class History:
+    """What was said so far, in the form that most servers use; each part is read once."""
+
+    def __init__(self, node: AgentNode) -> None:
+        self._node = node
+        self._messages: list[dict[str, Any]] = []
+        self._read = 0
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Return all messages, oldest first."""
+        said = self._node.said
+        for part in said[self._read :]:
+            self._take(part)
+        self._read = len(said)
+        return list(self._messages)
+
+    def _take(self, part: TranscriptPart) -> None:
         match part:
             case UserText():
-                found.append({"role": "user", "content": part.text})
+                self._messages.append({"role": "user", "content": part.text})
             case ModelText():
-                _assistant(found)["content"] += part.text
+                self._assistant()["content"] += part.text
             case ToolUse():
                 arguments = json.dumps(dict(part.args), default=str)
                 function = {"name": part.name, "arguments": arguments}
                 call = {"id": part.id, "type": "function", "function": function}
-                _assistant(found).setdefault("tool_calls", []).append(call)
+                self._assistant().setdefault("tool_calls", []).append(call)
             case ToolResult():
-                found.append({
-                    "role": "tool",
-                    "tool_call_id": part.tool_use_id,
-                    "content": part.content,
-                })
+                result = {"role": "tool", "tool_call_id": part.tool_use_id}
+                self._messages.append(result | {"content": part.content})
             case ThinkingPart():
                 pass
             case _:
                 raise TypeError(f"no message for {part!r}")
-    return found
 
-
-def _assistant(found: list[dict[str, Any]]) -> dict[str, Any]:
-    if not found or found[-1]["role"] != "assistant":
-        found.append({"role": "assistant", "content": ""})
-    return found[-1]
+    def _assistant(self) -> dict[str, Any]:
+        if not self._messages or self._messages[-1]["role"] != "assistant":
+            self._messages.append({"role": "assistant", "content": ""})
+        return self._messages[-1]

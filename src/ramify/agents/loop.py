@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ramify.agents.calls import Calls, Made, gate_for
-from ramify.agents.history import messages
+from ramify.agents.history import History
 from ramify.agents.results import ResultType, ReturnResult
 from ramify.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
 from ramify.core.agent_events import ResponseCompleted
@@ -97,10 +97,10 @@ class Loop:
     async def _opening(self) -> Inputs:
         """Return what is said first: the prompt, or what an earlier call could not send."""
         past, rules, prompt = self._node.past, self._node.commons.rules, self._task.prompt
-        if past is not None and past.unsent:
+        if past is not None and (past.unsent or past.exchanges):
             return past.unsent
         if rules.hooks.get(HOOK_USER_PROMPT_SUBMIT):
-            event = UserPromptSubmitEvent(prompt, messages(self._node))
+            event = UserPromptSubmitEvent(prompt, History(self._node).messages())
             decision = await rules.decide(HOOK_USER_PROMPT_SUBMIT, event)
             prompt = prompt if decision.modified_prompt is None else decision.modified_prompt
             if (gate := gate_for(decision)) is not None:

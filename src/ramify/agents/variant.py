@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from ramify.agents.function import AgentFunction
@@ -32,6 +33,7 @@ class Variant(AgentFunction):
             f"{agent.description} ({extra.description})",
             tags=agent.tags,
             budget=agent.budget,
+            repeatable=agent.repeatable,
             uses_recursion=agent.uses_recursion,
             max_depth=agent.max_depth,
         )
@@ -40,8 +42,8 @@ class Variant(AgentFunction):
         """Return the arguments to call it with: those of the agent, and what it is told more."""
         return {**args, self._extra.name: more}
 
-    @property
-    def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleVariableOverride]
+    @cached_property
+    def parameters(self) -> Parameters:
         return Parameters(self.name, [*self._agent.parameters.items, self._extra])
 
     async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:

@@ -80,6 +80,10 @@ class BudgetExceeded(CallError):  # noqa: N818 - the name is part of the documen
         return (BudgetExceeded, (self.limit,))
 
 
+class UnknownPriceError(CallError):
+    """A budget in dollars cannot be kept, because nobody knows what the model costs."""
+
+
 class NoAnswerError(CallError):
     """A model stopped without an answer that can be used.
 

@@ -132,6 +132,11 @@ def _listed(owner: str, args: Sequence[FunctionArg] | JsonSchema) -> Parameters:
         more = args.get("additionalProperties", False) is not False
         items = read_parameters(owner, args)
         return Parameters(owner, items, takes_more=more, json_schema=args)
+    for arg in args if isinstance(args, Sequence) else [args]:
+        if not isinstance(arg, FunctionArg):
+            raise DefinitionError(
+                f"the args of {owner} are a list of FunctionArg, or a JSON schema, not {arg!r}"
+            )
     return Parameters(owner, [arg.as_parameter() for arg in args])
 
 

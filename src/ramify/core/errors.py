@@ -31,6 +31,7 @@ RamifyError
 │   ├── AgentException            an agent decided to give up (in core.agent_errors, with the rest)
 │   ├── DeniedError               a rule or a person forbade it
 │   ├── BudgetExceeded            what may be spent is spent
+│   ├── UnknownPriceError         a budget in dollars cannot be kept
 │   ├── StepLimitError            an agent made too many requests
 │   ├── NoAnswerError             a model said nothing that counts as an answer
 │   ├── EnsembleError             too few candidates, or nobody to choose among them

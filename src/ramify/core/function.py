@@ -344,6 +344,10 @@ class RunContext(Injected):
         reads ``runtime.questions()`` may answer.
         """
 
+    @abstractmethod
+    def give_up_lease(self) -> None:
+        """Let others make requests to models; the next request here takes a lease again."""
+
     @property
     @abstractmethod
     def has_lease(self) -> bool:

@@ -43,7 +43,9 @@ class FunctionArg:
     enum: Sequence[str | int | float | bool] | None = None
 
     def __post_init__(self) -> None:
-        if self.argtype not in {str, int, float, bool}:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise DefinitionError(f"an argument has a name such as 'path', not {self.name!r}")
+        if not any(self.argtype is plain for plain in (str, int, float, bool)):
             raise DefinitionError(
                 f"argument {self.name!r} has type {self.argtype!r}; use str, int, float or bool, or"
                 " make the function with @tool, which takes any type pydantic can describe"

@@ -10,7 +10,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
-from ramify.core.agent_errors import AgentException
+from ramify.core.agent_errors import AgentException, UnknownPriceError
 from ramify.core.agent_events import (
     ConversationOpened,
     LeaseAwaited,
@@ -135,10 +135,14 @@ class AgentNode(CallNode):
         """How many responses it has had."""
         return 0 if self._session is None else len(self._session.exchanges)
 
+    @property
+    def said(self) -> Sequence[TranscriptPart]:
+        """What was said so far and has been answered; grows, and is not to be changed."""
+        return () if self._session is None else self._session.transcript
+
     def get_transcript(self) -> list[TranscriptPart]:
         """Return all that was said, thought, asked for and answered, in order."""
-        said = () if self._session is None else self._session.transcript
-        return [*said, *self._said]
+        return [*self.said, *self._said]
 
     @property
     def wish(self) -> Any:
@@ -289,7 +293,7 @@ class AgentNode(CallNode):
         if any(account.budget.usd is not None for account in accounts):
             cost = price(usage, model)
             if cost is None:
-                raise UsageError(
+                raise UnknownPriceError(
                     f"{model.name} has no known price, so a budget in US dollars cannot be kept:"
                     " give one in tokens, or tell the model what it costs (price=)"
                 )

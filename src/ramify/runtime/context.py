@@ -118,13 +118,17 @@ class Context(RunContext):
             raise InvalidValueError(f"a question is text, and so are its choices: {choices!r}")
         return (await ask(self.node, QuestionKind.Human, text, choices)).text
 
+    def give_up_lease(self) -> None:
+        if self._node is not None:
+            self._node.home.tell(give_up_lease, self._node)
+
     @property
     def has_lease(self) -> bool:
         return usable_lease(self.node) is not None
 
     @asynccontextmanager
     async def lease_released(self) -> AsyncGenerator[None, None]:
-        give_up_lease(self.node)
+        self.give_up_lease()
         yield
 
     async def send(self, value: Any) -> None:

@@ -43,6 +43,7 @@ class Pool:
         self._free = size
         self._mutex = threading.Lock()
         self._queue: dict[Waiter, None] = {}  # in order, and quick to leave
+        self.leases: set[Lease] = set()
 
     def try_take(self) -> bool:
         """Take a place if one is free."""
@@ -50,7 +51,10 @@ class Pool:
             if self._free:
                 self._free -= 1
                 return True
-            return False
+        lost = [lease for lease in tuple(self.leases) if lease.is_lost()]
+        for lease in lost:
+            lease.close()
+        return bool(lost) and self.try_take()
 
     async def take(self) -> None:
         """Take a place, having waited for it if need be."""
@@ -139,6 +143,7 @@ class Lease:
         self._holder = holder
         self._users: list[CallNode] = [holder]  # each below the one before; the last may ask
         self._open = True
+        pool.leases.add(self)
         holder.tree.leases[holder] = self
         holder.when_ended(self.close)
 
@@ -168,10 +173,15 @@ class Lease:
         """Give it up."""
         if self._open:
             self._open = False
+            self._pool.leases.discard(self)
             self._holder.tree.leases.pop(self._holder, None)
             self._holder.wake_no_more(self.close)
             self._users = [self._holder]
             self._pool.put_back()
+
+    def is_lost(self) -> bool:
+        """Whether its loop was closed with the call under way, which will never end then."""
+        return self._open and self._holder.home.loop.is_closed()
 
 
 def usable_lease(node: CallNode) -> Lease | None:

@@ -104,6 +104,7 @@ class AwaitedNode(Node):
         parent = self.parent
         if isinstance(parent, AwaitedNode) and asking is parent.context:
             return parent
+        asking.give_up_lease()  # what it waits for may need it
         return None
 
     def when_ended(self, wake: Callable[[], object]) -> None:

@@ -17,13 +17,11 @@ class Spent:
 
     usage: TokenUsage = field(default_factory=TokenUsage)
     cost: Decimal | None = Decimal(0)  # None: a price is not known
-    calls: int = 0
 
     def add(self, usage: TokenUsage, cost: Decimal | None) -> None:
         """Count one more request."""
         self.usage += usage
         self.cost = added(self.cost, cost)
-        self.calls += 1
 
 
 @dataclass(frozen=True, slots=True)
