@@ -42,7 +42,7 @@ async def test_the_same_in_a_thread():
 CLOSED = """
 import asyncio
 from ramify import AgentFunction, Limits, Runtime
-from ramify.testing import ScriptedModel
+from ramify.testing import HANGS, ScriptedModel
 
 limits = Limits(1)
 lost = AgentFunction("lost", "", user_prompt_template="x", default_model=ScriptedModel(HANGS))
