@@ -100,6 +100,7 @@ class _Record:
             case CallEnded():
                 self.ended, self.state, self.status = event, event.state, ""
                 self.partial.clear()
+                self.questions.clear()
             case _:
                 self._take_of_conversation(event)
 

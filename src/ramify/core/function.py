@@ -247,6 +247,11 @@ class Node(ABC):
 
     @property
     @abstractmethod
+    def cost(self) -> Decimal | None:
+        """US dollars for its own requests; None if a price is not known."""
+
+    @property
+    @abstractmethod
     def total_cost(self) -> Decimal | None:
         """US dollars for it and every call below it; None if a price is not known."""
 

@@ -127,7 +127,6 @@ class AgentNode(CallNode):
 
     @property
     def cost(self) -> Decimal | None:
-        """US dollars for its own requests; None if a price is not known."""
         return self._own.cost
 
     @property
@@ -248,7 +247,7 @@ class AgentNode(CallNode):
         pool = limits.pools.get(model.provider)
         while True:
             await may_go_on(self)
-            if usable_lease(self) is None:
+            if limits.pool.is_full and usable_lease(self) is None:
                 self.tree.publish(LeaseAwaited(self.id))
             await take_lease(self, limits.pool)
             if pool is not None:

@@ -23,16 +23,20 @@ async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[s
         if not answered.done():
             answered.set_result(answer)
 
+    def leave() -> None:
+        node.desk.close(question.id)
+        answered.cancel()
+
     give_up_lease(node)
     question = node.desk.ask(node.id, node.tree, node.home, kind, text, choices, settle)
     node.stop(text)
-    node.when_ended(answered.cancel)
+    node.when_ended(leave)
     try:
         return await answered
     finally:
-        node.wake_no_more(answered.cancel)
-        node.go_on()
+        node.wake_no_more(leave)
         node.desk.close(question.id)
+        node.go_on()
 
 
 async def pause(node: CallNode, why: str, choices: Sequence[str] = ()) -> str:

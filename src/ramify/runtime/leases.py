@@ -3,7 +3,8 @@
 A lease allows one request at a time. It is taken at the first request of a top-level call and kept
 until that ends, so that the calls of one tree follow each other quickly and find their prompts in
 the caches; calls below use the lease of those above. Whoever uses it keeps it until it has ended:
-calls beside it that run at the same time need leases of their own.
+calls beside it that run at the same time need leases of their own. Who waits for a person gives it
+up.
 
 A tree is on one loop, and so are its leases; only the pool is shared between loops.
 """
@@ -44,6 +45,11 @@ class Pool:
         self._mutex = threading.Lock()
         self._queue: dict[Waiter, None] = {}  # in order, and quick to leave
         self.leases: set[Lease] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether who wants a place has to wait."""
+        return not self._free
 
     def try_take(self) -> bool:
         """Take a place if one is free."""
@@ -168,6 +174,8 @@ class Lease:
                 self.use(waiter.node)
                 waiter.give(self)
                 return
+        if any(self.user in upwards(one) for one in node.tree.paused):
+            self.close()  # as who waits for a person would have done, had it not been in use
 
     def close(self) -> None:
         """Give it up."""
@@ -195,8 +203,8 @@ def usable_lease(node: CallNode) -> Lease | None:
 
 
 def give_up_lease(node: CallNode) -> None:
-    """Let others have the lease that *node* could use, if nobody below it does."""
-    if (lease := usable_lease(node)) is not None:
+    """Let others make requests while *node* waits; whoever needs a lease then takes a new one."""
+    while (lease := usable_lease(node)) is not None:
         lease.close()
 
 

@@ -167,6 +167,10 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         return TokenUsage()
 
     @property
+    def cost(self) -> Decimal | None:
+        return Decimal(0)
+
+    @property
     def total_usage(self) -> TokenUsage:
         return TokenUsage() if self.spent is None else self.spent.usage
 
@@ -414,6 +418,10 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
 
     def _enter(self, state: NodeState) -> None:
         check_transition(self.state, state)
+        if state is NodeState.Paused:
+            self.tree.paused.add(self)
+        elif self.state is NodeState.Paused:
+            self.tree.paused.discard(self)
         self.state = state
 
     def continued(self) -> Request:

@@ -34,6 +34,7 @@ class Tree:
         "lease_waiters",
         "leases",
         "number",
+        "paused",
     )
 
     def __init__(self, number: int, *, kept: bool) -> None:
@@ -43,6 +44,7 @@ class Tree:
         self._closed = False
         self.asked: dict[int, int] = {}  # how many questions a node has had
         self.holds: dict[Any, Any] = {}  # what stands still, by node
+        self.paused: set[Any] = set()  # the nodes that wait for a person
         self.leases: dict[Any, Any] = {}  # what may make requests, by node
         self.lease_waiters: dict[Any, None] = {}  # who waits to make one, in order
         self._pending: deque[Event] = deque()
