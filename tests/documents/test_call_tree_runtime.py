@@ -406,7 +406,7 @@ async def test_the_stack_shows_the_calls_that_are_waited_on_from_the_root_down()
         assert "boom" in frames[1].arguments
         assert "3" in frames[2].arguments
         assert frames[1].model == "the-model"
-        assert frames[1].requests == 2
+        assert frames[1].responses == 2
         assert frames[1].parts == 4  # prompt, call, result, call
         below = runtime.stack(frames[1].node_id)
         assert [frame.function for frame in below][-2:] == ["find", "probe"]

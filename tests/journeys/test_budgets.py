@@ -81,7 +81,7 @@ async def test_a_budget_ends_a_run(protocol: Protocol, unit: str):
     error = node.exception
     assert isinstance(error, BudgetExceeded)
     assert error.node is node
-    assert {"calls": "calls", "tokens": "tokens", "usd": "$"}[unit] in error.limit
+    assert {"calls": "requests", "tokens": "tokens", "usd": "$"}[unit] in error.limit
     assert len(server.requests) == 2
     assert all(said.may_call for said in play.said)
     assert node.total_usage == REPORTED[protocol.name] + REPORTED[protocol.name]

@@ -10,6 +10,7 @@ from journeys.stage import REPORTED, actor, assert_same, children, playing
 from ramify import (
     Ensemble,
     EnsembleError,
+    Limits,
     ModelProviderException,
     Node,
     NodeState,
@@ -111,7 +112,7 @@ async def test_an_ensemble_of_which_too_many_fail_hands_out_what_it_has(
             Provider(one.name): one.model(server),
             Provider(other.name): other.model(second),
         }
-        async with Runtime([ensemble], models=models) as runtime:
+        async with Runtime([ensemble], models=models, limits=Limits(1)) as runtime:
             with pytest.raises(EnsembleError, match="no rain today") as caught:
                 await runtime.invoke(ensemble, RAIN)
     assert caught.value.candidates == ("Rain is wet.",)

@@ -206,7 +206,7 @@ def test_a_hunk_that_had_been_applied_before_is_left_as_it_is(small: Path):
         ([gives_up("it is unclear")], AgentException, "AgentException: it is unclear"),
         ([ScriptedFailure(503, "overloaded")], ModelProviderException, "overloaded"),
         (["", "", ""], NoAnswerError, "apply_diff_patch_by_editing got no answer"),
-        ([EDIT, EDIT, "Done."], BudgetExceeded, "the budget is exceeded"),
+        ([EDIT, EDIT, "Done."], BudgetExceeded, "the budget of the runtime is exceeded"),
     ],
 )
 def test_without_an_agent_that_can_nothing_is_written_and_all_that_is_left_is_named(

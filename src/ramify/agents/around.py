@@ -9,10 +9,12 @@ from ramify.agents.variant import Variant
 from ramify.core.code import CodeFunction
 from ramify.core.errors import DefinitionError, UsageError
 from ramify.core.function import Node, RunContext
+from ramify.core.model import Model
 from ramify.core.parameter import Parameter
 from ramify.core.parameters import Parameters
+from ramify.core.provider import Provider
+from ramify.runtime.agent_node import AgentNode
 from ramify.runtime.context import Context
-from ramify.runtime.node import CallNode
 from ramify.runtime.request import Request
 
 
@@ -60,9 +62,11 @@ class Around(CodeFunction):
         function: AgentFunction,
         args: Mapping[str, Any],
         *,
-        model: Any = None,
+        model: Model | Provider | str | None = None,
         tied_with: Node | None = None,
-    ) -> CallNode:
+    ) -> AgentNode:
         if not isinstance(ctx, Context):
             raise UsageError(f"{self.name} needs the RunContext of a runtime, not {ctx!r}")
-        return ctx.start(Request(function, dict(args), model=model, tied_with=tied_with))
+        node = ctx.start(Request(function, dict(args), model=model, tied_with=tied_with))
+        assert isinstance(node, AgentNode)  # as for every agent
+        return node

@@ -81,9 +81,11 @@ class Calls:
         args: Mapping[str, Any],
         gate: Gate | None,
         before: Sequence[Made],
+        *,
+        again: CallNode | None = None,
     ) -> CallNode:
         self._node.call_times.append(time.time())
-        tied = next((one.node for one in before if one.node is not None), None)
+        tied = next((one.node for one in before if one.node not in {None, again}), None)
         return self._ctx.start(
             Request(function, dict(args), tied_with=tied, tool_use_id=call.id, gate=gate)
         )
@@ -93,8 +95,9 @@ class Calls:
     ) -> tuple[Gate | None, Mapping[str, Any]]:
         """Return what stands before the call, and the arguments to make it with."""
         rules = self._node.commons.rules
-        reason = None if isinstance(function, ReturnResult) else rules.forbids(function.name)
-        if reason is not None:
+        if isinstance(function, ReturnResult):  # it does nothing, and without it there is no end
+            return None, call.args
+        if (reason := rules.forbids(function.name)) is not None:
             return _refusing(reason), call.args
         if not rules.hooks.get(HOOK_PRE_TOOL_USE):
             return None, call.args
@@ -125,11 +128,11 @@ class Calls:
     def _again(self, made: Made, batch: Sequence[Made]) -> CallNode:
         assert made.node is not None  # it failed
         function, args = made.node.function, made.node.inputs
-        return self._start(function, made.call, args, None, batch)
+        return self._start(function, made.call, args, None, batch, again=made.node)
 
     async def _tell_hooks(self, made: Made, node: CallNode) -> None:
         rules = self._node.commons.rules
-        if rules.hooks.get(HOOK_POST_TOOL_USE):
+        if rules.hooks.get(HOOK_POST_TOOL_USE) and not isinstance(node.function, ReturnResult):
             assert made.result is not None  # that is what they are told
             value = made.result.content if made.result.is_error else node.outputs
             event = PostToolUseEvent(

@@ -1,8 +1,10 @@
 """Ask several models, or one several times, and settle on one answer."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from ramify.agents.around import Around
@@ -11,12 +13,12 @@ from ramify.agents.function import AgentFunction
 from ramify.agents.prompts import as_text
 from ramify.core.agent_errors import EnsembleError
 from ramify.core.errors import ClosedError, InvalidValueError
-from ramify.core.function import RunContext
+from ramify.core.function import ModelFinder, RunContext
 from ramify.core.model import Model
 from ramify.core.parameter import Parameter
 from ramify.core.provider import Provider
+from ramify.core.states import NodeState
 from ramify.runtime.agent_node import AgentNode
-from ramify.runtime.node import CallNode
 
 _MORE: Final = """\
 This task was given to {count} experts who worked independently of each other. Their answers:
@@ -83,7 +85,7 @@ class Ensemble(Around):
         candidates = Parameter("candidates", list[str], description="reconciles several answers")
         super().__init__(agent, name, "ensemble", "reconciled", candidates, _reconciling)
 
-    def faults(self, models: Any) -> list[str]:
+    def faults(self, models: ModelFinder) -> list[str]:
         """Return which models cannot be asked: a name that is wrong is no member that failed."""
         return [fault for model in self._models for fault in self.agent.model_faults(models, model)]
 
@@ -94,43 +96,55 @@ class Ensemble(Around):
         return list(dict.fromkeys([*wished, *self.instances]))
 
     async def _work(self, ctx: RunContext, **args: Any) -> Any:
-        members = await self._start(ctx, args)
-        candidates: list[Any] = []
-        failures: list[Exception] = []
-        for member in members:
-            try:
-                candidates.append(await member)
-            except Exception as error:  # noqa: BLE001 - one member's failure is not the ensemble's
-                failures.append(error)
-                if len(failures) > self.allow_fail:
-                    for other in members:
-                        other.cancel("too many members of the ensemble failed")
-                    raise self._failed("too many members failed", candidates, failures) from None
+        ended: asyncio.Queue[AgentNode] = asyncio.Queue()
+        groups = self._start(ctx, args, ended)
+        failures: list[BaseException] = []
+        for _ in range(self._size):
+            failure = (await ended.get()).exception
+            failures += [] if failure is None else [failure]
+            if len(failures) > self.allow_fail:
+                for member in chain(*groups):
+                    member.cancel("too many members of the ensemble failed")
+                raise self._failed("too many members failed", _answers(groups), failures)
+        candidates = _answers(groups)
         if len(candidates) == 1:
             return candidates[0]
         return await self._reconcile(ctx, args, candidates)
 
-    async def _start(self, ctx: RunContext, args: Mapping[str, Any]) -> list[CallNode]:
-        """Start all members: of each model one, and the others when that one answers."""
-        groups: list[list[CallNode]] = []
-        for model, count in self.instances.items():
+    def _start(
+        self, ctx: RunContext, args: Mapping[str, Any], ended: "asyncio.Queue[AgentNode]"
+    ) -> list[list[AgentNode]]:
+        """Start of each model one member, and the others when that one answers, or has ended.
+
+        Each is put into *ended* when it has.
+        """
+        groups: list[list[AgentNode]] = []
+
+        def add(group: list[AgentNode], model: Provider | str | Model) -> AgentNode:
             tied = groups[0][0] if groups else None
-            first = self._call(ctx, self.agent, args, model=model, tied_with=tied)
-            group = [first]
+            member = self._call(ctx, self.agent, args, model=model, tied_with=tied)
+            member.asked_for = True
+            member.when_ended(partial(ended.put_nowait, member))
+            group.append(member)
+            return member
+
+        def add_more(group: list[AgentNode], model: Provider | str | Model, count: int) -> None:
+            with suppress(ClosedError):  # the ensemble has ended meanwhile
+                for _ in range(count):
+                    add(group, model)
+
+        for model, count in self.instances.items():
+            group: list[AgentNode] = []
+            first = add(group, model)
             groups.append(group)
-            if count > 1 and isinstance(first, AgentNode):
-                more = partial(self._call, ctx, self.agent, args, model=model, tied_with=first)
-                first.when_answering(partial(_extend, group, more, count - 1))
-        for group in groups:
-            if isinstance(group[0], AgentNode):
-                await group[0].answering()
-        return [member for group in groups for member in group]
+            first.when_answering(partial(add_more, group, model, count - 1))
+        return groups
 
     async def _reconcile(
         self, ctx: RunContext, args: Mapping[str, Any], candidates: list[Any]
     ) -> Any:
         texts = [as_text(candidate) for candidate in candidates]
-        failures: list[Exception] = []
+        failures: list[BaseException] = []
         for model in self._models:
             more = self._variant.told(args, texts)
             try:
@@ -139,7 +153,9 @@ class Ensemble(Around):
                 failures.append(error)
         raise self._failed("nobody could reconcile the answers", candidates, failures)
 
-    def _failed(self, why: str, candidates: list[Any], failures: list[Exception]) -> EnsembleError:
+    def _failed(
+        self, why: str, candidates: list[Any], failures: list[BaseException]
+    ) -> EnsembleError:
         reasons = "; ".join(told(failure) for failure in failures)
         return EnsembleError(
             f"{self.name}: {why} ({len(candidates)} answers are in 'candidates'): {reasons}",
@@ -148,9 +164,9 @@ class Ensemble(Around):
         )
 
 
-def _extend(group: list[CallNode], start: partial[CallNode], count: int) -> None:
-    with suppress(ClosedError):  # the ensemble has ended meanwhile
-        group.extend(start() for _ in range(count))
+def _answers(groups: Iterable[Iterable[AgentNode]]) -> list[Any]:
+    """Return what the members that have succeeded gave, in their order."""
+    return [one.outputs for one in chain(*groups) if one.state is NodeState.Success]
 
 
 def _reconciling(candidates: list[str]) -> str:

@@ -18,7 +18,7 @@ from ramify.core.errors import (
     UsageError,
 )
 from ramify.core.from_file import FromFile
-from ramify.core.function import Function, Node, RunContext, checked_functions
+from ramify.core.function import Function, ModelFinder, Node, RunContext, checked_functions
 from ramify.core.model import Model, ModelSettings
 from ramify.core.parameter import FunctionArg
 from ramify.core.parameters import Parameters
@@ -38,7 +38,6 @@ _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
     "default_model": (Model | str | None, "a Model, a Provider or a name"),
     "max_steps": (int, "a number"),
     "settings": (ModelSettings, "a ModelSettings(...)"),
-    "budget": (Budget | None, "a Budget(...)"),
 }
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -134,8 +133,8 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
             repeatable=repeatable,
             uses_recursion=uses_recursion,
             max_depth=max_depth,
+            budget=budget,
         )
-        self.budget = budget
         self._check()
 
     def _check(self) -> None:
@@ -145,7 +144,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
             if not isinstance(value := getattr(self, what), kind):
                 raise InvalidValueError(f"the {what} of agent {name} is {wanted}, not {value!r}")
         if self.max_steps < 1:
-            raise InvalidValueError(f"max_steps={self.max_steps!r} of {name} is no number of steps")
+            raise InvalidValueError(f"max_steps={self.max_steps!r} of {name}: give 1 or more")
         for arg in self.args:
             if not isinstance(arg, FunctionArg):
                 raise DefinitionError(
@@ -154,7 +153,9 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
                 )
         for key, functions in self.model_tools.items():
             if not isinstance(key, str):
-                raise DefinitionError(f"the model_tools of {name} go by Provider, not {key!r}")
+                raise DefinitionError(
+                    f"the model_tools of {name} go by Provider or name, not {key!r}"
+                )
             checked_functions(functions, f"the model_tools of {name}")
         _ = self.return_function  # a type that is none is refused now
 
@@ -236,31 +237,38 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         more = [function for tools in self.model_tools.values() for function in tools]
         return (*super().may_call, *more)
 
-    def functions_for(self, model: Model) -> list[Function]:
-        """Return the functions that *model* may call, in order."""
-        keys = (model.provider, model.name)
-        more = [function for key in keys for function in self.model_tools.get(key, ())]
+    def functions_for(self, model: Model, wish: Any = None) -> list[Function]:
+        """Return the functions that *model*, asked for as *wish*, may call, in order."""
+        keys = dict.fromkeys([str(model.provider), model.name, str(wish)])
+        tools = {str(key): functions for key, functions in self.model_tools.items()}
+        more = [function for key in keys for function in tools.get(key, ())]
         return list(dict.fromkeys([*super().may_call, *more]))
 
-    def faults(self, models: Any) -> list[str]:
-        names = [parameter.name for parameter in self.parameters.items]
+    def faults(self, models: ModelFinder) -> list[str]:
         faults = [
-            f"its {what} has {{{name}}}, which is none of its arguments"
-            f" ({', '.join(names) or 'none'}): add the argument, or write '{{ {name} }}'"
+            fault
             for what, prompt in self._prompts().items()
-            for name in unknown_placeholders(prompt, names)
+            for fault in self._placeholder_faults(what, prompt)
         ]
         if self.user_prompt_template == "" and not self._builds_prompt:
             faults.append("it has no user_prompt_template, and the model would be told nothing")
         return faults + self.model_faults(models, self.default_model)
 
-    def model_faults(self, models: Any, wish: Model | Provider | str | None) -> list[str]:
+    def _placeholder_faults(self, what: str, prompt: str) -> list[str]:
+        names = [parameter.name for parameter in self.parameters.items]
+        return [
+            f"its {what} has {{{name}}}, which is none of its arguments"
+            f" ({', '.join(names) or 'none'}): add the argument, or write '{{ {name} }}'"
+            for name in unknown_placeholders(prompt, names)
+        ]
+
+    def model_faults(self, models: ModelFinder, wish: Model | Provider | str | None) -> list[str]:
         """Return why the model that *wish* stands for cannot be asked, if it cannot."""
         if wish is None and not models.has_default:
             return []  # each call of it says which
         try:
             model = models.find(wish)
-            model.check(self._task_functions(model))
+            model.check(self._task_functions(model, wish))
         except (DefinitionError, InvalidValueError) as error:
             return [str(error)]
         return []
@@ -279,6 +287,8 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         Raises:
             UsageError: there is no running loop here.
         """
+        if len(args) > (most := len(self.parameters.items)):
+            raise TypeError(f"{self.name}() takes {most} arguments, and {len(args)} were given")
         bound = self.parameters.bind(args, {})
         if twice := bound.keys() & kwargs:
             raise TypeError(f"{self.name}() got multiple values for {', '.join(sorted(twice))}")
@@ -295,6 +305,8 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
     async def _filled(self, template: str | FromFile, args: Mapping[str, Any], what: str) -> str:
         if isinstance(template, FromFile):
             template = await read_file(template, f"{self.name}: {what}")
+            if faults := self._placeholder_faults(what, template):
+                raise DefinitionError(f"{self.name}: {'; '.join(faults)}")
         defaults = {p.name: p.default for p in self.parameters.items if not p.required}
         return filled(template, defaults | dict(args))
 
@@ -306,31 +318,31 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         try:
             model = node.commons.models.find(wish)
         except RamifyError as error:
-            raise provider_fault(node, str(wish), error) from error
+            raise provider_fault(node, str(wish or "the default model"), error) from error
         task = Task(
             model=model,
             system=await self.system(args),
             prompt=await self.prompt(ctx, args),
-            functions=self._task_functions(model),
-            settings=self._task_settings(model),
+            functions=self._task_functions(model, wish),
+            settings=self._task_settings(model, wish),
             result=None if self.return_function is None else self.return_function.type,
             max_steps=self.max_steps,
             parallel_tools=self.parallel_tools,
         )
         return await Loop(ctx, node, task).run()
 
-    def _task_functions(self, model: Model) -> list[Function]:
-        functions = self.functions_for(model)
-        if self.return_function is None or self._answers_in_schema(model):
+    def _task_functions(self, model: Model, wish: Any) -> list[Function]:
+        functions = self.functions_for(model, wish)
+        if self.return_function is None or self._answers_in_schema(model, wish):
             return functions
         return [*functions, self.return_function]
 
-    def _task_settings(self, model: Model) -> ModelSettings:
-        if self.return_function is None or not self._answers_in_schema(model):
+    def _task_settings(self, model: Model, wish: Any) -> ModelSettings:
+        if self.return_function is None or not self._answers_in_schema(model, wish):
             return self.settings
         schema = self.return_function.type.schema
         return replace(self.settings, response_schema=schema)
 
-    def _answers_in_schema(self, model: Model) -> bool:
+    def _answers_in_schema(self, model: Model, wish: Any) -> bool:
         """Whether the provider takes the schema of the result, so that no function is needed."""
-        return model.provider is Provider.Gemini and not self.functions_for(model)
+        return model.provider is Provider.Gemini and not self.functions_for(model, wish)

@@ -4,7 +4,7 @@ Knows a task, a node and a context; which provider answers, and who watches, is 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from ramify.core.errors import CallError, InvalidArgumentsError, ModelProviderEx
 from ramify.core.events import Failure
 from ramify.core.exchange import Exchange, Finish
 from ramify.core.function import Function
-from ramify.core.model import Caching, Model, ModelSettings, Session
+from ramify.core.model import Model, ModelSettings, Session
 from ramify.core.states import NodeState
 from ramify.core.transcript import ModelText, ToolResult, UserText
 from ramify.models.caching import RUNS, PastRun, caching_policy
@@ -63,9 +63,9 @@ class Loop:
         self._calls = Calls(ctx, node, task.functions)
         self._reminders = 0
         self._exceeded: BudgetExceeded | None = None  # since then it may only say what it has
+        self._settings = _with_caching(task, node)
         past = node.past
-        settings = _with_caching(task, node)
-        self._session = self._open(settings, () if past is None else past.exchanges)
+        self._session = self._open(self._settings, () if past is None else past.exchanges)
 
     async def run(self) -> Any:
         """Return the answer: a text, or what ``returns`` says.
@@ -104,9 +104,13 @@ class Loop:
             decision = await rules.decide(HOOK_USER_PROMPT_SUBMIT, event)
             prompt = prompt if decision.modified_prompt is None else decision.modified_prompt
             if (gate := gate_for(decision)) is not None:
-                await gate(self._node)
+                edited = await gate(self._node)
+                prompt = prompt if edited is self._node.inputs else _edited_prompt(edited)
         if not prompt.strip():
-            raise InvalidArgumentsError(f"{self._node.function.name}: its prompt is empty")
+            raise InvalidArgumentsError(
+                f"{self._node.function.name}: its prompt is empty; give a user_prompt_template, or"
+                " return a text"
+            )
         return [UserText(prompt)]
 
     def _done(self, answer: Any) -> Any:
@@ -145,7 +149,7 @@ class Loop:
         if not exceeded.last_call or not inputs:
             raise exceeded
         self._exceeded = exceeded
-        settings = replace(_with_caching(self._task, self._node), call_functions=False)
+        settings = replace(self._settings, call_functions=False)
         self._session = self._open(settings, tuple(self._session.exchanges))
         return [*inputs, UserText(_LAST_CALL)]
 
@@ -180,7 +184,8 @@ class Loop:
         if self._exceeded is not None:
             raise self._exceeded
         if self._reminders == _REMINDERS:
-            raise self._no_answer(f"it was asked {_REMINDERS + 1} times", said)
+            asked = f"it was asked {_REMINDERS + 1} times; ask a more capable model, or for less"
+            raise self._no_answer(asked, said)
         self._reminders += 1
         return [UserText(reminder)]
 
@@ -188,6 +193,14 @@ class Loop:
         name, model = self._node.function.name, self._task.model.name
         noticed = "".join(f"; {notice}" for notice in self._node.notices)
         return NoAnswerError(f"{name} got no answer from {model}: {why}{noticed}", said)
+
+
+def _edited_prompt(args: Mapping[str, Any]) -> str:
+    """Return the prompt that a person wants to be sent instead."""
+    prompt = args.get("prompt")
+    if len(args) != 1 or not isinstance(prompt, str):
+        raise InvalidArgumentsError("a prompt is edited by {'prompt': 'the new text'}")
+    return prompt
 
 
 def _returned(made: Sequence[Made]) -> CallNode | None:
@@ -203,7 +216,7 @@ def _returned(made: Sequence[Made]) -> CallNode | None:
 
 def _with_caching(task: Task, node: AgentNode) -> ModelSettings:
     """Return the settings; how long the prompt is kept is decided once, from the past."""
-    if task.settings.caching is not Caching.NONE:
+    if task.settings.caching is not None:
         return task.settings
     past = tuple(node.commons.past_runs.get(node.function.name, ()))
     return replace(task.settings, caching=caching_policy(task.functions, past))

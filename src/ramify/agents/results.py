@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, cast
 
 from ramify.core.errors import DefinitionError, InvalidArgumentsError
 from ramify.core.frames import shortened
@@ -57,15 +57,11 @@ class ResultType:
         Raises:
             InvalidArgumentsError: it is not of the type.
         """
-        known: Mapping[str, Any] = self.arguments_schema["properties"]
-        open_ended = self.is_object and self.schema.get("additionalProperties", False)
-        if not open_ended and (unknown := [name for name in args if name not in known]):
-            raise InvalidArgumentsError(
-                f"{_NAME}: unknown argument {', '.join(map(repr, unknown))}; it takes"
-                f" {', '.join(known)}"
-            )
-        if not self.is_object and _WRAPPED not in args:
-            raise InvalidArgumentsError(f"{_NAME}: missing argument {_WRAPPED!r}")
+        if not self.is_object:
+            if unknown := [name for name in args if name != _WRAPPED]:
+                raise InvalidArgumentsError(f"{_NAME}: {_unknown(unknown, [_WRAPPED])}")
+            if _WRAPPED not in args:
+                raise InvalidArgumentsError(f"{_NAME}: missing argument {_WRAPPED!r}")
         return self._checked(dict(args) if self.is_object else args[_WRAPPED], _NAME)
 
     def from_text(self, text: str) -> Any:
@@ -85,6 +81,8 @@ class ResultType:
     def _checked(self, value: Any, what: str) -> Any:
         from pydantic import ValidationError  # noqa: PLC0415 - it is loaded by now
 
+        if faults := list(_misspelt(value, self.schema, self.schema.get("$defs", {}))):
+            raise InvalidArgumentsError(f"{what}: {'; '.join(faults)}")
         try:
             return self._adapter.validate_python(value)
         except ValidationError as error:
@@ -94,6 +92,27 @@ class ResultType:
                 for fault in error.errors(include_url=False)
             )
             raise InvalidArgumentsError(f"{what}: {faults}") from None
+
+
+def _misspelt(value: Any, schema: Any, types: Mapping[str, Any]) -> Iterator[str]:
+    """Find fields that the type does not have, at any depth; pydantic would pass them over."""
+    schema = types.get(schema.get("$ref", "").removeprefix("#/$defs/"), schema)
+    if isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for item in cast("list[Any]", value):
+            yield from _misspelt(item, schema["items"], types)
+    known = schema.get("properties")
+    if not isinstance(value, dict) or known is None:
+        return
+    fields = cast("dict[str, Any]", value)
+    unknown = [name for name in fields if name not in known]
+    if unknown and not schema.get("additionalProperties", False):
+        yield _unknown(unknown, known)
+    for name, inner in known.items():
+        yield from _misspelt(fields.get(name), inner, types)
+
+
+def _unknown(unknown: Iterable[str], known: Iterable[str]) -> str:
+    return f"unknown argument {', '.join(map(repr, unknown))}; it takes {', '.join(known)}"
 
 
 class ReturnResult(Function):

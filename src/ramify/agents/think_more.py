@@ -37,7 +37,7 @@ class ThinkMore(Around):
 
     def __init__(self, agent: AgentFunction, rounds: int = 1, *, name: str | None = None) -> None:
         if not isinstance(rounds, int) or rounds < 1:
-            raise InvalidValueError(f"an agent thinks once more, or more often, not {rounds!r}")
+            raise InvalidValueError(f"rounds={rounds!r}: give 1 or more")
         self.rounds = rounds
         answer = Parameter("answer", str, description="looks again at its own answer")
         super().__init__(agent, name, "think_more", "again", answer, _again)

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             node.cancel("interrupted from the keyboard")
             _follow(runtime, node)
             return EXIT_INTERRUPTED
-        with suppress(Exception):
+        with suppress(Exception, SystemExit):
             node.result()  # it has been asked for: nobody else need report it
     if node.exception is not None:
         _explain(node.exception)

@@ -65,19 +65,23 @@ class BudgetExceeded(CallError):  # noqa: N818 - the name is part of the documen
 
     Example:
         >>> from ramify import BudgetExceeded
-        >>> str(BudgetExceeded("20 of 20 calls are used up"))
-        'the budget is exceeded: 20 of 20 calls are used up'
+        >>> str(BudgetExceeded("60 s are over", owner="fix_bug (node 1)"))
+        'the budget of fix_bug (node 1) is exceeded: 60 s are over; give more, or a smaller task'
     """
 
-    last_call = False  # whether one request more is allowed, without functions
-
-    def __init__(self, limit: str, node: Any = None) -> None:
-        super().__init__(f"the budget is exceeded: {limit}")
+    def __init__(
+        self, limit: str, node: Any = None, owner: str = "this call", *, last_call: bool = False
+    ) -> None:
+        super().__init__(
+            f"the budget of {owner} is exceeded: {limit}; give more, or a smaller task"
+        )
         self.limit = limit
         self.node = node
+        self.owner = owner
+        self.last_call = last_call  # whether one request more is allowed, without functions
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (BudgetExceeded, (self.limit,))
+        return (BudgetExceeded, (self.limit, None, self.owner))
 
 
 class UnknownPriceError(CallError):

@@ -4,8 +4,9 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
+from ramify.core.budget import Budget
 from ramify.core.errors import DefinitionError
-from ramify.core.function import Function, RunContext
+from ramify.core.function import Function, ModelFinder, RunContext
 from ramify.core.json_schema import read_parameters
 from ramify.core.parameter import MISSING, FunctionArg, JsonSchema
 from ramify.core.parameters import Parameters
@@ -43,6 +44,7 @@ class CodeFunction(Function):
         repeatable: bool = False,
         uses_recursion: bool = False,
         max_depth: int = 10,
+        budget: Budget | None = None,
     ) -> None:
         super().__init__(
             name or name_of(callable),
@@ -52,6 +54,7 @@ class CodeFunction(Function):
             repeatable=repeatable,
             uses_recursion=uses_recursion,
             max_depth=max_depth,
+            budget=budget,
         )
         self.callable = callable
         self.kind = Kind.of(callable)
@@ -75,7 +78,11 @@ class CodeFunction(Function):
     def parameters(self) -> Parameters:
         return self._listed or self._signature.parameters
 
-    def faults(self, models: Any) -> list[str]:
+    @property
+    def is_plain(self) -> bool:
+        return super().is_plain and self._listed is None
+
+    def faults(self, models: ModelFinder) -> list[str]:
         """Return where the callable does not fit the arguments that were listed for it."""
         if self._listed is None:
             return []

@@ -1,6 +1,6 @@
 """Who may call what: lists of names, and hooks that decide about each call a model asks for.
 
-They reach every call below the one that they were given to, and can only be narrowed.
+They are given to a runtime, and reach every call in it.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -19,7 +19,9 @@ _NAMES: Final = (HOOK_PRE_TOOL_USE, HOOK_POST_TOOL_USE, HOOK_USER_PROMPT_SUBMIT)
 
 @dataclass(frozen=True, slots=True)
 class HookDecision:
-    """What a decision hook says; None says the same as an empty one: go on.
+    """What a decision hook says.
+
+    None leaves it to the next hook; a decision ends the asking, and an empty one allows it.
 
     Attributes:
         continue_: False forbids it; the model is told *reason*.
@@ -70,7 +72,10 @@ class PreToolUseEvent:
 
 @dataclass(frozen=True, slots=True)
 class PostToolUseEvent:
-    """A call that a model asked for has been made.
+    """A call that a model asked for has ended, or was denied.
+
+    ``tool_result`` is its value or, if there is none, what the model is told instead. What the hook
+    returns is not looked at.
 
     Example:
         >>> from ramify import PostToolUseEvent
@@ -143,7 +148,7 @@ class Rules:
         return None
 
     async def decide(self, hook: str, event: HookEvent) -> HookDecision:
-        """Ask the hooks of that name in order; the first that decides anything wins.
+        """Ask the hooks of that name in order; the first that returns a decision wins.
 
         An exception that a hook raises is passed on.
         """

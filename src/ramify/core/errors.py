@@ -36,7 +36,8 @@ RamifyError
 │   ├── NoAnswerError             a model said nothing that counts as an answer
 │   ├── EnsembleError             too few candidates, or nobody to choose among them
 │   └── ModelRefusedError         the model would not answer this
-└── ModelProviderException        a model's provider failed: nothing the agent did
+└── TracedError                   with an agent traceback; AgentException is one, too
+    └── ModelProviderException    a model's provider failed: nothing the agent did
 
 An exception that a function raises itself is passed on as it is.
 """
@@ -293,7 +294,7 @@ class TracedError(RamifyError):
 
     Attributes:
         message: what happened, without the traceback.
-        agent: the name of the agent.
+        agent: the name of the function, which is an agent unless code raised it.
         node_id: its node.
         path: the place of that node in its tree.
         frames: the calls that led there, the top-level one first.
@@ -363,7 +364,8 @@ class ModelProviderException(TracedError):  # noqa: N818 - the name is part of t
     """A model's provider failed, after such retries as help; the agent has nothing to do with it.
 
     Attributes:
-        provider: the class that talks to the provider.
+        provider: the name of the class that talks to the provider.
+        model: the name of the model.
         status: the HTTP status, if there was one.
         attempts: how often it was tried.
         inner: what the provider's package raised, if it did.

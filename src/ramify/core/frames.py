@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from ramify.core.usage import TokenUsage
 
@@ -21,13 +21,13 @@ class Frame:
     """
 
     function: str
-    kind: str  # "agent" or "code"
+    kind: Literal["agent", "code"]
     node_id: int
     path: str
     state: str = ""
     arguments: str = ""
     model: str | None = None
-    requests: int = 0  # how many responses it has had
+    responses: int = 0  # how many it has had
     parts: int = 0  # how long its transcript is
     usage: TokenUsage = field(default_factory=TokenUsage)  # with all calls below it
     cost: Decimal | None = None
@@ -38,7 +38,7 @@ class Frame:
             line += f" {self.arguments}"
         told: list[str] = []
         if self.model is not None:
-            told += [self.model, f"response {self.requests}", f"part {self.parts}"]
+            told += [self.model, f"response {self.responses}", f"part {self.parts}"]
         if self.usage.total:
             told.append(f"{self.usage.total:,} tokens")
             told.append("price unknown" if self.cost is None else f"${self.cost:.4f}")

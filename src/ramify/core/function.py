@@ -14,13 +14,14 @@ from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Any, ClassVar, ParamSpec, Self, TypeVar, cast
+from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, cast
 
 from ramify.core.budget import Budget
 from ramify.core.errors import DefinitionError, InvalidValueError
 from ramify.core.parameter import JsonSchema
 from ramify.core.parameters import Parameters
 from ramify.core.states import NodeState
+from ramify.core.transcript import TranscriptPart
 from ramify.core.usage import TokenUsage
 
 
@@ -99,6 +100,19 @@ class SessionScope(Enum):
     Self = "self"
 
 
+class ModelFinder(Protocol):
+    """Whoever knows the models that agents name."""
+
+    @property
+    def has_default(self) -> bool:
+        """Whether there is one for agents that name none."""
+        ...
+
+    def find(self, wish: Any) -> Any:
+        """Return the Model that *wish* stands for: a Model, a Provider, a name or None."""
+        ...
+
+
 class Function(ABC):
     """Anything that can be called. Nothing about a particular call is stored on it.
 
@@ -113,7 +127,6 @@ class Function(ABC):
     trained_as: str | None = None  # the tool that some models were trained on, if it is one
     is_agent: bool = False  # whether a call of it talks to a model
     asks_people: bool = False  # whether a call of it waits for a person
-    budget: Budget | None = None  # what each call of it may spend, with all below it
 
     def __init__(
         self,
@@ -125,7 +138,10 @@ class Function(ABC):
         repeatable: bool = False,
         uses_recursion: bool = False,
         max_depth: int = 10,
+        budget: Budget | None = None,
     ) -> None:
+        if budget is not None and not isinstance(budget, Budget):
+            raise InvalidValueError(f"the budget of {name} is a Budget(...), not {budget!r}")
         self._name = name
         self._description = desc
         self.tags = checked_tags(tags, f"function {name!r}")
@@ -133,7 +149,8 @@ class Function(ABC):
         self.uses_recursion = uses_recursion  # whether a call of it may call it again
         self.max_depth = max_depth  # how many calls of it may be under way inside each other
         if not isinstance(max_depth, int) or max_depth < 1:
-            raise InvalidValueError(f"max_depth={max_depth!r} of {name} is no number of calls")
+            raise InvalidValueError(f"max_depth={max_depth!r} of {name}: give 1 or more")
+        self.budget = budget  # what each call of it may spend, with all below it
         self._uses = checked_functions(uses, f"the 'uses' of {name}")
 
     def __repr__(self) -> str:
@@ -169,9 +186,14 @@ class Function(ABC):
         """The parameters as a JSON schema."""
         return self.parameters.json_schema
 
-    def faults(self, models: Any) -> list[str]:
-        """Return what is wrong with it; *models* finds a model by what an agent calls it."""
+    def faults(self, models: "ModelFinder") -> list[str]:
+        """Return what is wrong with it, if it is to talk to these *models*."""
         return []
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing can be wrong with it that was not found when it was made."""
+        return not self.is_agent and not self.uses
 
     @property
     def output_type(self) -> Any:
@@ -255,6 +277,10 @@ class Node(ABC):
     def total_cost(self) -> Decimal | None:
         """US dollars for it and every call below it; None if a price is not known."""
 
+    def get_transcript(self) -> list[TranscriptPart]:
+        """Return all that it and a model said to each other; nothing, if it is no agent's call."""
+        return []
+
     @abstractmethod
     def get_children(self) -> "list[Node | list[Node]]":
         """Return the calls it made, in order; calls asked for in parallel share an inner list."""
@@ -270,7 +296,7 @@ class Node(ABC):
 
     @abstractmethod
     def cancel(self, reason: str = "cancelled") -> None:
-        """Stop it and every call it made. Returns at once; does nothing if it has ended."""
+        """Cancel it, and every call it made. Returns at once; does nothing if it has ended."""
 
     @abstractmethod
     def __await__(self) -> Generator[Any, None, Any]: ...
@@ -335,10 +361,13 @@ class RunContext(Injected):
 
         A wrong argument is an InvalidArgumentsError (a ValueError) of that node. *timeout* is in
         seconds. A call tied with another was asked for in parallel and shares its number. *model*
-        is for this call of an agent only: a model, its name, or a Provider.
+        is for this call of an agent only: a model, its name, or a Provider. *budget* is for the call
+        and all below it.
 
         Raises:
             CallGraphError: *function* is not among the ``uses`` of this one.
+            ClosedError: this call has ended, or the runtime was closed.
+            InvalidValueError: an option is not what it should be.
         """
 
     @abstractmethod
@@ -347,6 +376,9 @@ class RunContext(Injected):
 
         The lease for requests to models is given up meanwhile, and the node is Paused. Whoever
         reads ``runtime.questions()`` may answer.
+
+        Raises:
+            ClosedError: this call has ended.
         """
 
     @abstractmethod

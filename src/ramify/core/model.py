@@ -43,7 +43,8 @@ class ModelSettings:
         temperature: sampling, where the model takes it.
         top_p: sampling, where the model takes it.
         thinking: the budget for thinking in tokens; 0 for none.
-        caching: how long a provider keeps the prompt, where it has to be told.
+        caching: how long a provider keeps the prompt, where it has to be told; for agents, None
+            leaves it to ``caching_policy``.
         response_schema: the answer is JSON of this schema; only without functions.
         allow_lenient_tool_json: mend arguments of calls that were cut off, where that is safe.
         call_functions: False forbids the model to call any, though it knows them.
@@ -59,7 +60,7 @@ class ModelSettings:
     temperature: float | None = None
     top_p: float | None = None
     thinking: int | None = None
-    caching: Caching = Caching.NONE
+    caching: Caching | None = None
     response_schema: JsonSchema | None = None
     allow_lenient_tool_json: bool = False
     call_functions: bool = True
@@ -70,6 +71,8 @@ class ModelSettings:
             raise InvalidValueError(f"max_tokens={self.max_tokens} leaves no room for a response")
         if self.thinking is not None and self.thinking < 0:
             raise InvalidValueError(f"thinking={self.thinking} is no budget; 0 is for none")
+        if self.caching is None:
+            return
         try:
             object.__setattr__(self, "caching", Caching(self.caching))
         except ValueError:

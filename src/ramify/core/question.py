@@ -68,18 +68,22 @@ class Question:
             return self._approval(text, args)
         if args is not None:
             raise InvalidValueError(f"question {self.id} ({self.kind}) takes no arguments")
-        if self.choices and text not in self.choices:
-            raise self._unsuitable(text)
-        return Answer(text)
+        return Answer(self._choice(text, text) if self.choices else text)
 
     def _approval(self, text: str, args: Mapping[str, Any] | None) -> "Answer":
         word, _, why = text.partition(":")
-        word = word.strip().lower()
-        if args is not None and word in {"", ALLOW}:
-            return Answer(ALLOW, args=dict(args))
-        if word not in self.choices or args is not None:
+        if args is None:
+            return Answer(self._choice(word, text), why.strip())
+        if self._choice(word.strip() or ALLOW, text) != ALLOW:
             raise self._unsuitable(text)
-        return Answer(word, why.strip())
+        return Answer(ALLOW, args=dict(args))
+
+    def _choice(self, word: str, text: str) -> str:
+        """Return the choice that *word* is, however it is written."""
+        for choice in self.choices:
+            if word.strip().casefold() == choice.casefold():
+                return choice
+        raise self._unsuitable(text)
 
     def _unsuitable(self, text: str) -> InvalidValueError:
         choices = ", ".join(map(repr, self.choices))

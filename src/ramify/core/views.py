@@ -24,6 +24,10 @@ class NodeView:
         sequence: the number of the call; calls asked for in parallel share one.
         usage: the tokens of its own requests; ``total_usage`` has those below it, too.
         cost: US dollars, None if a price is not known; ``total_cost`` likewise.
+        values: what the call gave out before its end.
+        transcript: all that it and its model said to each other.
+        questions: what it waits to be told.
+        update_seqnum: grows with every event of the tree.
         partial: what the model has said of a response that is still coming in.
         status: what it does, or waits for, just now; empty when it has ended.
         notices: what the person who runs this should know.

@@ -230,7 +230,12 @@ def advice(error: RequestError, *, key_name: str, address: str, longest: float) 
             status is not None and status < 400,
             "requests are not sent on to another address: give the right one",
         ),
-        (status in {401, 403} or key, f"check the key: set {key_name}, or give api_key="),
+        (
+            status in {401, 403} or key,
+            f"check the key: set {key_name}, or give api_key="
+            if key_name
+            else "check the key: give api_key=",
+        ),
         (status == 404, f"check the model's name and the address {address}"),
         (status == 429, "the provider limits how much it is asked: ask less at once, or wait"),
         (

@@ -1,6 +1,5 @@
 """A call that talks to a model: its conversation, and one request of it at a time."""
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -25,7 +24,7 @@ from ramify.core.errors import UsageError
 from ramify.core.events import Failure
 from ramify.core.exchange import Exchange
 from ramify.core.function import Function
-from ramify.core.model import Model, ModelSettings, Session
+from ramify.core.model import Caching, Model, ModelSettings, Session
 from ramify.core.model_events import (
     AttemptFailed,
     ModelEvent,
@@ -103,14 +102,15 @@ class AgentNode(CallNode):
         self.commons = commons
         self.call_times: list[float] = []  # when it made its calls
         self.notices: list[str] = []  # what the person who runs this should know
-        self.resignations: list[AgentException] = []  # made when it called raise_exception
+        # Made when it called raise_exception; node ids are no proof, other runtimes have the same.
+        self.resignations: list[AgentException] = []
         self._model: Model | None = None
         self._session: Session | None = None
         self._system = 0  # characters of the system prompt
         self._own = Spent()
         self._accounted = TokenUsage()  # how much of what the session took is in the accounts
-        self._unsent: tuple[UserText | ToolResult, ...] = ()  # or without a response yet
-        self._said: tuple[UserText | ToolResult, ...] = ()  # without a response yet
+        self._unsent: tuple[UserText | ToolResult, ...] = ()  # to be sent again on resume
+        self._said: tuple[UserText | ToolResult, ...] = ()  # and not answered yet
         self._first = home.loop.create_future()  # done when the model begins to answer
         self.when_ended(partial(settle, self._first))
 
@@ -140,7 +140,6 @@ class AgentNode(CallNode):
         return () if self._session is None else self._session.transcript
 
     def get_transcript(self) -> list[TranscriptPart]:
-        """Return all that was said, thought, asked for and answered, in order."""
         return [*self.said, *self._said]
 
     @property
@@ -155,23 +154,21 @@ class AgentNode(CallNode):
 
     def continued(self) -> Request:
         """Return the request for a call that goes on where this one ended."""
-        exchanges = () if self._session is None else tuple(self._session.exchanges)
+        past = self._request.past
+        if self._session is not None:
+            past = Past(tuple(self._session.exchanges), self._unsent)
         return Request(
             self.function,
             self.inputs,
             self._request.timeout,
             model=self._request.model,
             budget=self._request.budget,
-            past=Past(exchanges, self._unsent),
+            past=past,
         )
 
     def when_answering(self, wake: Callable[[], None]) -> None:
         """Have *wake* called when the model has begun to answer, or the call has ended."""
         self._first.add_done_callback(lambda _: wake())
-
-    async def answering(self) -> None:
-        """Wait for the same."""
-        await asyncio.wait([self._first])
 
     # Talking
 
@@ -190,8 +187,10 @@ class AgentNode(CallNode):
         self._system = len(system)
         self._accounted = session.usage
         names = tuple(function.name for function in functions)
-        caching, said = settings.caching.value, tuple(session.transcript)
-        self.tree.publish(ConversationOpened(self.id, model.name, system, names, caching, said))
+        caching = Caching.NONE if settings.caching is None else settings.caching
+        said = tuple(session.transcript)
+        opened = ConversationOpened(self.id, model.name, system, names, caching.value, said)
+        self.tree.publish(opened)
         return session
 
     async def request(
@@ -225,7 +224,7 @@ class AgentNode(CallNode):
                 failure = Failure.of(error)
                 raise
             finally:
-                usage, cost = self._settle(accounts, estimate, failed=failure is not None)
+                usage, cost = self._charge(accounts, estimate, failed=failure is not None)
                 if failure is not None:
                     failed = RequestFailed(self.id, time.time(), failure, usage, cost)
                     self.tree.publish_instead(failed)
@@ -298,7 +297,7 @@ class AgentNode(CallNode):
                 )
         return Estimate(usage.total, cost)
 
-    def _settle(
+    def _charge(
         self, accounts: Sequence[Account], estimate: Estimate, *, failed: bool
     ) -> tuple[TokenUsage, Decimal | None]:
         """Write down what a request took, here and in every call above."""
@@ -311,7 +310,7 @@ class AgentNode(CallNode):
             node.spent = node.spent or Spent()
             node.spent.add(usage, cost)
         for account in accounts:
-            account.settle(estimate, usage, cost)
+            account.charge(estimate, usage, cost)
         return usage, cost
 
 

@@ -1,9 +1,11 @@
 """Which functions there are and which may call which, checked before anything runs."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 
-from ramify.core.errors import CallGraphError
+from ramify.core.decisions import Rules
+from ramify.core.errors import CallGraphError, InvalidValueError
 from ramify.core.function import Function, checked_function, checked_functions
 from ramify.runtime.model_book import ModelBook
 
@@ -69,6 +71,22 @@ def _circle(path: list[Function], again: Function) -> Iterator[str]:
     way = " > ".join(function.name for function in [*path, again])
     what = "it calls itself" if len(circle) == 1 else "calls go round in a circle"
     yield f"{way}: {what}; take it out of 'uses', or say uses_recursion=True for {again.name}"
+
+
+def check_names(found: Mapping[str, Function], known: Mapping[str, Function]) -> None:
+    """Raise CallGraphError if a function has the name of another."""
+    if taken := [name for name, function in found.items() if known.get(name, function) != function]:
+        raise CallGraphError([f"two functions are called {name!r}; rename one" for name in taken])
+
+
+def check_listed(rules: Rules, functions: Mapping[str, Function]) -> None:
+    """Raise InvalidValueError if *rules* list a name that no function has, where all are known."""
+    listed = rules.disallowed | (rules.allowed or rules.disallowed)
+    for name in sorted(listed) if functions else ():
+        if name not in functions:
+            near = get_close_matches(name, functions, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InvalidValueError(f"a tool is listed as {name!r}, which is none here{hint}")
 
 
 def check_use(caller: Function, function: Function) -> None:

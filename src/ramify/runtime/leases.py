@@ -86,7 +86,10 @@ class Pool:
     def withdraw(self, waiter: Waiter) -> bool:
         """Take *waiter* out of the queue; False if a place was given to him already."""
         with self._mutex:
-            return self._queue.pop(waiter, self) is None
+            if waiter not in self._queue:
+                return False
+            del self._queue[waiter]
+            return True
 
     def put_back(self) -> None:
         """Give a place back: to who has waited longest."""

@@ -107,7 +107,7 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         self.tree = tree
         self.desk = desk
         self.spent: Spent | None = None
-        self.accounts: list[Account] | tuple[()] = ()
+        self.accounts: tuple[Account, ...] = ()
         self.leave: Callable[[], None] | None = None  # what to do if it ends before it began
         self.asked_for = request.sink is not None
         self._parent = parent
@@ -373,10 +373,10 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
     def _end(self, state: NodeState, value: Any, error: BaseException | None) -> None:
         if state is NodeState.Success and self.state is NodeState.Paused:
             self._enter(NodeState.Running)  # it asked something, and went on without the answer
-        self._enter(state)
         self.outputs = value
         self.exception = error
         self._traceback = None if error is None else error.__traceback__
+        self._enter(state)  # now other threads may look at them
         now = time.time()
         failure = None if error is None else Failure.of(error)
         self.tree.publish(CallEnded(self.id, state, now, value, failure))
@@ -399,15 +399,17 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
     def _start_timers(self) -> None:
         if (timeout := self._request.timeout) is not None:
             name, reason = self.function.name, f"it took longer than {timeout} s"
-            self._start_timer(timeout, CallTimeoutError(f"{name} (node {self.path}): {reason}"))
+            error = CallTimeoutError(f"{name} (node {self.path}): {reason}")
+            self._start_timer(timeout, error, reason)
         for account in self.accounts:
             if (seconds := account.seconds_left()) is not None:
                 limit = f"{account.budget.seconds:g} s are over"
-                self._start_timer(seconds, BudgetExceeded(limit, account.owner or self))
+                exceeded = BudgetExceeded(limit, account.owner or self, account.name)
+                self._start_timer(seconds, exceeded, limit)
 
-    def _start_timer(self, seconds: float, error: Exception) -> None:
+    def _start_timer(self, seconds: float, error: Exception, reason: str) -> None:
         loop = self.home.loop
-        at, reason = loop.time() + seconds, str(error).rpartition(": ")[2]
+        at = loop.time() + seconds
         timer = loop.call_at(at, self._expire, error, reason, context=_NO_VARIABLES)
         self._timers = [*(self._timers or ()), timer]
 

@@ -49,6 +49,8 @@ class AwaitedNode(Node):
         self.asked_for = True
         if self._ended is None:
             caller = self._caller()
+            if caller is None:
+                _let_others_ask()
             ended = threading.Event()
             self.home.forbid_waiting(f"result() of {self.function.name!r}")
             self.home.tell(self.when_ended, ended.set)
@@ -70,6 +72,8 @@ class AwaitedNode(Node):
         self.asked_for = True
         if self._ended is None:
             caller = self._caller()
+            if caller is None:
+                _let_others_ask()
             loop = asyncio.get_running_loop()
             ended = loop.create_future()
             at_home = loop is self.home.loop
@@ -104,7 +108,6 @@ class AwaitedNode(Node):
         parent = self.parent
         if isinstance(parent, AwaitedNode) and asking is parent.context:
             return parent
-        asking.give_up_lease()  # what it waits for may need it
         return None
 
     def when_ended(self, wake: Callable[[], object]) -> None:
@@ -133,3 +136,9 @@ class AwaitedNode(Node):
         if self.exception is None:
             return self.outputs
         raise self.exception.with_traceback(self._traceback)
+
+
+def _let_others_ask() -> None:
+    """Give up the lease of the call that waits here: what it waits for may need one."""
+    if (asking := RunContext.active.get(None)) is not None:
+        asking.give_up_lease()

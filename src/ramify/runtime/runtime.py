@@ -27,7 +27,7 @@ from ramify.core.views import NodeView
 from ramify.runtime.commons import Commons
 from ramify.runtime.context import Context
 from ramify.runtime.forest import Forest
-from ramify.runtime.graph import discover
+from ramify.runtime.graph import check_listed, check_names, discover
 from ramify.runtime.holds import hold, start, why_not_paused
 from ramify.runtime.home import BackgroundHome, Home
 from ramify.runtime.leases import DEFAULT_LIMITS, Limits
@@ -91,7 +91,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     ) -> None:
         for value, choices in (on_provider_failure, "raise"), (on_tool_error, "report"):
             if value not in {choices, "pause"}:
-                raise InvalidValueError(f"{value!r} is neither {choices!r} nor 'pause'")
+                raise InvalidValueError(f"{value!r}: say {choices!r} or 'pause'")
         if not isinstance(limits, Limits | None):
             raise InvalidValueError(f"limits are Limits(...), not {limits!r}")
         if not isinstance(budget, Budget | None):
@@ -105,6 +105,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             pauses_on_tool_error=on_tool_error == "pause",
         )
         self.invocable_functions: Mapping[str, Function] = discover(specs, self._commons.models)
+        check_listed(self._commons.rules, self.invocable_functions)
         self._seen = WeakSet(self.invocable_functions.values())  # and found to be in order
         self._forest = Forest(keeps_finished=self.keeps_finished_trees)
         self._context = Context(self, None)
@@ -132,7 +133,12 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     ) -> Node:
         """Start a top-level call of *function* and return its node at once.
 
-        A function that this runtime was not made with is checked now.
+        A function that this runtime was not made with is checked now. *timeout* is in seconds;
+        *model* and *budget* are for this call.
+
+        Raises:
+            CallGraphError: the function, or one that it may call, cannot be run.
+            ClosedError: the runtime was closed.
         """
         return self._context.invoke(function, args, timeout=timeout, model=model, budget=budget)
 
@@ -165,15 +171,16 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             node = CodeNode(id, request, parent=parent, tree=tree, home=home, desk=commons.desk)
         budget, own = request.budget, request.function.budget
         if budget is not None or own is not None or (parent is None and commons.account):
-            node.accounts = [Account(one, node) for one in (budget, own) if one is not None]
+            node.accounts = tuple([Account(one, node) for one in (budget, own) if one is not None])
             if parent is None and commons.account is not None:
-                node.accounts.append(commons.account)
+                node.accounts += (commons.account,)
         return node
 
     def _check(self, function: Function) -> None:
         """Check a function that is called at top level for the first time."""
-        if (function.is_agent or function.uses) and function not in self._seen:
-            discover([function], self._commons.models)
+        if not function.is_plain and function not in self._seen:
+            found = discover([function], self._commons.models)
+            check_names(found, self.invocable_functions)
             self._seen.add(function)
 
     # What runs and what ran
@@ -211,6 +218,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """Let the node with this id, and all below it, make no further request or call.
 
         What is under way goes on until then. There is a question meanwhile: resume or cancel.
+
+        Raises:
+            UsageError: it has ended.
         """
         node = self._forest.find(id)
         node.home.call(hold, node, reason)
@@ -242,7 +252,10 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         return self._commons.desk.questions()
 
     def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
-        """Answer the question with this id; *args* are for an approval, instead of what was asked.
+        """Answer the question with this id.
+
+        An approval is answered ``"allow"``, ``"deny"`` or ``"deny: why"``, or by *args*, the
+        arguments to use instead; a pause by ``"resume"`` or ``"cancel"``.
 
         Raises:
             UnknownQuestionError: there is no such question, or it has been answered.
@@ -251,7 +264,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self._commons.desk.answer(id, text, args)
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
-        """Stop the node with this id and every call it made."""
+        """Cancel the node with this id, and every call it made."""
         self._forest.find(id).cancel(reason)
 
     @property

@@ -44,6 +44,12 @@ class Account:
         self._set_aside: list[Estimate] = []
         self._since: float | None = None
 
+    @property
+    def name(self) -> str:
+        """Whose it is, in words."""
+        owner = self.owner
+        return "the runtime" if owner is None else f"{owner.function.name} (node {owner.path})"
+
     def seconds_left(self) -> float | None:
         """Return for how long it lasts, from the first call on; None if that is not bounded."""
         if self.budget.seconds is None:
@@ -58,7 +64,8 @@ class Account:
         if self.seconds_left() == 0:
             return f"{budget.seconds:g} s are over"
         if budget.calls is not None and self._calls + len(waiting) >= budget.calls:
-            return f"{self._calls} of {budget.calls} calls are used up"
+            made = self._calls + len(waiting)
+            return f"{made} of {budget.calls} requests to models are made or under way"
         tokens = sum(e.tokens for e in waiting) + estimate.tokens
         if budget.tokens is not None and self._tokens + tokens > budget.tokens:
             return f"{self._tokens:,} of {budget.tokens:,} tokens are used, and {tokens:,} needed"
@@ -71,7 +78,7 @@ class Account:
         """Keep room for a request."""
         self._set_aside.append(estimate)
 
-    def settle(self, estimate: Estimate, usage: TokenUsage, cost: Decimal | None) -> None:
+    def charge(self, estimate: Estimate, usage: TokenUsage, cost: Decimal | None) -> None:
         """Count a request for which room was kept."""
         self._set_aside.remove(estimate)
         self._calls += 1
@@ -83,9 +90,9 @@ def check(accounts: Sequence[Account], estimate: Estimate, root: Node) -> None:
     """Raise BudgetExceeded unless a request fits into each of *accounts*."""
     for account in accounts:
         if (limit := account.refusal(estimate)) is not None:
-            exceeded = BudgetExceeded(limit, account.owner or root)
-            exceeded.last_call = account.budget.last_call
-            raise exceeded
+            raise BudgetExceeded(
+                limit, account.owner or root, account.name, last_call=account.budget.last_call
+            )
 
 
 def set_aside(accounts: Sequence[Account], estimate: Estimate) -> None:

@@ -34,7 +34,7 @@ def _frame(node: CallNode) -> Frame:
         state=node.state.value,
         arguments=short_arguments(node.inputs),
         model=node.model if is_agent else None,
-        requests=node.responses if is_agent else 0,
+        responses=node.responses if is_agent else 0,
         parts=len(node.get_transcript()) if is_agent else 0,
         usage=node.total_usage,
         cost=node.total_cost,

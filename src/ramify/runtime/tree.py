@@ -1,4 +1,4 @@
-"""The events of one top-level call, for whoever wants to see them, and the bags of its nodes.
+"""The events of one top-level call, for whoever wants to see them, and what its nodes share.
 
 Publishing costs the run one append. Events are folded into views by whoever asks for a view, in
 the asker's own thread, so that being watched costs a run nothing.
@@ -17,7 +17,7 @@ from ramify.runtime.bags import SessionBag, close_all
 
 
 class Tree:
-    """One tree: what happened in it, who waits for more, and what its calls keep."""
+    """One tree: what happened in it, who waits for more, what its calls keep, and what holds them."""
 
     __slots__ = (
         "_bags",
@@ -62,7 +62,7 @@ class Tree:
         self._wake()
 
     def publish_live(self, event: Event) -> None:
-        """Record something that is of interest only until the next event of its node.
+        """Record something that is of interest only until ``publish_instead`` of its node.
 
         If nobody looks by then, it is dropped: a long answer comes in thousands of pieces.
         """

@@ -98,7 +98,7 @@ class AnthropicDialect(Dialect):
 
     def mark_newest(self, message: str) -> str:
         """Put the cache watermark on the last block of the newest message."""
-        if self.settings.caching is Caching.NONE:
+        if self.settings.caching in {None, Caching.NONE}:
             return message
         mark = compact({"type": "ephemeral", "ttl": self.settings.caching})
         assert message.endswith("}]}")  # it is one of ours
