@@ -97,8 +97,9 @@ def agent(
 
     Its arguments, of any type that pydantic can describe, and its description are those of the
     function; so is its name, unless *name* says otherwise. *system* is the system prompt, *model*
-    who is asked unless a call says otherwise. The other options are those of AgentFunction: *uses*, *returns*, *model_tools*, *max_steps*,
-    *parallel_tools*, *settings*, *budget*, *tags*, *repeatable*, *uses_recursion* and *max_depth*.
+    who is asked unless a call says otherwise. The other options are those of AgentFunction: *uses*,
+    *returns*, *model_tools*, *max_steps*, *parallel_tools*, *settings*, *budget*, *tags*,
+    *repeatable*, *uses_recursion* and *max_depth*.
 
     Example:
         >>> from ramify import Runtime, agent

@@ -361,8 +361,8 @@ class RunContext(Injected):
 
         A wrong argument is an InvalidArgumentsError (a ValueError) of that node. *timeout* is in
         seconds. A call tied with another was asked for in parallel and shares its number. *model*
-        is for this call of an agent only: a model, its name, or a Provider. *budget* is for the call
-        and all below it.
+        is for this call of an agent only: a model, its name, or a Provider. *budget* is for the
+        call and all below it.
 
         Raises:
             CallGraphError: *function* is not among the ``uses`` of this one.
