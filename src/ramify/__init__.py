@@ -65,7 +65,7 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         "ramify.core.views": ["NodeView"],
         "ramify.runtime.agent_node": ["AgentNode"],
         "ramify.runtime.bags": ["SessionBag"],
-        "ramify.runtime.leases": ["Limits"],
+        "ramify.runtime.limits": ["Limits"],
         "ramify.runtime.node": ["CodeNode"],
         "ramify.runtime.runtime": ["Runtime"],
         "ramify.turns.agent": ["Agent", "AgentRegistry"],

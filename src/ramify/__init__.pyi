@@ -65,7 +65,7 @@ from ramify.core.usage import TokenUsage as TokenUsage
 from ramify.core.views import NodeView as NodeView
 from ramify.runtime.agent_node import AgentNode as AgentNode
 from ramify.runtime.bags import SessionBag as SessionBag
-from ramify.runtime.leases import Limits as Limits
+from ramify.runtime.limits import Limits as Limits
 from ramify.runtime.node import CodeNode as CodeNode
 from ramify.runtime.runtime import Runtime as Runtime
 from ramify.turns.agent import (

@@ -36,7 +36,7 @@ Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(slots=True)
-class Made:
+class MadeCall:
     """A call that a model asked for, and what came of it; there is no node if nobody was called."""
 
     call: ToolUse
@@ -53,9 +53,9 @@ class Calls:
         self._functions = {function.name: function for function in functions}
         self._history = History(node)
 
-    async def make(self, calls: Sequence[ToolUse], *, at_once: bool) -> list[Made]:
+    async def make(self, calls: Sequence[ToolUse], *, at_once: bool) -> list[MadeCall]:
         """Make *calls* in order, one at a time unless *at_once*; each has a result in the end."""
-        made: list[Made] = []
+        made: list[MadeCall] = []
         for call in calls:
             one = await self._begin(call, made)
             made.append(one)
@@ -66,13 +66,13 @@ class Calls:
                 await self._finish(one, made)
         return made
 
-    async def _begin(self, call: ToolUse, before: Sequence[Made]) -> Made:
+    async def _begin(self, call: ToolUse, before: Sequence[MadeCall]) -> MadeCall:
         function = self._functions.get(call.name)
         if function is None or call.fault is not None:
             fault = call.fault if function is not None else self._unknown(call.name)
-            return Made(call, None, ToolResult(call.id, str(fault), is_error=True))
+            return MadeCall(call, None, ToolResult(call.id, str(fault), is_error=True))
         gate, args = await self._decide(call, function)
-        return Made(call, self._start(function, call, args, gate, before))
+        return MadeCall(call, self._start(function, call, args, gate, before))
 
     def _start(
         self,
@@ -80,7 +80,7 @@ class Calls:
         call: ToolUse,
         args: Mapping[str, Any],
         gate: Gate | None,
-        before: Sequence[Made],
+        before: Sequence[MadeCall],
         *,
         again: CallNode | None = None,
     ) -> CallNode:
@@ -107,7 +107,7 @@ class Calls:
         args = call.args if decision.modified_input is None else decision.modified_input
         return gate_for(decision), args
 
-    async def _finish(self, made: Made, batch: Sequence[Made]) -> None:
+    async def _finish(self, made: MadeCall, batch: Sequence[MadeCall]) -> None:
         """Wait for a call, and write down its result."""
         if made.result is not None or made.node is None:
             return
@@ -125,12 +125,12 @@ class Calls:
             made.result = ToolResult(made.call.id, told(failure), is_error=True)
         await self._tell_hooks(made, made.node)
 
-    def _again(self, made: Made, batch: Sequence[Made]) -> CallNode:
+    def _again(self, made: MadeCall, batch: Sequence[MadeCall]) -> CallNode:
         assert made.node is not None  # it failed
         function, args = made.node.function, made.node.inputs
         return self._start(function, made.call, args, None, batch, again=made.node)
 
-    async def _tell_hooks(self, made: Made, node: CallNode) -> None:
+    async def _tell_hooks(self, made: MadeCall, node: CallNode) -> None:
         rules = self._node.commons.rules
         if rules.hooks.get(HOOK_POST_TOOL_USE) and not isinstance(node.function, ReturnResult):
             assert made.result is not None  # that is what they are told

@@ -7,10 +7,10 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
-from ramify.agents.around import Around
 from ramify.agents.calls import told
 from ramify.agents.function import AgentFunction
 from ramify.agents.prompts import as_text
+from ramify.agents.wrapper import AgentWrapper
 from ramify.core.agent_errors import EnsembleError
 from ramify.core.errors import ClosedError, InvalidValueError
 from ramify.core.function import ModelFinder, RunContext
@@ -31,7 +31,7 @@ what only one of them saw, if it holds. Do not mention the experts: give the ans
 complete."""
 
 
-class Ensemble(Around):
+class Ensemble(AgentWrapper):
     """An agent that is asked several times at once; the answers are then reconciled into one.
 
     First each of *instances* answers. Then the agent gets the same prompt with all answers below

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ramify.agents.calls import Calls, Made, gate_for
+from ramify.agents.calls import Calls, MadeCall, gate_for
 from ramify.agents.history import History
 from ramify.agents.results import ResultType, ReturnResult
 from ramify.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
@@ -155,7 +155,7 @@ class Loop:
 
     # Calls and answers
 
-    async def _make_calls(self) -> list[Made]:
+    async def _make_calls(self) -> list[MadeCall]:
         if self._exceeded is not None:  # it calls, although it was told that it cannot
             raise self._exceeded
         calls = tuple(self._session.pending)
@@ -203,7 +203,7 @@ def _edited_prompt(args: Mapping[str, Any]) -> str:
     return prompt
 
 
-def _returned(made: Sequence[Made]) -> CallNode | None:
+def _returned(made: Sequence[MadeCall]) -> CallNode | None:
     """Return the call that gave the result, if there was one."""
     for one in made:
         node = one.node

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from ramify.agents.around import Around
 from ramify.agents.function import AgentFunction
 from ramify.agents.prompts import as_text
+from ramify.agents.wrapper import AgentWrapper
 from ramify.core.errors import InvalidValueError
 from ramify.core.function import RunContext
 from ramify.core.parameter import Parameter
@@ -21,7 +21,7 @@ missing. Then give your final answer to the task, complete in itself; if the fir
 bettered, give it again."""
 
 
-class ThinkMore(Around):
+class ThinkMore(AgentWrapper):
     """An agent that looks again at its own answer, *rounds* times, before it gives it.
 
     Example:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ramify.core.decisions import Rules
 from ramify.runtime.desk import Desk
-from ramify.runtime.leases import DEFAULT_LIMITS, Limits
+from ramify.runtime.limits import DEFAULT_LIMITS, Limits
 from ramify.runtime.model_book import ModelBook
 from ramify.runtime.spending import Account
 

@@ -1,4 +1,4 @@
-"""How many requests to models may be under way, and who may make the next.
+"""Who may make the next request to a model.
 
 A lease allows one request at a time. It is taken at the first request of a top-level call and kept
 until that ends, so that the calls of one tree follow each other quickly and find their prompts in
@@ -9,139 +9,11 @@ up.
 A tree is on one loop, and so are its leases; only the pool is shared between loops.
 """
 
-import asyncio
-import threading
-from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 
-from ramify.core.errors import InvalidValueError
-from ramify.core.provider import Provider
 from ramify.runtime.node import CallNode
+from ramify.runtime.pool import Pool, Waiter
 from ramify.runtime.walk import upwards
-
-
-class Waiter:
-    """Somebody who wants a place, and where to tell him."""
-
-    __slots__ = ("future", "node")
-
-    def __init__(self, node: CallNode | None = None) -> None:
-        self.node = node
-        self.future: asyncio.Future[Lease | None] = asyncio.get_running_loop().create_future()
-
-    def give(self, lease: "Lease | None") -> None:
-        """Tell him, on his own loop, that he has a place; None: one of the pool's."""
-        if not self.future.done():
-            self.future.set_result(lease)
-
-
-class Pool:
-    """A number of places, given in the order in which they were asked for, on any loop."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._free = size
-        self._mutex = threading.Lock()
-        self._queue: dict[Waiter, None] = {}  # in order, and quick to leave
-        self.leases: set[Lease] = set()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether who wants a place has to wait."""
-        return not self._free
-
-    def try_take(self) -> bool:
-        """Take a place if one is free."""
-        with self._mutex:
-            if self._free:
-                self._free -= 1
-                return True
-        lost = [lease for lease in tuple(self.leases) if lease.is_lost()]
-        for lease in lost:
-            lease.close()
-        return bool(lost) and self.try_take()
-
-    async def take(self) -> None:
-        """Take a place, having waited for it if need be."""
-        if not self.try_take():
-            await self.wait(Waiter())
-
-    async def wait(self, waiter: Waiter) -> "Lease | None":
-        """Wait for a place, or for the lease that *waiter* is given instead."""
-        with self._mutex:
-            if self._free:
-                self._free -= 1
-                return None
-            self._queue[waiter] = None
-        try:
-            return await waiter.future
-        except asyncio.CancelledError:
-            if not self.withdraw(waiter) and waiter.future.done() and not waiter.future.cancelled():
-                lease = waiter.future.result()  # it was given in the very last moment
-                if lease is None:
-                    self.put_back()
-            raise
-
-    def withdraw(self, waiter: Waiter) -> bool:
-        """Take *waiter* out of the queue; False if a place was given to him already."""
-        with self._mutex:
-            if waiter not in self._queue:
-                return False
-            del self._queue[waiter]
-            return True
-
-    def put_back(self) -> None:
-        """Give a place back: to who has waited longest."""
-        with self._mutex:
-            while self._queue:
-                waiter = next(iter(self._queue))
-                del self._queue[waiter]
-                with suppress(RuntimeError):  # its loop has closed: try the next
-                    waiter.future.get_loop().call_soon_threadsafe(self._hand_over, waiter)
-                    return
-            self._free += 1
-
-    def _hand_over(self, waiter: Waiter) -> None:
-        if waiter.future.cancelled():
-            self.put_back()
-        else:
-            waiter.give(None)
-
-
-class Limits:
-    """Bounds on how many requests to models are under way at the same time.
-
-    One object may serve several runtimes; those that are given none share one of 8 requests.
-
-    Args:
-        concurrent_requests: all together.
-        per_provider: of each provider named.
-
-    Example:
-        >>> from ramify import Limits, Provider, Runtime
-        >>> with Runtime(limits=Limits(2, per_provider={Provider.Anthropic: 1})) as runtime:
-        ...     runtime.limits.concurrent_requests
-        2
-    """
-
-    def __init__(
-        self, concurrent_requests: int = 8, *, per_provider: Mapping[Provider, int] | None = None
-    ) -> None:
-        if not isinstance(per_provider, Mapping | None):
-            raise InvalidValueError(f"per_provider goes by Provider: not {per_provider!r}")
-        if unknown := [name for name in per_provider or {} if name not in list(Provider)]:
-            raise InvalidValueError(f"per_provider goes by Provider, which {unknown} are not")
-        sizes = {"concurrent_requests": concurrent_requests, **(per_provider or {})}
-        for name, size in sizes.items():
-            if not isinstance(size, int) or size < 1:
-                raise InvalidValueError(f"{name}={size!r} would let no request through")
-        self.concurrent_requests = concurrent_requests
-        self.pool = Pool(concurrent_requests)
-        self.pools = {Provider(name): Pool(size) for name, size in (per_provider or {}).items()}
-
-
-DEFAULT_LIMITS = Limits()
 
 
 class Lease:

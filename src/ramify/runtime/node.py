@@ -36,11 +36,11 @@ from ramify.core.from_file import FromFile
 from ramify.core.function import Node, RunContext
 from ramify.core.states import NodeState, check_transition
 from ramify.core.usage import TokenUsage
+from ramify.runtime.awaited_node import AwaitedNode
 from ramify.runtime.bags import SessionBag
 from ramify.runtime.desk import Desk
 from ramify.runtime.files import read_files
 from ramify.runtime.home import Home
-from ramify.runtime.outcome import AwaitedNode
 from ramify.runtime.request import Request
 from ramify.runtime.spending import Account, Spent
 from ramify.runtime.tree import Tree

@@ -30,7 +30,7 @@ from ramify.runtime.forest import Forest
 from ramify.runtime.graph import check_listed, check_names, discover
 from ramify.runtime.holds import hold, start, why_not_paused
 from ramify.runtime.home import BackgroundHome, Home
-from ramify.runtime.leases import DEFAULT_LIMITS, Limits
+from ramify.runtime.limits import DEFAULT_LIMITS, Limits
 from ramify.runtime.model_book import ModelBook
 from ramify.runtime.node import CallNode, CodeNode
 from ramify.runtime.request import Request

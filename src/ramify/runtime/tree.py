@@ -17,7 +17,7 @@ from ramify.runtime.bags import SessionBag, close_all
 
 
 class Tree:
-    """One tree: what happened in it, who waits for more, what its calls keep and what holds them."""
+    """One tree: what happened in it, who waits for more, what its calls keep and share."""
 
     __slots__ = (
         "_bags",

@@ -18,7 +18,7 @@ from ramify.runtime.context import Context
 from ramify.runtime.request import Request
 
 
-class Around(CodeFunction):
+class AgentWrapper(CodeFunction):
     """A function with the arguments and the result of an agent.
 
     ``callable(ctx, **args)`` may be called directly, too; the calls it makes are then those of the
