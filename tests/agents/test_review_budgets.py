@@ -3,16 +3,21 @@
 from decimal import Decimal
 from typing import Any
 
-from agent_scripts import run_agent
+import pytest
+
+from agent_scripts import StagedModel, ended, run_agent, until
 from ramify import (
     AgentFunction,
     Budget,
     BudgetExceeded,
     CodeFunction,
+    NodeState,
+    RunContext,
+    Runtime,
     TokenUsage,
     ToolUse,
 )
-from ramify.testing import ScriptedModel, ScriptedRequest
+from ramify.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
 
 
 def looking(request: ScriptedRequest) -> Any:
@@ -55,3 +60,56 @@ async def test_a_result_that_does_not_fit_into_the_budget_is_not_sent():
     node = await run_agent(agent, models=model, budget=Budget(tokens=10_000))
     assert isinstance(node.exception, BudgetExceeded)
     assert len(model.requests) == 1
+
+
+def a_dollar_per_token(usage: TokenUsage) -> Decimal:
+    return Decimal(usage.total)
+
+
+async def test_the_seconds_of_a_runtime_go_on_from_its_first_call():
+    hanging = ScriptedModel(HANGS)
+    model = ScriptedModel("too late")
+    budget = Budget(seconds=0.05)
+    async with Runtime([looker()], models=model, budget=budget) as runtime:
+        first = await ended(runtime.invoke(looker(), model=hanging))
+        second = await ended(runtime.invoke(looker()))
+    assert isinstance(first.exception, BudgetExceeded)
+    assert isinstance(second.exception, BudgetExceeded)
+    assert model.requests == []
+
+
+@pytest.mark.parametrize("budget", [Budget(tokens=250), Budget(usd=250)])
+async def test_requests_that_are_under_way_count_for_a_budget(budget: Budget):
+    model = StagedModel(ScriptedModel(lambda _: "done"), held=True)
+    model.price = a_dollar_per_token  # pyright: ignore[reportAttributeAccessIssue]
+    agent = AgentFunction("agent", "", user_prompt_template="x" * 400)
+
+    async def work(ctx: RunContext) -> list[NodeState]:
+        nodes = [ctx.invoke(agent) for _ in range(4)]
+        await until(lambda: sum(node.state is NodeState.Error for node in nodes) == 2)
+        model.gate.set()
+        return [(await ended(node)).state for node in nodes]
+
+    together = CodeFunction(callable=work, uses=[agent])
+    async with Runtime([together], models=model) as runtime:
+        node = await ended(runtime.invoke(together, budget=budget))
+    assert node.outputs == [NodeState.Success] * 2 + [NodeState.Error] * 2
+    assert len(model.script.requests) == 2
+
+
+@pytest.mark.parametrize("budget", [Budget(tokens=1), Budget(usd=1)])
+async def test_a_request_that_just_fits_is_made(budget: Budget):
+    model = ScriptedModel("done", price=a_dollar_per_token)
+    agent = AgentFunction("agent", "", user_prompt_template="Go.")
+    node = await run_agent(agent, models=model, budget=budget)
+    assert node.outputs == "done"
+
+
+async def test_a_call_that_is_resumed_keeps_its_model_and_has_its_budget_anew():
+    model = ScriptedModel(ToolUse("1", "look"), ScriptedFailure(400), looking)
+    async with Runtime([looker()], models=ScriptedModel("another")) as runtime:
+        node = await ended(runtime.invoke(looker(), model=model, budget=Budget(calls=3)))
+        resumed = await ended(runtime.resume(node.id))
+    assert isinstance(resumed.exception, BudgetExceeded)
+    assert resumed.exception.node is resumed
+    assert len(model.requests) == 2 + 3

@@ -1,6 +1,7 @@
 """Pauses that come again, end early, or are asked to end where there is none."""
 
 import asyncio
+from contextvars import ContextVar
 
 import pytest
 
@@ -13,11 +14,14 @@ from ramify import (
     Provider,
     RunContext,
     Runtime,
+    agent,
 )
 from ramify.core.errors import UsageError
 from ramify.testing import ScriptedFailure, ScriptedModel
+from support import settle
 
 think = AgentFunction("think", "Think.", user_prompt_template="Think.")
+who: ContextVar[str] = ContextVar("who", default="nobody")
 
 
 async def test_a_call_that_ends_while_it_is_paused_a_second_time_leaves_no_question():
@@ -81,3 +85,187 @@ async def test_a_call_may_leave_a_task_behind_that_asks():
             assert (node.state, node.outputs) == (NodeState.Success, "never mind")
             assert runtime.questions() == []
         tasks[0].cancel()
+
+
+async def test_a_call_that_was_kept_back_starts_as_it_would_have_and_its_caller_runs_again():
+    go, done = asyncio.Event(), asyncio.Event()
+
+    async def below(ctx: RunContext) -> str:
+        await done.wait()
+        return who.get()
+
+    inner = CodeFunction(callable=below)
+
+    async def work(ctx: RunContext) -> str:
+        await go.wait()
+        who.set("the caller")
+        return await ctx.invoke(inner)
+
+    async with Runtime() as runtime, asyncio.timeout(10):
+        node = runtime.invoke(CodeFunction(callable=work, uses=[inner]))
+        await until(lambda: node.state is NodeState.Running)
+        runtime.pause(node.id)
+        go.set()
+        await until(lambda: node.state is NodeState.Paused)
+        (child,) = runtime.get_subtree(node.id)[1:]
+        assert child.state is NodeState.Waiting
+        runtime.resume(node.id)
+        await until(lambda: child.state is NodeState.Running)
+        assert node.state is NodeState.Running
+        done.set()
+        assert await node == "the caller"
+
+
+async def test_a_call_that_was_kept_back_and_is_cancelled_lets_its_caller_run_again():
+    go, done = asyncio.Event(), asyncio.Event()
+    inner = CodeFunction(name="inner", callable=lambda ctx: 1)
+
+    async def work(ctx: RunContext) -> str:
+        await go.wait()
+        await ended(ctx.invoke(inner))
+        await done.wait()
+        return "without it"
+
+    async with Runtime() as runtime, asyncio.timeout(10):
+        node = runtime.invoke(CodeFunction(callable=work, uses=[inner]))
+        await until(lambda: node.state is NodeState.Running)
+        runtime.pause(node.id)
+        go.set()
+        await until(lambda: node.state is NodeState.Paused)
+        (child,) = runtime.get_subtree(node.id)[1:]
+        child.cancel()
+        await until(lambda: child.state is NodeState.Canceled)
+        assert node.state is NodeState.Running
+        assert [question.node_id for question in runtime.questions()] == [node.id]
+        runtime.resume(node.id)
+        done.set()
+        assert await node == "without it"
+
+
+async def test_a_call_stays_back_until_nothing_above_it_is_paused():
+    go = asyncio.Event()
+    leaf = CodeFunction(name="leaf", callable=lambda ctx: "done")
+
+    async def middle(ctx: RunContext) -> str:
+        await go.wait()
+        return await ctx.invoke(leaf)
+
+    between = CodeFunction(callable=middle, uses=[leaf])
+
+    async def work(ctx: RunContext) -> str:
+        return await ctx.invoke(between)
+
+    async with Runtime() as runtime, asyncio.timeout(10):
+        node = runtime.invoke(CodeFunction(callable=work, uses=[between]))
+        await until(lambda: len(runtime.get_subtree(node.id)) == 2)
+        mid = runtime.get_subtree(node.id)[1]
+        runtime.pause(node.id)
+        runtime.pause(mid.id)
+        go.set()
+        await until(lambda: mid.state is NodeState.Paused)
+        runtime.resume(mid.id)
+        await settle()
+        assert runtime.get_subtree(node.id)[-1].state is NodeState.Waiting
+        assert mid.state is NodeState.Paused
+        runtime.resume(node.id)
+        assert await node == "done"
+
+
+async def test_an_agent_makes_no_request_until_nothing_above_it_is_paused():
+    model = ScriptedModel("Well.")
+    go = asyncio.Event()
+
+    async def prompt(ctx: RunContext) -> str:
+        await go.wait()
+        return "Think."
+
+    slow = agent(prompt)
+
+    async def work(ctx: RunContext) -> str:
+        return await ctx.invoke(slow)
+
+    function = CodeFunction(callable=work, uses=[slow])
+    async with Runtime([function], models=model) as runtime, asyncio.timeout(10):
+        node = runtime.invoke(function)
+        await until(lambda: len(runtime.get_subtree(node.id)) == 2)
+        child = runtime.get_subtree(node.id)[1]
+        runtime.pause(node.id)
+        runtime.pause(child.id)
+        go.set()
+        await until(lambda: child.state is NodeState.Paused)
+        runtime.resume(child.id)
+        await settle()
+        assert (child.state, model.requests) == (NodeState.Paused, [])
+        runtime.resume(node.id)
+        assert await node == "Well."
+
+
+async def test_all_that_a_pause_has_stopped_goes_on():
+    model = ScriptedModel(lambda _: "Well.")
+    go = asyncio.Event()
+
+    async def prompt(ctx: RunContext) -> str:
+        await go.wait()
+        return "Think."
+
+    slow = agent(prompt)
+
+    async def work(ctx: RunContext) -> list[str]:
+        nodes = [ctx.invoke(slow) for _ in range(3)]
+        return [await node for node in nodes]
+
+    function = CodeFunction(callable=work, uses=[slow])
+    async with Runtime([function], models=model) as runtime, asyncio.timeout(10):
+        node = runtime.invoke(function)
+        await until(lambda: len(runtime.get_subtree(node.id)) == 4)
+        runtime.pause(node.id)
+        go.set()
+        children = runtime.get_subtree(node.id)[1:]
+        await until(lambda: all(child.state is NodeState.Paused for child in children))
+        runtime.resume(node.id)
+        assert await node == ["Well."] * 3
+
+
+async def test_a_paused_agent_that_is_cancelled_ends_as_cancelled():
+    go = asyncio.Event()
+
+    async def prompt(ctx: RunContext) -> str:
+        await go.wait()
+        return "Think."
+
+    slow = agent(prompt)
+    async with Runtime([slow], models=ScriptedModel("Well.")) as runtime, asyncio.timeout(10):
+        node = runtime.invoke(slow)
+        await until(lambda: node.state is NodeState.Running)
+        runtime.pause(node.id)
+        go.set()
+        await until(lambda: node.state is NodeState.Paused)
+        runtime.answer(runtime.questions()[0].id, "cancel")
+        assert (await ended(node)).state is NodeState.Canceled
+        assert str(node.exception).endswith("cancelled while it was paused")
+
+
+async def test_a_paused_call_that_is_told_to_cancel_may_still_clean_up():
+    inner = CodeFunction(name="inner", callable=lambda ctx: 1)
+    cleaned: list[int] = []
+
+    async def work(ctx: RunContext) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append(await ctx.invoke(inner))
+
+    async with Runtime() as runtime, asyncio.timeout(5):
+        node = runtime.invoke(CodeFunction(callable=work, uses=[inner]))
+        await until(lambda: node.state is NodeState.Running)
+        runtime.pause(node.id)
+        runtime.answer(runtime.questions()[0].id, "cancel")
+        assert (await ended(node)).state is NodeState.Canceled
+    assert cleaned == [1]
+
+
+async def test_a_call_that_has_ended_cannot_be_paused():
+    async with Runtime() as runtime:
+        node = await ended(runtime.invoke(CodeFunction(name="three", callable=lambda ctx: 3)))
+        with pytest.raises(UsageError, match="has ended"):
+            runtime.pause(node.id)

@@ -1,12 +1,27 @@
 """Questions that nobody waits for any more."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from agent_scripts import until
-from ramify import CodeFunction, NodeState, RunContext, Runtime
-from ramify.core.errors import ClosedError
+from agent_scripts import ended, until
+from ramify import (
+    AgentFunction,
+    CodeFunction,
+    NodeState,
+    QuestionKind,
+    RunContext,
+    Runtime,
+    ToolUse,
+)
+from ramify.core.errors import ClosedError, UnknownQuestionError
+from ramify.core.question import Answer
+from ramify.runtime.desk import Desk
+from ramify.runtime.home import Home
+from ramify.runtime.tree import Tree
+from ramify.testing import ScriptedModel
 from support import settle
 
 
@@ -40,3 +55,58 @@ async def test_a_call_that_has_ended_can_ask_nothing():
             async with asyncio.timeout(5):
                 await contexts[0].ask("Anybody there?")
         assert runtime.questions() == []
+
+
+async def test_a_call_runs_again_when_it_has_its_answer():
+    done = asyncio.Event()
+
+    async def curious(ctx: RunContext) -> str:
+        said = await ctx.ask("How?")
+        await done.wait()
+        return said
+
+    async with Runtime() as runtime, asyncio.timeout(5):
+        node = runtime.invoke(CodeFunction(callable=curious))
+        (question,) = await until(runtime.questions)
+        assert node.state is NodeState.Paused
+        runtime.answer(question.id, "So.")
+        await settle()
+        assert (node.state, runtime.get_view(node.id).state) == (NodeState.Running,) * 2
+        done.set()
+        assert await node == "So."
+
+
+async def test_a_failed_call_is_not_made_again_when_its_agent_is_to_be_cancelled():
+    made: list[str] = []
+
+    async def fail(ctx: RunContext) -> None:
+        made.append("call")
+        raise LookupError("no such thing")
+
+    tool = CodeFunction(callable=fail)
+    agent = AgentFunction("agent", "Try.", user_prompt_template="Try.", uses=[tool])
+    model = ScriptedModel(ToolUse("1", "fail"))
+    async with Runtime([agent], models=model, on_tool_error="pause") as runtime:
+        node = runtime.invoke(agent)
+        (question,) = await until(runtime.questions)
+        runtime.answer(question.id, "cancel")
+        assert (await ended(node)).state is NodeState.Canceled
+        assert (len(node.get_children()), made) == (1, ["call"])
+
+
+async def test_who_answers_after_somebody_quicker_is_told_so():
+    desk, tree = Desk(), Tree(1, kept=True)
+    settled: list[Answer] = []
+
+    class BusyHome(Home):
+        """One where somebody else is served first."""
+
+        def call(self, function: Callable[..., Any], *args: Any) -> Any:
+            desk.close(question.id)
+            return function(*args)
+
+    home = BusyHome(asyncio.get_running_loop(), 1.0)
+    question = desk.ask(1, tree, home, QuestionKind.Human, "How?", (), settled.append)
+    with pytest.raises(UnknownQuestionError):
+        desk.answer(question.id, "So.", None)
+    assert settled == []
