@@ -17,6 +17,8 @@ from ramify import (
     TokenUsage,
     ToolUse,
 )
+from ramify.core.agent_errors import UnknownPriceError
+from ramify.core.errors import CallTimeoutError
 from ramify.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
 
 
@@ -113,3 +115,39 @@ async def test_a_call_that_is_resumed_keeps_its_model_and_has_its_budget_anew():
     assert isinstance(resumed.exception, BudgetExceeded)
     assert resumed.exception.node is resumed
     assert len(model.requests) == 2 + 3
+
+
+async def test_a_call_that_is_resumed_may_take_as_long_as_the_first():
+    model = ScriptedModel(ScriptedFailure(400), HANGS)
+    async with Runtime([looker()], models=model) as runtime:
+        node = await ended(runtime.invoke(looker(), timeout=0.1))
+        resumed = await ended(runtime.resume(node.id))
+    assert isinstance(resumed.exception, CallTimeoutError)
+
+
+async def test_a_model_without_a_price_is_not_asked_on_a_budget_in_dollars():
+    model = ScriptedModel("done")
+    node = await run_agent(looker(budget=Budget(usd=100)), models=model)
+    assert isinstance(node.exception, UnknownPriceError)
+    assert model.requests == []
+
+
+async def test_a_system_prompt_that_does_not_fit_into_the_budget_is_not_sent():
+    model = ScriptedModel("done")
+    agent = looker(system_prompt="x" * 4000, budget=Budget(tokens=500))
+    node = await run_agent(agent, models=model)
+    assert isinstance(node.exception, BudgetExceeded)
+    assert model.requests == []
+
+
+async def test_a_budget_of_the_runtime_is_exceeded_by_the_top_level_call():
+    agent = looker()
+
+    async def work(ctx: RunContext) -> str:
+        return await ctx.invoke(agent)
+
+    working = CodeFunction(callable=work, uses=[agent])
+    async with Runtime([working], models=ScriptedModel(looking), budget=Budget(calls=1)) as runtime:
+        node = await ended(runtime.invoke(working))
+    assert isinstance(node.exception, BudgetExceeded)
+    assert node.exception.node is node
