@@ -2,14 +2,17 @@
 
 from typing import Any
 
-from agent_scripts import run_agent
+from agent_scripts import ended, run_agent, until
 from ramify import (
+    HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE,
     AgentFunction,
     CodeFunction,
     HookDecision,
+    PostToolUseEvent,
     PreToolUseEvent,
     RunContext,
+    Runtime,
     ToolUse,
 )
 from ramify.testing import ScriptedModel
@@ -38,3 +41,57 @@ async def test_an_agent_may_return_its_result_whatever_it_may_call():
     model = ScriptedModel(ToolUse("1", "return_result", {"result": 4}))
     node = await run_agent(worker(returns=int), models=model, allowed_tools=[])
     assert node.outputs == 4
+
+
+async def test_a_hook_may_take_all_arguments_away():
+    count = CodeFunction(name="count", callable=lambda ctx, n=1: n)
+
+    async def bare(event: PreToolUseEvent) -> HookDecision:
+        return HookDecision(modified_input={})
+
+    async def listen(event: PostToolUseEvent) -> None:
+        told.append((event.tool_input, event.tool_result))
+
+    told: list[tuple[dict[str, Any], Any]] = []
+    model = ScriptedModel(ToolUse("1", "count", {"n": 1000}), "done")
+    hooks = {HOOK_PRE_TOOL_USE: [bare], HOOK_POST_TOOL_USE: [listen]}
+    node = await run_agent(worker(count), models=model, hooks=hooks)
+    assert (node.outputs, told) == ("done", [({}, 1)])
+
+
+async def test_a_hook_is_told_what_the_model_is_told_of_a_failure():
+    told: list[Any] = []
+
+    async def fail(ctx: RunContext) -> None:
+        raise LookupError("no such thing")
+
+    async def listen(event: PostToolUseEvent) -> None:
+        told.append(event.tool_result)
+
+    model = ScriptedModel(ToolUse("1", "fail"), "done")
+    agent = worker(CodeFunction(callable=fail))
+    await run_agent(agent, models=model, hooks={HOOK_POST_TOOL_USE: [listen]})
+    assert told == ["LookupError: no such thing"]
+
+
+async def test_a_call_that_is_made_again_has_the_arguments_that_a_hook_gave_it():
+    given: list[int] = []
+
+    async def shaky(ctx: RunContext, n: int) -> str:
+        given.append(n)
+        if len(given) == 1:
+            raise LookupError("not yet")
+        return "there"
+
+    async def fewer(event: PreToolUseEvent) -> HookDecision:
+        return HookDecision(modified_input={"n": 2})
+
+    model = ScriptedModel(ToolUse("1", "shaky", {"n": 1000}), "done")
+    agent = worker(CodeFunction(callable=shaky))
+    hooks = {HOOK_PRE_TOOL_USE: [fewer]}
+    async with Runtime([agent], models=model, hooks=hooks, on_tool_error="pause") as runtime:
+        node = runtime.invoke(agent)
+        (question,) = await until(runtime.questions)
+        runtime.answer(question.id, "resume")
+        await ended(node)
+    assert (node.outputs, given) == ("done", [2, 2])

@@ -63,3 +63,11 @@ def test_one_agent_may_be_wrapped_twice_under_two_names(wrapped: list[Function])
     boss = AgentFunction("boss", "", user_prompt_template="Work.", uses=wrapped)
     runtime = Runtime([boss], models={"x": ScriptedModel()})
     assert {"first", "second", "greet"} < set(runtime.invocable_functions)
+
+
+async def test_answers_are_shown_as_they_are_to_who_reconciles_them():
+    model = ScriptedModel("{count}", "{candidates}", "done")
+    await run(Ensemble(greet(), {"x": 2}), models={"x": model})
+    told = asked(model.requests[2])
+    assert '<answer number="1">\n{count}\n</answer>' in told
+    assert '<answer number="2">\n{candidates}\n</answer>' in told

@@ -110,3 +110,26 @@ async def test_who_answers_after_somebody_quicker_is_told_so():
     with pytest.raises(UnknownQuestionError):
         desk.answer(question.id, "So.", None)
     assert settled == []
+
+
+async def test_a_call_that_asks_two_things_is_paused_until_both_are_answered():
+    done = asyncio.Event()
+
+    async def curious(ctx: RunContext) -> list[str]:
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(ctx.ask(text)) for text in ("Who?", "How?")]
+        await done.wait()
+        return [task.result() for task in asked]
+
+    async with Runtime() as runtime, asyncio.timeout(5):
+        node = runtime.invoke(CodeFunction(callable=curious))
+        await until(lambda: len(runtime.questions()) == 2)
+        who, how = runtime.questions()
+        runtime.answer(who.id, "You.")
+        await settle()
+        assert node.state is NodeState.Paused
+        runtime.answer(how.id, "So.")
+        await settle()
+        assert node.state is NodeState.Running
+        done.set()
+        assert await node == ["You.", "So."]
