@@ -72,7 +72,7 @@ async def test_the_seconds_of_a_runtime_go_on_from_its_first_call():
     hanging = ScriptedModel(HANGS)
     model = ScriptedModel("too late")
     budget = Budget(seconds=0.05)
-    async with Runtime([looker()], models=model, budget=budget) as runtime:
+    async with Runtime(models=model, budget=budget) as runtime:
         first = await ended(runtime.invoke(looker(), model=hanging))
         second = await ended(runtime.invoke(looker()))
     assert isinstance(first.exception, BudgetExceeded)
@@ -109,7 +109,7 @@ async def test_a_request_that_just_fits_is_made(budget: Budget):
 
 async def test_a_call_that_is_resumed_keeps_its_model_and_has_its_budget_anew():
     model = ScriptedModel(ToolUse("1", "look"), ScriptedFailure(400), looking)
-    async with Runtime([looker()], models=ScriptedModel("another")) as runtime:
+    async with Runtime(models=ScriptedModel("another")) as runtime:
         node = await ended(runtime.invoke(looker(), model=model, budget=Budget(calls=3)))
         resumed = await ended(runtime.resume(node.id))
     assert isinstance(resumed.exception, BudgetExceeded)
@@ -119,7 +119,7 @@ async def test_a_call_that_is_resumed_keeps_its_model_and_has_its_budget_anew():
 
 async def test_a_call_that_is_resumed_may_take_as_long_as_the_first():
     model = ScriptedModel(ScriptedFailure(400), HANGS)
-    async with Runtime([looker()], models=model) as runtime:
+    async with Runtime(models=model) as runtime:
         node = await ended(runtime.invoke(looker(), timeout=0.1))
         resumed = await ended(runtime.resume(node.id))
     assert isinstance(resumed.exception, CallTimeoutError)
