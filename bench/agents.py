@@ -110,7 +110,7 @@ async def measure(host: str, rounds: int) -> tuple[list[Row], tuple[float, float
     opened.append(http)
     sides = crowd(agent), crowd_by_hand(_conversation("openai", http))
     name = f"openai: {AGENTS} agents, {LIMIT} requests at once, one"
-    rows.append(Row(name, 4.0, AGENTS * (CYCLES + 1), *sides))
+    rows.append(Row(name, 3.5, AGENTS * (CYCLES + 1), *sides))
     for row in rows:
         await row.warm_up()
     for _ in range(rounds):

@@ -420,11 +420,11 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
 
     def _enter(self, state: NodeState) -> None:
         check_transition(self.state, state)
-        if state is NodeState.Paused:
-            self.tree.paused.add(self)
-        elif self.state is NodeState.Paused:
+        if self.state is NodeState.Paused:
             self.tree.paused.discard(self)
         self.state = state
+        if state is NodeState.Paused:
+            self.tree.paused.add(self)
 
     def continued(self) -> Request:
         """Return the request for a call that goes on where this one ended.

@@ -157,7 +157,10 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def _start_child(self, home: Home, request: Request, parent: CallNode) -> CallNode:
         node = self._make(request, home, parent.tree, parent)
         self._forest.add(node)
-        start(node, Context(self, node))
+        if parent.tree.holds:
+            start(node, Context(self, node))
+        else:
+            node.start(Context(self, node))
         return node
 
     def _make(self, request: Request, home: Home, tree: Tree, parent: CallNode | None) -> CallNode:
