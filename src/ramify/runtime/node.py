@@ -341,7 +341,15 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
             if node.state is NodeState.Waiting:  # its task will not get to its first line
                 node._end(*node._given_up())
 
-    def _expire(self, error: Exception, reason: str) -> None:
+    def _expire(self, account: Account | None) -> None:
+        """Be cancelled because time is over: that of *account*, or of the call itself."""
+        error: Exception
+        if account is None:
+            reason = f"it took longer than {self._request.timeout} s"
+            error = CallTimeoutError(f"{self.function.name} (node {self.path}): {reason}")
+        else:
+            reason = f"{account.budget.seconds:g} s are over"
+            error = BudgetExceeded(reason, account.owner or self, account.name)
         if self._reason is None and not self._returned:
             self._overdue = error
         self.cancel_here(reason)
@@ -397,20 +405,15 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
             wake()
 
     def _start_timers(self) -> None:
-        if (timeout := self._request.timeout) is not None:
-            name, reason = self.function.name, f"it took longer than {timeout} s"
-            error = CallTimeoutError(f"{name} (node {self.path}): {reason}")
-            self._start_timer(timeout, error, reason)
+        if self._request.timeout is not None:
+            self._start_timer(self._request.timeout, None)
         for account in self.accounts:
             if (seconds := account.seconds_left()) is not None:
-                limit = f"{account.budget.seconds:g} s are over"
-                exceeded = BudgetExceeded(limit, account.owner or self, account.name)
-                self._start_timer(seconds, exceeded, limit)
+                self._start_timer(seconds, account)
 
-    def _start_timer(self, seconds: float, error: Exception, reason: str) -> None:
+    def _start_timer(self, seconds: float, account: Account | None) -> None:
         loop = self.home.loop
-        at = loop.time() + seconds
-        timer = loop.call_at(at, self._expire, error, reason, context=_NO_VARIABLES)
+        timer = loop.call_at(loop.time() + seconds, self._expire, account, context=_NO_VARIABLES)
         self._timers = [*(self._timers or ()), timer]
 
     def _stop_timers(self) -> None:
