@@ -28,8 +28,9 @@ from ramify import (
     tool,
 )
 from ramify.models import Retry
-from wire import Cut, Request
+from wire import Cut, Request, Wait
 from wire.protocols import Protocol, noting
+from wire.replies import stream
 
 looked: list[str] = []
 
@@ -249,3 +250,27 @@ async def test_a_wait_before_another_attempt_ends_with_its_tree(protocol: Protoc
             await ended(node)
             assert {v.state for v in all_views(runtime.get_view(node.id))} == {NodeState.Canceled}
     assert len(server.requests) == 2
+
+
+async def test_text_of_a_response_that_failed_half_way_is_not_shown_any_more(protocol: Protocol):
+    lead = actor("lead")
+    held = asyncio.Event()
+    reply = protocol.text("one ", "two ", "three")
+    broken = stream(*reply.steps[:4], Wait(held), protocol.failure_event("Overloaded."))
+    async with protocol.server(broken, reply) as server:
+        model = protocol.model(server, retry=Retry(()))
+        async with (
+            asyncio.timeout(10),
+            Runtime([lead], models=model, on_provider_failure="pause") as runtime,
+        ):
+            node = runtime.invoke(lead, {"task": "Lead."})
+            async for view in runtime.watch(node):
+                if view.partial:
+                    assert view.partial in {"one ", "one two ", "one two three"}
+                    held.set()
+                if view.state is NodeState.Paused:
+                    break
+            assert held.is_set()  # a part was shown
+            assert runtime.get_view(node.id).partial == ""
+            runtime.resume(node.id)
+            assert await node == "one two three"

@@ -136,8 +136,8 @@ def test_a_patch_of_one_file_is_for_any_file():
 @pytest.mark.parametrize(
     ("path", "name"),
     [
-        ("/work/poem.txt", "poem.txt"),
-        ("/work/lib/song.txt", "lib/song.txt"),
+        ("/project/poem.txt", "poem.txt"),
+        ("/project/lib/song.txt", "lib/song.txt"),
         ("/other/song.txt", "lib/song.txt"),
     ],
 )
@@ -147,7 +147,7 @@ def test_of_a_patch_of_several_files_the_part_with_the_name_is_used(path: str, n
 
 def test_the_name_that_has_more_of_the_path_is_the_one():
     patch = PLAIN.replace("poem", "lib/poem") + PLAIN.replace("poem", "test/poem")
-    assert part_for("/work/test/poem.txt", read_sections(patch.encode())).name == "test/poem.txt"
+    assert part_for("/project/test/poem.txt", read_sections(patch.encode())).name == "test/poem.txt"
 
 
 @pytest.mark.parametrize(
