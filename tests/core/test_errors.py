@@ -1,0 +1,24 @@
+"""The tree of errors, as it is drawn and as it is."""
+
+import importlib
+import re
+
+from ramify.core import errors as drawing
+from ramify.core.errors import RamifyError
+
+for _elsewhere in ("core.agent_errors", "models.local.weights", "models", "toolbox"):
+    importlib.import_module(f"ramify.{_elsewhere}")
+
+
+def classes_below(kind: type[Exception]) -> set[type[Exception]]:
+    found = {kind}
+    for one in kind.__subclasses__():
+        found |= classes_below(one)
+    return {one for one in found if one.__module__.startswith("ramify.")}
+
+
+def test_the_drawing_of_the_tree_has_every_error_and_no_other():
+    drawn = set(re.findall(r"^[│├└─ ]*(\w+)", drawing.__doc__ or "", re.MULTILINE))
+    errors = {one.__name__ for one in classes_below(RamifyError)}
+    assert errors <= drawn
+    assert {name for name in drawn if name.endswith(("Error", "Exception", "Exceeded"))} <= errors
