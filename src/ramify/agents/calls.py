@@ -25,9 +25,9 @@ from ramify.core.question import ALLOW, DENY, REPORT, QuestionKind
 from ramify.core.transcript import ToolResult, ToolUse
 from ramify.runtime.agent_node import AgentNode
 from ramify.runtime.asking import ask, pause
+from ramify.runtime.call_request import CallRequest
 from ramify.runtime.context import Context
 from ramify.runtime.node import CallNode
-from ramify.runtime.request import Request
 
 _LONGEST: Final = 4000  # characters of an exception's message
 _NOTHING: Final = "[it returned nothing]"
@@ -87,7 +87,7 @@ class Calls:
         self._node.call_times.append(time.time())
         tied = next((one.node for one in before if one.node not in {None, again}), None)
         return self._ctx.start(
-            Request(function, dict(args), tied_with=tied, tool_use_id=call.id, gate=gate)
+            CallRequest(function, dict(args), tied_with=tied, tool_use_id=call.id, gate=gate)
         )
 
     async def _decide(

@@ -14,8 +14,8 @@ from ramify.core.parameter import Parameter
 from ramify.core.parameters import Parameters
 from ramify.core.provider import Provider
 from ramify.runtime.agent_node import AgentNode
+from ramify.runtime.call_request import CallRequest
 from ramify.runtime.context import Context
-from ramify.runtime.request import Request
 
 
 class AgentWrapper(CodeFunction):
@@ -67,6 +67,6 @@ class AgentWrapper(CodeFunction):
     ) -> AgentNode:
         if not isinstance(ctx, Context):
             raise UsageError(f"{self.name} needs the RunContext of a runtime, not {ctx!r}")
-        node = ctx.start(Request(function, dict(args), model=model, tied_with=tied_with))
+        node = ctx.start(CallRequest(function, dict(args), model=model, tied_with=tied_with))
         assert isinstance(node, AgentNode)  # as for every agent
         return node

@@ -35,12 +35,12 @@ from ramify.core.model_events import (
 from ramify.core.transcript import ToolResult, TranscriptPart, UserText
 from ramify.core.usage import TokenUsage
 from ramify.models.prices import price
+from ramify.runtime.call_request import CallRequest
 from ramify.runtime.commons import Commons
 from ramify.runtime.holds import hold_over, may_go_on
 from ramify.runtime.home import Home, settle
 from ramify.runtime.leases import take_lease, usable_lease
 from ramify.runtime.node import CallNode
-from ramify.runtime.request import Request
 from ramify.runtime.spending import Account, Estimate, Spent, check, set_aside
 from ramify.runtime.tree import Tree
 from ramify.runtime.walk import root_of, upwards
@@ -91,7 +91,7 @@ class AgentNode(CallNode):
     def __init__(
         self,
         id: int,
-        request: Request,
+        request: CallRequest,
         *,
         parent: CallNode | None,
         tree: Tree,
@@ -152,12 +152,12 @@ class AgentNode(CallNode):
         """The conversation that this call goes on with, if another began it."""
         return self._request.past
 
-    def continued(self) -> Request:
+    def continued(self) -> CallRequest:
         """Return the request for a call that goes on where this one ended."""
         past = self._request.past
         if self._session is not None:
             past = Past(tuple(self._session.exchanges), self._unsent)
-        return Request(
+        return CallRequest(
             self.function,
             self.inputs,
             self._request.timeout,

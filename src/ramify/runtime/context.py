@@ -16,10 +16,10 @@ from ramify.core.function import (
 )
 from ramify.core.question import QuestionKind
 from ramify.runtime.asking import ask
+from ramify.runtime.call_request import CallRequest
 from ramify.runtime.graph import check_use
 from ramify.runtime.leases import give_up_lease, usable_lease
 from ramify.runtime.node import CallNode
-from ramify.runtime.request import Request
 from ramify.runtime.threads import in_thread
 from ramify.runtime.walk import root_of
 
@@ -30,7 +30,7 @@ Q = ParamSpec("Q")
 class Starter(Protocol):
     """Whoever starts calls."""
 
-    def start(self, request: Request, parent: CallNode | None) -> CallNode:
+    def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
         """Start the call that *request* asks for, and return its node."""
         ...
 
@@ -65,7 +65,7 @@ class Context(RunContext):
         """Whether it belongs to a call that can make no more calls."""
         return self._node is not None and self._node.state.final
 
-    def start(self, request: Request) -> CallNode:
+    def start(self, request: CallRequest) -> CallNode:
         """Start a call as a child of this one, or at top level."""
         return self._runtime.start(request, self._node)
 
@@ -91,7 +91,7 @@ class Context(RunContext):
             raise InvalidValueError(f"{function.name} is code and talks to no model: {model!r}")
         if budget is not None and not isinstance(budget, Budget):
             raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
-        request = Request(
+        request = CallRequest(
             function, dict(args or {}), timeout, tied_with, model=model, budget=budget
         )
         return self.start(request)

@@ -38,10 +38,10 @@ from ramify.core.states import NodeState, check_transition
 from ramify.core.usage import TokenUsage
 from ramify.runtime.awaited_node import AwaitedNode
 from ramify.runtime.bags import SessionBag
+from ramify.runtime.call_request import CallRequest
 from ramify.runtime.desk import Desk
 from ramify.runtime.files import read_files
 from ramify.runtime.home import Home
-from ramify.runtime.request import Request
 from ramify.runtime.spending import Account, Spent
 from ramify.runtime.tree import Tree
 
@@ -91,7 +91,7 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
     def __init__(
         self,
         id: int,
-        request: Request,
+        request: CallRequest,
         *,
         parent: "CallNode | None",
         tree: Tree,
@@ -429,7 +429,7 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         if state is NodeState.Paused:
             self.tree.paused.add(self)
 
-    def continued(self) -> Request:
+    def continued(self) -> CallRequest:
         """Return the request for a call that goes on where this one ended.
 
         Raises:

@@ -24,6 +24,7 @@ from ramify.core.frames import Frame
 from ramify.core.function import Function, Node, RunContext
 from ramify.core.question import RESUME, Question, QuestionKind
 from ramify.core.views import NodeView
+from ramify.runtime.call_request import CallRequest
 from ramify.runtime.commons import Commons
 from ramify.runtime.context import Context
 from ramify.runtime.forest import Forest
@@ -33,7 +34,6 @@ from ramify.runtime.home import BackgroundHome, Home
 from ramify.runtime.limits import DEFAULT_LIMITS, Limits
 from ramify.runtime.model_book import ModelBook
 from ramify.runtime.node import CallNode, CodeNode
-from ramify.runtime.request import Request
 from ramify.runtime.spending import Account
 from ramify.runtime.tree import Tree
 from ramify.runtime.walk import subtree
@@ -142,7 +142,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """
         return self._context.invoke(function, args, timeout=timeout, model=model, budget=budget)
 
-    def start(self, request: Request, parent: CallNode | None) -> CallNode:
+    def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
         """Start the call that *request* asks for; its task has the context variables of here."""
         home = self._open_home()
         if parent is not None:  # it is the loop's, and not to be touched from elsewhere
@@ -154,7 +154,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         home.tell(node.start, Context(self, node))
         return node
 
-    def _start_child(self, home: Home, request: Request, parent: CallNode) -> CallNode:
+    def _start_child(self, home: Home, request: CallRequest, parent: CallNode) -> CallNode:
         node = self._make(request, home, parent.tree, parent)
         self._forest.add(node)
         if parent.tree.holds:
@@ -163,7 +163,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             node.start(Context(self, node))
         return node
 
-    def _make(self, request: Request, home: Home, tree: Tree, parent: CallNode | None) -> CallNode:
+    def _make(
+        self, request: CallRequest, home: Home, tree: Tree, parent: CallNode | None
+    ) -> CallNode:
         node: CallNode
         id, commons = next(self._ids), self._commons
         if request.function.is_agent:

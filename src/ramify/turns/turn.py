@@ -21,8 +21,8 @@ from ramify.core.function import Function, checked_function, checked_tags, check
 from ramify.core.plain import from_plain, required_key, to_plain
 from ramify.core.states import NodeState
 from ramify.runtime.ambient import current_context
+from ramify.runtime.call_request import CallRequest
 from ramify.runtime.node import CallNode
-from ramify.runtime.request import Request
 from ramify.turns.handoff import Handoff
 from ramify.turns.hooks import Hook, HookPoint, TurnHook, fire
 from ramify.turns.late import evaluated, is_late
@@ -315,7 +315,7 @@ class TurnRun:
         if any(map(callable, args)) or any(map(callable, kwargs.values())):
             args, kwargs, timeout = await self._evaluated()
         # What a turn gives to a tool is passed on as it is; other functions check it.
-        request = Request(
+        request = CallRequest(
             turn.tool,
             turn.tool.parameters.bind(args, kwargs),
             timeout,

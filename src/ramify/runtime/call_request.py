@@ -9,7 +9,7 @@ from ramify.core.function import Function, Node
 
 
 @dataclass(slots=True)
-class Request:
+class CallRequest:
     """A function, the arguments for it, and how to call it."""
 
     function: Function
