@@ -10,15 +10,17 @@ from ramify.core.function import Function, checked_function, checked_functions
 from ramify.runtime.model_book import ModelBook
 
 
-def discover(specs: Iterable[Function], models: ModelBook) -> dict[str, Function]:
-    """Return *specs* and all that they may call, by name.
+def discover(
+    specs: Iterable[Function], models: ModelBook, known: Mapping[str, Function] | None = None
+) -> dict[str, Function]:
+    """Return *specs* and all that they may call, by name; *known* are there already.
 
     Raises:
         CallGraphError: something is wrong with them; it lists everything that is.
     """
     roots = checked_functions(specs, "a Runtime")
-    found: dict[str, Function] = {}
-    paths: dict[str, str] = {}  # how each was reached first
+    found = dict(known or {})
+    paths = {name: name for name in found}  # how each was reached first
     faults: list[str] = []
     queue = deque((function, function.name) for function in roots)
     seen: set[int] = set()
@@ -71,12 +73,6 @@ def _circle(path: list[Function], again: Function) -> Iterator[str]:
     way = " > ".join(function.name for function in [*path, again])
     what = "it calls itself" if len(circle) == 1 else "calls go round in a circle"
     yield f"{way}: {what}; take it out of 'uses', or say uses_recursion=True for {again.name}"
-
-
-def check_names(found: Mapping[str, Function], known: Mapping[str, Function]) -> None:
-    """Raise CallGraphError if a function has the name of another."""
-    if taken := [name for name, function in found.items() if known.get(name, function) != function]:
-        raise CallGraphError([f"two functions are called {name!r}; rename one" for name in taken])
 
 
 def check_listed(rules: Rules, functions: Mapping[str, Function]) -> None:

@@ -28,7 +28,7 @@ from ramify.runtime.call_request import CallRequest
 from ramify.runtime.commons import Commons
 from ramify.runtime.context import Context
 from ramify.runtime.forest import Forest
-from ramify.runtime.graph import check_listed, check_names, discover
+from ramify.runtime.graph import check_listed, discover
 from ramify.runtime.holds import hold, start, why_not_paused
 from ramify.runtime.home import BackgroundHome, Home
 from ramify.runtime.limits import DEFAULT_LIMITS, Limits
@@ -157,10 +157,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def _start_child(self, home: Home, request: CallRequest, parent: CallNode) -> CallNode:
         node = self._make(request, home, parent.tree, parent)
         self._forest.add(node)
-        if parent.tree.holds:
-            start(node, Context(self, node))
-        else:
-            node.start(Context(self, node))
+        start(node, Context(self, node))
         return node
 
     def _make(
@@ -184,8 +181,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def _check(self, function: Function) -> None:
         """Check a function that is called at top level for the first time."""
         if not function.is_plain and function not in self._seen:
-            found = discover([function], self._commons.models)
-            check_names(found, self.invocable_functions)
+            discover([function], self._commons.models, self.invocable_functions)
             self._seen.add(function)
 
     # What runs and what ran
