@@ -3,22 +3,16 @@
 CPU time and memory of this process; the server has its own. Prints a table and writes JSON.
 """
 
-import argparse
 import asyncio
 import gc
-import json
-import platform
-import statistics
-import subprocess
-import sys
 import tracemalloc
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 
 import by_hand
+from side_by_side import Row, Run, compare
 
-from models import PATHS, Row, Run, add, ours
+from models import PATHS, add, ours
 from ramify import AgentFunction, Limits, Runtime
 from ramify.models import Model
 
@@ -90,7 +84,7 @@ async def memory(agent: AgentFunction) -> tuple[float, float]:
     return (peak - before) / AGENTS / 1000, (after - before) / AGENTS / 1000
 
 
-async def measure(host: str, rounds: int) -> tuple[list[Row], tuple[float, float]]:
+async def measure(host: str, rounds: int) -> tuple[list[Row], dict[str, float]]:
     """Measure everything."""
     rows: list[Row] = []
     opened: list[Any] = []
@@ -116,56 +110,16 @@ async def measure(host: str, rounds: int) -> tuple[list[Row], tuple[float, float
     for _ in range(rounds):
         for row in rows:
             await row.measure()
-    taken = await memory(agent)
+    peak, kept = await memory(agent)
     for http in opened:
         await http.close()
-    return rows, taken
+    what = f"kB of each of {AGENTS} agents of {CYCLES} cycles"
+    return rows, {f"{what}, at most": peak, f"{what}, kept when they have ended": kept}
 
 
 def _conversation(protocol: str, http: Any) -> Run:
     return lambda: getattr(by_hand, protocol)(http)
 
 
-def main() -> None:
-    """Start the server, measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/agents.json")
-    options = parser.parse_args()
-    command = [sys.executable, str(Path(__file__).parent / "server.py")]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        host = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        try:
-            rows, (peak, kept) = asyncio.run(measure(host, options.rounds))
-        finally:
-            server.stdin.close()
-    print(f"Python {platform.python_version()}, {options.rounds} rounds\n")
-    print(f"{'agent':48}{'us':>9}{'ratio':>8}{'target':>8}")
-    for row in rows:
-        micros, ratio = statistics.median(row.micros), statistics.median(row.ratios)
-        verdict = "" if ratio <= row.target else "  above"
-        print(f"{row.name:48}{micros:9.1f}{ratio:8.2f}{row.target:8.1f}{verdict}")
-    print("\nratio: to plain httpx by hand; for many at once, to plain aiohttp by hand")
-    print(
-        f"memory of {AGENTS} agents of {CYCLES} cycles: {peak:.1f} kB each at most, {kept:.1f} kB"
-    )
-    print("each when they have ended and are kept with their transcripts and events")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    found = {
-        row.name: {"micros": row.micros, "ratios": row.ratios, "target": row.target} for row in rows
-    }
-    result = {
-        "python": platform.python_version(),
-        "rows": found,
-        "memory": {"peak_kb_per_agent": peak, "kept_kb_per_agent": kept},
-    }
-    options.out.write_text(json.dumps(result, indent=1))
-    print(f"written to {options.out}")
-
-
 if __name__ == "__main__":
-    main()
+    compare(__doc__, "agent", measure)
