@@ -63,26 +63,11 @@ class StagedModel(Model):
         )
 
 
-class StagedSession(Session):
-    """A session of a StagedModel."""
+class WrappedSession(Session):
+    """A session whose ``send`` is somebody's own; all else is that of the one inside."""
 
-    def __init__(self, model: StagedModel, inner: Session) -> None:
-        self._model = model
+    def __init__(self, inner: Session) -> None:
         self._inner = inner
-
-    async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
-        model = self._model
-        model.in_flight += 1
-        model.most_in_flight = max(model.most_in_flight, model.in_flight)
-        events = self._inner.send(*inputs)
-        try:
-            await model.gate.wait()
-            async for event in events:
-                yield event
-                await model.rest.wait()
-        finally:
-            model.in_flight -= 1
-            await events.aclose()
 
     @property
     def exchanges(self) -> Sequence[Exchange]:
@@ -99,6 +84,28 @@ class StagedSession(Session):
     @property
     def usage(self) -> TokenUsage:
         return self._inner.usage
+
+
+class StagedSession(WrappedSession):
+    """A session of a StagedModel."""
+
+    def __init__(self, model: StagedModel, inner: Session) -> None:
+        super().__init__(inner)
+        self._model = model
+
+    async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
+        model = self._model
+        model.in_flight += 1
+        model.most_in_flight = max(model.most_in_flight, model.in_flight)
+        events = self._inner.send(*inputs)
+        try:
+            await model.gate.wait()
+            async for event in events:
+                yield event
+                await model.rest.wait()
+        finally:
+            model.in_flight -= 1
+            await events.aclose()
 
 
 async def until(condition: Callable[[], T]) -> T:

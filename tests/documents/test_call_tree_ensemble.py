@@ -136,6 +136,7 @@ async def test_candidates_are_made_in_parallel():
         claude.gate.set()
         gemini.gate.set()
         await node
+    assert [len(batch) for batch in node.get_children() if isinstance(batch, list)] == [2]
 
 
 async def test_siblings_with_one_prompt_start_after_the_first_token_of_the_first():

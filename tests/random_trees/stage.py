@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
+from agent_scripts import WrappedSession
 from ramify import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
@@ -26,7 +27,6 @@ from ramify import (
     TokenUsage,
     ToolResult,
     ToolUse,
-    TranscriptPart,
     UserText,
 )
 from ramify.models import Exchange, Model, ModelEvent, ModelSettings, Retry, Session, Timers
@@ -345,13 +345,13 @@ class StageModel(Model):
         return StageSession(self, role, inner)
 
 
-class StageSession(Session):
+class StageSession(WrappedSession):
     """A conversation of one agent."""
 
     def __init__(self, model: StageModel, role: Role, inner: Session) -> None:
+        super().__init__(inner)
         self._model = model
         self._role = role
-        self._inner = inner
 
     async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
         stage, provider = self._model.stage, self._model.provider
@@ -369,19 +369,3 @@ class StageSession(Session):
             await events.aclose()
             stage.hanging.discard(node)
             stage.ended(provider)
-
-    @property
-    def exchanges(self) -> Sequence[Exchange]:
-        return self._inner.exchanges
-
-    @property
-    def transcript(self) -> Sequence[TranscriptPart]:
-        return self._inner.transcript
-
-    @property
-    def pending(self) -> Sequence[ToolUse]:
-        return self._inner.pending
-
-    @property
-    def usage(self) -> TokenUsage:
-        return self._inner.usage

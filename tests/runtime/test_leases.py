@@ -56,6 +56,7 @@ async def test_calls_that_waited_before_their_tree_had_a_lease_use_it_one_after_
         model.gate.set()
         await first
         await second
+    assert model.most_in_flight == 1
 
 
 async def test_a_call_that_may_not_start_holds_up_nobody():
@@ -72,7 +73,9 @@ async def test_a_call_that_may_not_start_holds_up_nobody():
         runtime.pause(stopped.id)
         model.gate.set()
         await until(lambda: stopped.state is NodeState.Paused)
-        await runtime.invoke(think)
+        other = runtime.invoke(think)
+        await other
+        assert stopped.state is NodeState.Paused  # and the other did not wait for it
         runtime.resume(stopped.id)
         await stopped
 
@@ -108,8 +111,9 @@ async def test_who_asks_beside_a_call_that_makes_a_request_holds_up_nobody_after
         model.gate.set()
         async with asyncio.timeout(10):
             await runtime.invoke(think)
+        assert asking.state is NodeState.Paused  # and the other did not wait for it
         runtime.answer(question.id, "So.")
-        await ended(asking)
+        assert (await ended(asking)).outputs == "So."
 
 
 async def test_a_lease_that_was_given_up_is_not_had_from_further_up():

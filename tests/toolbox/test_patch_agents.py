@@ -332,7 +332,9 @@ def test_it_can_be_used_beside_any_text_editor(tmp_path: Path):
         def work() -> str:
             return "Work."
 
-        Runtime([work], models=ScriptedModel()).close()
+        runtime = Runtime([work], models=ScriptedModel())
+        assert {editor.name, apply_diff_patch.name} <= runtime.invocable_functions.keys()
+        runtime.close()
 
 
 def test_the_editor_says_where_its_paths_start():
