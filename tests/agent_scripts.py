@@ -77,6 +77,12 @@ class WrappedSession(Session):
     def transcript(self) -> Sequence[TranscriptPart]:
         return self._inner.transcript
 
+    def parts(self, number: int) -> Sequence[TranscriptPart]:
+        return self._inner.parts(number)
+
+    def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
+        return self._inner.keep(text, *inputs)
+
     @property
     def pending(self) -> Sequence[ToolUse]:
         return self._inner.pending

@@ -64,6 +64,12 @@ class BrokenSession(Session):
         raise ZeroDivisionError("a bug in the provider")
         yield  # pyright: ignore
 
+    def parts(self, number: int) -> Sequence[TranscriptPart]:
+        return ()
+
+    def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
+        raise NotImplementedError
+
 
 class BrokenModel(Model):
     """A model by somebody who made a mistake."""

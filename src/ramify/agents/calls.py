@@ -42,6 +42,12 @@ class MadeCall:
     call: ToolUse
     node: CallNode | None
     result: ToolResult | None = None
+    value: Any = None  # what hooks are told of the result
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """The arguments that it was made with."""
+        return self.call.args if self.node is None else self.node.inputs
 
 
 class Calls:
@@ -69,9 +75,8 @@ class Calls:
     async def _begin(self, call: ToolUse, before: Sequence[MadeCall]) -> MadeCall:
         function = self._functions.get(call.name)
         if function is None or call.fault is not None:
-            fault = call.fault if function is not None else self._unknown(call.name)
-            return MadeCall(call, None, ToolResult(call.id, str(fault), is_error=True))
-        gate, args = await self._decide(call, function)
+            return MadeCall(call, None)
+        gate, args = await self.decide(call)
         return MadeCall(call, self._start(function, call, args, gate, before))
 
     def _start(
@@ -90,53 +95,57 @@ class Calls:
             CallRequest(function, dict(args), tied_with=tied, tool_use_id=call.id, gate=gate)
         )
 
-    async def _decide(
-        self, call: ToolUse, function: Function
-    ) -> tuple[Gate | None, Mapping[str, Any]]:
+    async def decide(self, call: ToolUse) -> tuple[Gate | None, Mapping[str, Any]]:
         """Return what stands before the call, and the arguments to make it with."""
-        rules = self._node.commons.rules
-        if isinstance(function, ReturnResult):  # it does nothing, and without it there is no end
-            return None, call.args
-        if (reason := rules.forbids(function.name)) is not None:
-            return _refusing(reason), call.args
-        if not rules.hooks.get(HOOK_PRE_TOOL_USE):
+        rules = self._node.rule_chain
+        if isinstance(self._functions.get(call.name), ReturnResult):
+            return None, call.args  # it does nothing, and without it there is no end
+        if (reason := rules.forbids(call.name)) is not None:
+            return _refusing(call.name, reason), call.args
+        if not rules.asks(HOOK_PRE_TOOL_USE):
             return None, call.args
         given = deepcopy(dict(call.args))  # theirs to change
         event = PreToolUseEvent(call.name, given, call.id, self._history.messages())
         decision = await rules.decide(HOOK_PRE_TOOL_USE, event)
         args = call.args if decision.modified_input is None else decision.modified_input
-        return gate_for(decision), args
+        return gate_for(decision, call.name), args
 
     async def _finish(self, made: MadeCall, batch: Sequence[MadeCall]) -> None:
         """Wait for a call, and write down its result."""
-        if made.result is not None or made.node is None:
-            return
+        failure = None if made.node is None else await self._outcome(made, batch)
+        if made.node is not None and failure is None:
+            made.value = made.node.outputs
+            text = as_text(made.value) if made.value is not None else _NOTHING
+            made.result = ToolResult(made.call.id, text)
+        else:
+            self._fail(made, failure)
+        if not isinstance(self._functions.get(made.call.name), ReturnResult):
+            await self._tell_hooks(made)
+
+    async def _outcome(self, made: MadeCall, batch: Sequence[MadeCall]) -> BaseException | None:
+        """Wait until the call has ended, however often it is made; return what it raised."""
+        assert made.node is not None  # it was made
         while (failure := await _outcome(made.node)) is not None:
             if not self._node.commons.pauses_on_tool_error or isinstance(failure, CallError):
                 break
             why = f"{made.call.name} failed: {told(failure)}; resume calls it again, report tells"
             if await pause(self._node, f"{why} the model", [REPORT]) == REPORT:
                 break
-            made.node = self._again(made, batch)
-        if failure is None:
-            text = as_text(made.node.outputs) if made.node.outputs is not None else _NOTHING
-            made.result = ToolResult(made.call.id, text)
-        else:
-            made.result = ToolResult(made.call.id, told(failure), is_error=True)
-        await self._tell_hooks(made, made.node)
+            function, args = made.node.function, made.node.inputs
+            made.node = self._start(function, made.call, args, None, batch, again=made.node)
+        return failure
 
-    def _again(self, made: MadeCall, batch: Sequence[MadeCall]) -> CallNode:
-        assert made.node is not None  # it failed
-        function, args = made.node.function, made.node.inputs
-        return self._start(function, made.call, args, None, batch, again=made.node)
+    def _fail(self, made: MadeCall, failure: BaseException | None) -> None:
+        """Write down why there is no value: *failure*, or that the call could not be made."""
+        text = made.call.fault or self._unknown(made.call.name)
+        made.value = text if failure is None else told(failure)
+        made.result = ToolResult(made.call.id, made.value, is_error=True)
 
-    async def _tell_hooks(self, made: MadeCall, node: CallNode) -> None:
-        rules = self._node.commons.rules
-        if rules.hooks.get(HOOK_POST_TOOL_USE) and not isinstance(node.function, ReturnResult):
-            assert made.result is not None  # that is what they are told
-            value = made.result.content if made.result.is_error else node.outputs
+    async def _tell_hooks(self, made: MadeCall) -> None:
+        rules, call = self._node.rule_chain, made.call
+        if rules.asks(HOOK_POST_TOOL_USE):
             event = PostToolUseEvent(
-                made.call.name, dict(node.inputs), value, made.call.id, self._history.messages()
+                call.name, dict(made.args), made.value, call.id, self._history.messages()
             )
             await rules.decide(HOOK_POST_TOOL_USE, event)
 
@@ -156,25 +165,25 @@ async def _outcome(node: CallNode) -> BaseException | None:
     return None
 
 
-def gate_for(decision: HookDecision) -> Gate | None:
-    """Return what *decision* puts before a call."""
+def gate_for(decision: HookDecision, name: str) -> Gate | None:
+    """Return what *decision* puts before a call of the function of that name."""
     if not decision.continue_:
-        return _refusing(decision.reason or "a hook forbade it")
-    return None if decision.ask is None else _asking(decision.ask)
+        return _refusing(name, decision.reason or "a hook forbade it")
+    return None if decision.ask is None else _asking(name, decision.ask)
 
 
-def _refusing(reason: str) -> Gate:
+def _refusing(name: str, reason: str) -> Gate:
     async def refuse(node: CallNode) -> Mapping[str, Any]:
-        raise DeniedError(node.function.name, reason)
+        raise DeniedError(name, reason)
 
     return refuse
 
 
-def _asking(text: str) -> Gate:
+def _asking(name: str, text: str) -> Gate:
     async def approve(node: CallNode) -> Mapping[str, Any]:
         answer = await ask(node, QuestionKind.Approval, text, (ALLOW, DENY))
         if answer.text == DENY:
-            raise DeniedError(node.function.name, answer.reason or "a person said no")
+            raise DeniedError(name, answer.reason or "a person said no")
         return node.inputs if answer.args is None else answer.args
 
     return approve

@@ -18,6 +18,7 @@ from ramify.core.errors import CallError, InvalidArgumentsError, ModelProviderEx
 from ramify.core.events import Failure
 from ramify.core.exchange import Exchange, Finish
 from ramify.core.function import Function
+from ramify.core.messages import Message
 from ramify.core.model import Model, ModelSettings, Session
 from ramify.core.states import NodeState
 from ramify.core.transcript import ModelText, ToolResult, UserText
@@ -80,15 +81,16 @@ class Loop:
             response = await self._request(inputs)
             if response.exchange.finish is Finish.PAUSED:
                 inputs = ()
-            elif self._session.pending:
-                made = await self._make_calls()
-                if (returned := _returned(made)) is not None:
-                    return self._done(returned.outputs)
-                inputs = [one.result for one in made if one.result is not None]
+                continue
+            if self._session.pending:
+                answer, inputs = await self._follow(response)
             else:
                 answer, inputs = self._answer(response)
-                if not inputs:
-                    return self._done(answer)
+            if not inputs:
+                return self._done(answer)
+        return self._out_of_steps()
+
+    def _out_of_steps(self) -> Any:
         raise StepLimitError(
             f"{self._node.function.name} made {self._task.max_steps} requests without giving an"
             " answer: give it a smaller task, or a greater max_steps"
@@ -96,22 +98,32 @@ class Loop:
 
     async def _opening(self) -> Inputs:
         """Return what is said first: the prompt, or what an earlier call could not send."""
-        past, rules, prompt = self._node.past, self._node.commons.rules, self._task.prompt
+        past = self._node.past
         if past is not None and (past.unsent or past.exchanges):
             return past.unsent
-        if rules.hooks.get(HOOK_USER_PROMPT_SUBMIT):
-            event = UserPromptSubmitEvent(prompt, History(self._node).messages())
-            decision = await rules.decide(HOOK_USER_PROMPT_SUBMIT, event)
-            prompt = prompt if decision.modified_prompt is None else decision.modified_prompt
-            if (gate := gate_for(decision)) is not None:
-                edited = await gate(self._node)
-                prompt = prompt if edited is self._node.inputs else _edited_prompt(edited)
+        prompt = await self._submitted(self._task.prompt)
         if not prompt.strip():
             raise InvalidArgumentsError(
                 f"{self._node.function.name}: its prompt is empty; give a user_prompt_template, or"
                 " return a text"
             )
         return [UserText(prompt)]
+
+    async def _submitted(self, prompt: str) -> str:
+        """Return the prompt as the hooks let it pass."""
+        rules = self._node.rule_chain
+        if not rules.asks(HOOK_USER_PROMPT_SUBMIT):
+            return prompt
+        event = UserPromptSubmitEvent(prompt, self._history())
+        decision = await rules.decide(HOOK_USER_PROMPT_SUBMIT, event)
+        prompt = prompt if decision.modified_prompt is None else decision.modified_prompt
+        if (gate := gate_for(decision, self._node.function.name)) is not None:
+            edited = await gate(self._node)
+            prompt = prompt if edited is self._node.inputs else _edited_prompt(edited)
+        return prompt
+
+    def _history(self) -> list[Message]:
+        return History(self._node).messages()
 
     def _done(self, answer: Any) -> Any:
         name, runs = self._node.function.name, self._node.commons.past_runs
@@ -131,7 +143,7 @@ class Loop:
         while True:
             over = self._exceeded is not None
             try:
-                return await self._node.request(*inputs, over_budget=over)
+                return await self._ask(inputs, over_budget=over)
             except BudgetExceeded as exceeded:
                 inputs = self._speak_last(inputs, exceeded)
             except ModelProviderException as error:
@@ -144,6 +156,9 @@ class Loop:
             except Exception as error:
                 raise provider_fault(self._node, self._task.model, error) from error
 
+    async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
+        return await self._node.request(*inputs, over_budget=over_budget)
+
     def _speak_last(self, inputs: Inputs, exceeded: BudgetExceeded) -> Inputs:
         """Allow one request more, if the budget does, in which nothing can be called."""
         if not exceeded.last_call or not inputs:
@@ -155,7 +170,8 @@ class Loop:
 
     # Calls and answers
 
-    async def _make_calls(self) -> list[MadeCall]:
+    async def _follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        """Make the calls that were asked for; return the result that one gave, or what to send."""
         if self._exceeded is not None:  # it calls, although it was told that it cannot
             raise self._exceeded
         calls = tuple(self._session.pending)
@@ -164,7 +180,9 @@ class Loop:
             failure = None if one.node is None else one.node.exception
             if failure is not None and failure in self._node.resignations:
                 raise failure  # its own decision, when all that it asked for has been tried
-        return made
+        if (returned := _returned(made)) is not None:
+            return returned.outputs, ()
+        return None, [one.result for one in made if one.result is not None]
 
     def _answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
         """Return the answer, or what to say to a model that gave none."""

@@ -1,10 +1,11 @@
 """Who may call what: lists of names, and hooks that decide about each call a model asks for.
 
-They are given to a runtime, and reach every call in it.
+They are given to a runtime, or to a client inside it, and reach every call below.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -52,6 +53,17 @@ class HookDecision:
                 raise InvalidValueError(
                     f"a decision's prompt, reason and question are text: {said!r}"
                 )
+
+    def after(self, earlier: "HookDecision") -> "HookDecision":
+        """Return what the two come to, *earlier* being that of somebody with more to say."""
+        asks = [one.ask for one in (earlier, self) if one.ask is not None]
+        return HookDecision(
+            self.continue_ and earlier.continue_,
+            earlier.modified_input if self.modified_input is None else self.modified_input,
+            earlier.modified_prompt if self.modified_prompt is None else self.modified_prompt,
+            earlier.reason if self.reason is None else self.reason,
+            "\n".join(asks) if asks else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +177,44 @@ class Rules:
                 )
             return decision
         return HookDecision()
+
+
+class RuleChain(tuple[Rules, ...]):
+    """The rules over one call: the runtime's, then those of each client that it is below.
+
+    Each can forbid more than those before it, and nothing less.
+    """
+
+    __slots__ = ()
+
+    def forbids(self, name: str) -> str | None:
+        """Return why a function may not be called, or None if it may."""
+        return next((why for rules in self if (why := rules.forbids(name)) is not None), None)
+
+    def asks(self, hook: str) -> bool:
+        """Whether anybody wants to decide here."""
+        return any(rules.hooks.get(hook) for rules in self)
+
+    async def decide(self, hook: str, event: HookEvent) -> HookDecision:
+        """Ask level by level; what one changes is what the next is asked about."""
+        decided = HookDecision()
+        for rules in self:
+            decision = await rules.decide(hook, event)
+            decided = decision.after(decided)
+            if not decision.continue_:
+                break
+            event = _changed(event, decision)
+        return decided
+
+
+def _changed(event: HookEvent, decision: HookDecision) -> HookEvent:
+    match event:
+        case PreToolUseEvent() if decision.modified_input is not None:
+            return replace(event, tool_input=deepcopy(dict(decision.modified_input)))
+        case UserPromptSubmitEvent() if decision.modified_prompt is not None:
+            return replace(event, prompt=decision.modified_prompt)
+        case _:
+            return event
 
 
 def _names(names: Iterable[Any]) -> frozenset[str]:

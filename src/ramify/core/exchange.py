@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Self, cast
+from typing import Any, Final, Self, cast
 
 from ramify.core.errors import InvalidValueError
 from ramify.core.plain import required_key
 from ramify.core.usage import TokenUsage
+
+PLAIN: Final = "plain"  # messages as in ``core.messages``: every model can go on with those
 
 
 class Finish(StrEnum):
@@ -29,7 +31,9 @@ class Finish(StrEnum):
 class Exchange:
     """What was sent and what came back, each message as the JSON text that is on the wire.
 
-    A session is the list of these: saved one by one as they are made, and restored from them.
+    One whose dialect is ``"plain"`` was never on a wire: somebody wrote it down, in messages of the
+    common form, and any model can go on with it. A session is the list of its exchanges: saved one
+    by one as they are made, and restored from them.
 
     Example:
         >>> from ramify import TokenUsage

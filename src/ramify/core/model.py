@@ -122,6 +122,18 @@ class Session(ABC):
     def transcript(self) -> Sequence[TranscriptPart]:
         """All that was said, thought, asked for and answered."""
 
+    @abstractmethod
+    def parts(self, number: int) -> Sequence[TranscriptPart]:
+        """Return what exchange *number*, from 0, added to the transcript."""
+
+    @abstractmethod
+    def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
+        """Write down a response that was cut off: *inputs* were sent, and *text* came back.
+
+        Raises:
+            UsageError: a call has no result, or a result no call.
+        """
+
     @property
     @abstractmethod
     def pending(self) -> Sequence[ToolUse]:

@@ -5,7 +5,9 @@ Derived from the provider's own blocks, which are what is sent back to it; never
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+NOT_JSON: Final = "the arguments are not a JSON object: "  # then follows what it wrote
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,12 @@ class ToolUse(TranscriptPart):
     name: str
     args: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fault: str | None = None
+
+    @property
+    def written(self) -> str | None:
+        """What the model wrote instead of arguments, if that is the fault."""
+        fault = self.fault or ""
+        return fault.removeprefix(NOT_JSON) if fault.startswith(NOT_JSON) else None
 
 
 @dataclass(frozen=True, slots=True)

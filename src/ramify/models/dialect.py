@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, cast
 from ramify.core.errors import DefinitionError, InvalidValueError
 from ramify.core.function import Function, checked_function
 from ramify.core.model import ModelSettings
-from ramify.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
+from ramify.core.transcript import NOT_JSON, ToolResult, ToolUse, TranscriptPart, UserText
 from ramify.models.decoder import UNNAMED, UNUSABLE, Decoder
 from ramify.models.json_text import compact
 from ramify.models.profiles import Profile, Thinking
@@ -105,6 +105,10 @@ class Dialect(ABC):
         """Return inputs as messages, the results in the order in which they were asked for."""
 
     @abstractmethod
+    def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
+        """Return what a model might have said, as the message that it would have been."""
+
+    @abstractmethod
     def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
         """Return what a message says; *position* is its place, *asked* the calls it may answer."""
 
@@ -165,10 +169,10 @@ def _merged(fields: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, An
 def readable(id: str, name: str, args: Any) -> ToolUse:
     """Return the call that the history holds."""
     if not isinstance(args, dict):
-        return ToolUse(id, name, {}, f"the arguments are not a JSON object: {args}")
+        return ToolUse(id, name, {}, f"{NOT_JSON}{args}")
     fields = cast("dict[str, Any]", args)
     if fields.keys() != {UNUSABLE}:
         return ToolUse(id, name, fields)
     if name == UNNAMED:
         return ToolUse(id, name, {}, "the call has no name")
-    return ToolUse(id, name, {}, f"the arguments are not a JSON object: {fields[UNUSABLE]}")
+    return ToolUse(id, name, {}, f"{NOT_JSON}{fields[UNUSABLE]}")

@@ -17,7 +17,7 @@ from ramify.core.errors import (
     UsageError,
 )
 from ramify.core.events import Failure
-from ramify.core.exchange import Exchange, Finish
+from ramify.core.exchange import PLAIN, Exchange, Finish
 from ramify.core.model import Session
 from ramify.core.model_events import (
     AttemptFailed,
@@ -33,6 +33,7 @@ from ramify.models.decoder import RefusedError, Response
 from ramify.models.dialect import Dialect
 from ramify.models.request_error import RequestError, advice
 from ramify.models.retry import Retry, Timers
+from ramify.models.translation import translated
 
 _NO_TOOLS: Final = (
     "{model} at {address} cannot call functions, says the server ({message}); it is asked for text"
@@ -67,6 +68,7 @@ class WireSession(Session):
         self._history: list[bytes] = []  # each message as it is sent again
         self._transcript: list[TranscriptPart] = []
         self._asked: list[ToolUse] = []  # calls that wait for their results
+        self._ends: list[int] = []  # of each exchange in the transcript
         self._usage = TokenUsage()
         self._lost = TokenUsage()  # by attempts that came to nothing, since the last exchange
         self._busy = False
@@ -75,7 +77,7 @@ class WireSession(Session):
                 raise InvalidValueError(
                     f"exchanges are made by Exchange.from_dict, which {type(exchange)} was not"
                 )
-            if exchange.dialect != dialect.name:
+            if exchange.dialect not in {dialect.name, PLAIN}:
                 raise InvalidValueError(
                     f"the conversation was saved as {exchange.dialect} and cannot go on as"
                     f" {dialect.name}: open it with a model that speaks the same protocol"
@@ -92,6 +94,10 @@ class WireSession(Session):
     @property
     def transcript(self) -> Sequence[TranscriptPart]:
         return self._transcript
+
+    def parts(self, number: int) -> Sequence[TranscriptPart]:
+        begin = self._ends[number - 1] if number else 0
+        return self._transcript[begin : self._ends[number]]
 
     @property
     def pending(self) -> Sequence[ToolUse]:
@@ -138,6 +144,19 @@ class WireSession(Session):
             self._busy = False
         for event in self._complete(sent, response):
             yield event
+
+    def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
+        sent = self._written(inputs)
+        exchange = Exchange(
+            dialect=self._dialect.name,
+            sent=tuple(sent),
+            received=(self._dialect.respond(text, ()),),
+            finish=Finish.ANSWERED,
+            usage=self._lost,
+        )
+        self._keep(exchange)
+        self._lost = TokenUsage()
+        return exchange
 
     async def _begin(self) -> None:
         for _ in range(_TICKS):  # a stream that was left without closing it is being closed
@@ -205,13 +224,14 @@ class WireSession(Session):
         self._transcript += sent + received
         self._asked = [part for part in received if isinstance(part, ToolUse)]
         self._exchanges.append(exchange)
+        self._ends.append(len(self._transcript))
         self._usage += exchange.usage
         return received
 
     def _restore(self, exchange: Exchange) -> None:
         number = len(self._exchanges) + 1
         try:
-            self._keep(exchange)
+            self._keep(translated(exchange, self._dialect, self._asked))
         except (AttributeError, KeyError, TypeError, ValueError, StopIteration) as error:
             raise InvalidValueError(
                 f"exchange {number} is not what a {self._dialect.name} session saved: {error!r}"

@@ -20,6 +20,7 @@ from ramify.core.agent_events import (
     ResponseCompleted,
     ResponseStreamed,
 )
+from ramify.core.decisions import RuleChain
 from ramify.core.errors import UsageError
 from ramify.core.events import Failure
 from ramify.core.exchange import Exchange
@@ -78,6 +79,8 @@ class AgentNode(CallNode):
         "_first",
         "_model",
         "_own",
+        "_parts",
+        "_responses",
         "_said",
         "_session",
         "_system",
@@ -106,6 +109,8 @@ class AgentNode(CallNode):
         self.resignations: list[AgentException] = []
         self._model: Model | None = None
         self._session: Session | None = None
+        self._parts: list[TranscriptPart] = []  # what was said and answered
+        self._responses = 0
         self._system = 0  # characters of the system prompt
         self._own = Spent()
         self._accounted = TokenUsage()  # how much of what the session took is in the accounts
@@ -132,12 +137,12 @@ class AgentNode(CallNode):
     @property
     def responses(self) -> int:
         """How many responses it has had."""
-        return 0 if self._session is None else len(self._session.exchanges)
+        return self._responses
 
     @property
     def said(self) -> Sequence[TranscriptPart]:
         """What was said so far and has been answered; grows, and is not to be changed."""
-        return () if self._session is None else self._session.transcript
+        return self._parts
 
     def get_transcript(self) -> list[TranscriptPart]:
         return [*self.said, *self._said]
@@ -146,6 +151,12 @@ class AgentNode(CallNode):
     def wish(self) -> Any:
         """The model that was asked for, for this call only."""
         return self._request.model
+
+    @property
+    def rule_chain(self) -> RuleChain:
+        """The rules for the calls that its model asks for, the widest first."""
+        own = [node.rules for node in upwards(self) if node.rules is not None]
+        return RuleChain((self.commons.rules, *reversed(own)))
 
     @property
     def past(self) -> Past | None:
@@ -163,6 +174,7 @@ class AgentNode(CallNode):
             self._request.timeout,
             model=self._request.model,
             budget=self._request.budget,
+            rules=self._request.rules,
             past=past,
         )
 
@@ -182,23 +194,40 @@ class AgentNode(CallNode):
     ) -> Session:
         """Open a conversation, or the same one again with other settings."""
         session = model.open(system, functions, settings, exchanges=exchanges)
+        self._parts = list(session.transcript)
+        self._responses = len(session.exchanges)
+        self.take_up(session, model, system, functions, settings)
+        return session
+
+    def take_up(
+        self,
+        session: Session,
+        model: Model,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+    ) -> None:
+        """Go on with a conversation that outlives this call; what was said before is not its."""
         self._model = model
         self._session = session
         self._system = len(system)
         self._accounted = session.usage
         names = tuple(function.name for function in functions)
         caching = Caching.NONE if settings.caching is None else settings.caching
-        said = tuple(session.transcript)
+        said = tuple(self._parts)
         opened = ConversationOpened(self.id, model.name, system, names, caching.value, said)
         self.tree.publish(opened)
-        return session
 
     async def request(
-        self, *inputs: UserText | ToolResult, over_budget: bool = False
+        self,
+        *inputs: UserText | ToolResult,
+        over_budget: bool = False,
+        hear: Callable[[ModelEvent], None] | None = None,
     ) -> ResponseCompleted:
         """Send *inputs* and return what came of it, when everything above allows a request.
 
-        With *over_budget*, budgets that allow one last call do not count.
+        With *over_budget*, budgets that allow one last call do not count. *hear* is told of each
+        event as it comes in; what it raises ends the request.
 
         Raises:
             BudgetExceeded: it does not fit into a budget.
@@ -215,11 +244,13 @@ class AgentNode(CallNode):
             set_aside(accounts, estimate)
             self._said = inputs
             self.tree.publish(RequestSent(self.id, time.time(), inputs))
-            before, failure = len(session.transcript), None
+            failure: Failure | None = None
             try:
                 async with aclosing(session.send(*inputs)) as events:
                     async for event in events:
                         self._note(event)
+                        if hear is not None:
+                            hear(event)
             except BaseException as error:
                 failure = Failure.of(error)
                 raise
@@ -228,7 +259,21 @@ class AgentNode(CallNode):
                 if failure is not None:
                     failed = RequestFailed(self.id, time.time(), failure, usage, cost)
                     self.tree.publish_instead(failed)
-        exchange, parts = session.exchanges[-1], tuple(session.transcript[before:])
+        return self._complete(session, usage, cost)
+
+    def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
+        """Write down a response that was cut off after *text*, as if that were all of it."""
+        _, session = self._opened()
+        session.keep(text, *inputs)
+        return self._complete(session, TokenUsage(), Decimal(0))
+
+    def _complete(
+        self, session: Session, usage: TokenUsage, cost: Decimal | None
+    ) -> ResponseCompleted:
+        exchange = session.exchanges[-1]
+        parts = tuple(session.parts(len(session.exchanges) - 1))
+        self._parts += parts
+        self._responses += 1
         self._unsent = self._said = ()
         completed = ResponseCompleted(self.id, time.time(), exchange, parts, usage, cost)
         self.tree.publish_instead(completed)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ramify.core.budget import Budget
+from ramify.core.decisions import Rules
 from ramify.core.function import Function, Node
 
 
@@ -22,4 +23,5 @@ class CallRequest:
     budget: Budget | None = None
     tool_use_id: str | None = None  # the model's own name for the call
     gate: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None  # may it run, and with what?
+    rules: Rules | None = None  # for the models in the call and below it, beside those above
     past: Any = None  # the conversation that an agent goes on with

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from ramify.core.agent_errors import BudgetExceeded
+from ramify.core.decisions import Rules
 from ramify.core.errors import (
     CallTimeoutError,
     CancellationException,
@@ -177,6 +178,11 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
     @property
     def total_cost(self) -> Decimal | None:
         return Decimal(0) if self.spent is None else self.spent.cost
+
+    @property
+    def rules(self) -> Rules | None:
+        """What the models in it and below may not do, beside what rules above say."""
+        return self._request.rules
 
     @property
     def timed_out(self) -> bool:

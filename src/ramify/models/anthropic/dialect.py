@@ -78,6 +78,10 @@ class AnthropicDialect(Dialect):
             "input_schema": function.input_schema,
         }
 
+    def _wire_name(self, call: ToolUse) -> str:
+        function = self.functions.get(call.name)
+        return call.name if function is None else self._tool(function)["name"]
+
     def _own_name(self, name: str) -> str:
         """Return the name of the function that *name* stands for on the wire."""
         for function in self.functions.values():
@@ -95,6 +99,14 @@ class AnthropicDialect(Dialect):
             blocks.append(block | {"is_error": True} if result.is_error else block)
         blocks += [{"type": "text", "text": text.text} for text in texts]
         return [compact({"role": "user", "content": blocks})] if blocks else []
+
+    def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+        blocks += [
+            {"type": "tool_use", "id": call.id, "name": self._wire_name(call), "input": call.args}
+            for call in calls
+        ]
+        return compact({"role": "assistant", "content": blocks})
 
     def mark_newest(self, message: str) -> str:
         """Put the cache watermark on the last block of the newest message."""

@@ -77,6 +77,15 @@ class GeminiDialect(Dialect):
         parts += [{"text": text.text} for text in texts]
         return [compact({"role": "user", "parts": parts})] if parts else []
 
+    def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
+        parts: list[dict[str, Any]] = [{"text": text}] if text else []
+        for call in calls:
+            asked: dict[str, Any] = {"name": call.name, "args": dict(call.args)}
+            parts.append({
+                "functionCall": asked if _is_made_up(call.id) else {"id": call.id} | asked
+            })
+        return compact({"role": "model", "parts": parts})
+
     def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
         match parsed(message):
             case {"role": "user", "parts": [*parts]}:

@@ -62,6 +62,19 @@ class OpenAIDialect(Dialect):
             messages.append({"role": "user", "content": text})
         return [compact(message) for message in messages]
 
+    def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": compact(dict(call.args))},
+                }
+                for call in calls
+            ]
+        return compact(message)
+
     def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
         match parsed(message):
             case {"role": "user", "content": str(text)}:

@@ -1,0 +1,43 @@
+"""Conversations from one provider's words into another's, by way of plain messages.
+
+What only one provider can read, such as the signature of its thinking, is not carried over.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ramify.core.exchange import PLAIN, Exchange, Finish
+from ramify.core.transcript import ToolResult, ToolUse, UserText
+from ramify.models.decoder import UNUSABLE
+from ramify.models.dialect import Dialect
+from ramify.models.json_text import parsed, parsed_object
+
+
+def translated(exchange: Exchange, dialect: Dialect, asked: Sequence[ToolUse]) -> Exchange:
+    """Return *exchange* in *dialect*, if it is a plain one; *asked* are the calls it answers."""
+    if exchange.dialect != PLAIN:
+        return exchange
+    texts: list[UserText] = []
+    results: list[ToolResult] = []
+    for message in map(parsed, exchange.sent):
+        if message["role"] == "tool":
+            results.append(ToolResult("", message["content"]))
+        else:
+            texts.append(UserText(message["content"]))
+    received = [parsed(message) for message in exchange.received]
+    calls = [_call(call) for message in received for call in message.get("tool_calls") or ()]
+    text = "".join(message["content"] for message in received)
+    return Exchange(
+        dialect=dialect.name,
+        sent=tuple(dialect.write(list(zip(asked, results, strict=True)), texts)),
+        received=(dialect.respond(text, calls),) if received else (),
+        finish=Finish.TOOL_USE if calls else Finish.ANSWERED,
+        usage=exchange.usage,
+    )
+
+
+def _call(call: dict[str, Any]) -> ToolUse:
+    function = call["function"]
+    written = function["arguments"]
+    args = parsed_object(written)
+    return ToolUse(call["id"], function["name"], {UNUSABLE: written} if args is None else args)
