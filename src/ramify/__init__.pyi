@@ -32,6 +32,7 @@ from ramify.core.errors import (
     NoParentSessionError as NoParentSessionError,
     RamifyError as RamifyError,
     SafeExecutionError as SafeExecutionError,
+    SessionConflictError as SessionConflictError,
     TurnTimeoutError as TurnTimeoutError,
     UnregisteredAgentError as UnregisteredAgentError,
     UnregisteredHookError as UnregisteredHookError,
@@ -68,6 +69,10 @@ from ramify.runtime.bags import SessionBag as SessionBag
 from ramify.runtime.limits import Limits as Limits
 from ramify.runtime.node import CodeNode as CodeNode
 from ramify.runtime.runtime import Runtime as Runtime
+from ramify.stores.sessions import (
+    SessionInfo as SessionInfo,
+    SessionStore as SessionStore,
+)
 from ramify.turns.agent import (
     Agent as Agent,
     AgentRegistry as AgentRegistry,

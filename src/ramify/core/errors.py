@@ -10,7 +10,8 @@ RamifyError
 │   │   ├── UnregisteredAgentError
 │   │   ├── UnregisteredHookError
 │   │   ├── UnknownNodeError
-│   │   └── UnknownQuestionError
+│   │   ├── UnknownQuestionError
+│   │   └── UnknownSessionError
 │   ├── InvalidValueError         this cannot be used here (ValueError)
 │   ├── WrongRunMethodError       returning() on a stream, or yielding() on a single value
 │   ├── SafeExecutionError        not while it is running
@@ -36,6 +37,8 @@ RamifyError
 │   ├── NoAnswerError             a model said nothing that counts as an answer
 │   ├── EnsembleError             too few candidates, or nobody to choose among them
 │   └── ModelRefusedError         the model would not answer this
+├── StoreError                    a file of ours cannot be read or written: see to the disk
+│   └── SessionConflictError      somebody else went on with the session
 └── TracedError                   with an agent traceback; AgentException is one, too
     └── ModelProviderException    a model's provider failed: nothing the agent did
 
@@ -212,6 +215,10 @@ class UnknownQuestionError(UnregisteredError):
     """There is no such question, or it has been answered."""
 
 
+class UnknownSessionError(UnregisteredError):
+    """No conversation is saved under that name."""
+
+
 class NoParentSessionError(UsageError):
     """A top-level call asked for the bag of its parent.
 
@@ -287,6 +294,45 @@ class CancellationException(CallError):  # noqa: N818 - the name is part of the 
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (CancellationException, (self.function, self.path, self.reason))
+
+
+class StoreError(RamifyError):
+    """What is saved could not be read or written; nothing was saved by half.
+
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(path, message)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.args[1]}"
+
+
+class SessionConflictError(StoreError):
+    """Somebody else went on with the session, so this client does not know its end any more.
+
+    Attributes:
+        session: its name.
+
+    Example:
+        >>> from ramify import SessionConflictError
+        >>> print(SessionConflictError("chats.db", "trip"))
+        chats.db: somebody else went on with the session 'trip'; open it again, or fork it ...
+    """
+
+    def __init__(self, path: str, session: str) -> None:
+        super().__init__(
+            path,
+            f"somebody else went on with the session {session!r}; open it again, or fork it "
+            "to go on beside it",
+        )
+        self.session = session
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (SessionConflictError, (self.path, self.session))
 
 
 class TracedError(RamifyError):

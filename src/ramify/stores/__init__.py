@@ -1,0 +1,1 @@
+"""What is kept on disk; nothing else opens a database."""

@@ -1,0 +1,216 @@
+"""One SQLite file: made, recognised, brought up to date, and its errors in our words.
+
+Does not know what the tables mean. What was committed survives a killed process and a power cut.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from ramify.core.errors import ClosedError, InvalidValueError, StoreError, UsageError
+from ramify.stores.schema import STEPS, VERSION
+
+APPLICATION_ID: Final = 0x72616D66  # "ramf": which program a file belongs to
+
+_MEMORY: Final = ":memory:"
+_RETRY_AFTER: Final = 0.01
+_PATIENCE: Final = 5.0
+
+_FULL: Final = "the disk is full; make room and try again"
+_LOCKED: Final = "another program has had it locked for too long; try again, or end that program"
+_READ_ONLY: Final = "it may not be written; give it and its folder write permission"
+_FAULTS: Final = {
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_IOERR: (
+        "the disk would not read or write it; see whether it is full or at a limit, or failing"
+    ),
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_PERM: _READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: (
+        "it cannot be opened; see whether its folder is there and may be written"
+    ),
+    sqlite3.SQLITE_CORRUPT: (
+        "it is damaged; put back a copy, or move it away and save what can be read of it with "
+        "'sqlite3 FILE .recover'"
+    ),
+    sqlite3.SQLITE_NOTADB: "it is not a database; give the path of another file",
+}
+
+# Closing a file ends every lock that this process has on it, so none is opened but by SQLite:
+# only a new file is, and nobody else may come to have it open meanwhile.
+_creating = threading.Lock()
+
+
+class Database:
+    """A connection to a file, safe to use from any thread; one thread at a time has it.
+
+    The file is made if it is not there, and then only its owner may read it.
+
+    Args:
+        path: the file, or ``":memory:"`` for one that is gone with this object.
+        patience: how many seconds to wait for another program that writes.
+
+    Raises:
+        StoreError: it cannot be opened, or is not ours.
+    """
+
+    def __init__(self, path: str | Path, *, patience: float = _PATIENCE) -> None:
+        self.path = _absolute(path)
+        self._patience = patience
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        with self._in_our_words():
+            _create(self.path)
+            self._connection: sqlite3.Connection | None = self._connect()
+        try:
+            with self._in_our_words():
+                self._prepare(self._connection)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        """Lend the connection; all that is done with it is kept, or nothing if this raises."""
+        with self._lock, self._in_our_words():
+            connection = self._usable()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # SQLite may have taken it back already
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def snapshot(self) -> Generator[sqlite3.Connection]:
+        """Lend the connection for reading; whatever others write meanwhile is not seen."""
+        with self._lock, self._in_our_words():
+            connection = self._usable()
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def damaged(self, what: str) -> StoreError:
+        """Return the error for something in the file that nobody here has written."""
+        return self._error(f"{what}; {_FAULTS[sqlite3.SQLITE_CORRUPT]}")
+
+    def close(self) -> None:
+        """Give the file back; closing it twice is fine."""
+        with self._lock, self._in_our_words():
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    @property
+    def closed(self) -> bool:
+        return self._connection is None
+
+    def _usable(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise ClosedError(f"{self.path} was closed; open it again")
+        if self._process != os.getpid():
+            raise UsageError(
+                f"{self.path} was opened in process {self._process}, and this is a fork of it; "
+                "open it here as well"
+            )
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self.path, timeout=self._patience, isolation_level=None, check_same_thread=False
+        )
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """See that the file is one of ours, and make it one if it is new."""
+        with self.snapshot():
+            version = self._version(connection)
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # macOS alone needs to be told
+        self._write_ahead(connection)
+        if version == VERSION:
+            return
+        with self.transaction():
+            for step in STEPS[self._version(connection) :]:  # another may have been quicker
+                for statement in step:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        """Return the version of the tables, which is 0 in an empty file."""
+        (owner,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if owner != APPLICATION_ID and (owner or version or tables):
+            raise self._error("it is the database of another program; give another path")
+        if version > VERSION:
+            raise self._error(
+                f"a newer ramify has written it (version {version}, this one knows {VERSION}); "
+                "install that ramify, or give another path"
+            )
+        return version
+
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        """Let others read while one writes; SQLite does not wait for a lock here, so we do."""
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(_RETRY_AFTER)
+            else:
+                return
+
+    @contextmanager
+    def _in_our_words(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            # an extended code says more than its last byte, and that is the one with a remedy
+            fault = _FAULTS.get(getattr(error, "sqlite_errorcode", -1) & 0xFF)
+            raise self._error(f"{fault} ({error})" if fault else str(error)) from error
+        except OSError as error:
+            raise self._error(f"{error.strerror or error}; {_advice(self.path)}") from error
+
+    def _error(self, message: str) -> StoreError:
+        return StoreError(self.path, message)
+
+
+def _absolute(path: str | Path) -> str:
+    if str(path) == _MEMORY:
+        return _MEMORY
+    if not str(path) or "\0" in str(path):
+        raise InvalidValueError(f"{str(path)!r} is no path of a file")
+    return str(Path(path).expanduser().resolve())
+
+
+def _create(path: str) -> None:
+    """Make the file if it is not there; what SQLite puts beside it gets the same mode."""
+    if path == _MEMORY:
+        return
+    if os.path.isdir(path):
+        raise IsADirectoryError(None, "it is a folder")
+    with _creating, suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _advice(path: str) -> str:
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        return f"make the folder {folder} first"
+    return "give the path of a file in a folder that may be written"
