@@ -72,6 +72,7 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         "ramify.stores.sessions": ["SessionInfo", "SessionStore"],
         "ramify.turns.agent": ["Agent", "AgentRegistry"],
         "ramify.turns.memory": ["ContextItem", "ContextPool", "ContextQueue"],
+        "ramify.turns.decorator": ["tool"],
         "ramify.turns.definition": ["ToolType"],
         "ramify.turns.hooks": [
             "AgentHook",
@@ -84,7 +85,7 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
             "hook",
         ],
         "ramify.turns.registry": ["registries"],
-        "ramify.turns.tool": ["Tool", "ToolMetadata", "ToolRegistry", "tool"],
+        "ramify.turns.tool": ["Tool", "ToolMetadata", "ToolRegistry"],
         "ramify.turns.turn": ["StopReason", "Turn"],
         "ramify.version": ["__version__"],
     },

@@ -77,6 +77,7 @@ from ramify.turns.agent import (
     Agent as Agent,
     AgentRegistry as AgentRegistry,
 )
+from ramify.turns.decorator import tool as tool
 from ramify.turns.definition import ToolType as ToolType
 from ramify.turns.hooks import (
     AgentHook as AgentHook,
@@ -98,7 +99,6 @@ from ramify.turns.tool import (
     Tool as Tool,
     ToolMetadata as ToolMetadata,
     ToolRegistry as ToolRegistry,
-    tool as tool,
 )
 from ramify.turns.turn import (
     StopReason as StopReason,

@@ -7,7 +7,6 @@ from typing import Any, get_args
 from ramify.core.budget import Budget
 from ramify.core.errors import DefinitionError
 from ramify.core.function import Function, ModelFinder, RunContext
-from ramify.core.json_schema import read_parameters
 from ramify.core.parameter import MISSING, FunctionArg, JsonSchema
 from ramify.core.parameters import Parameters
 from ramify.core.signature import POSITIONAL, Kind, Signature, name_of, underlying
@@ -136,9 +135,7 @@ class CodeFunction(Function):
 
 def _listed(owner: str, args: Sequence[FunctionArg] | JsonSchema) -> Parameters:
     if isinstance(args, Mapping):
-        more = args.get("additionalProperties", False) is not False
-        items = read_parameters(owner, args)
-        return Parameters(owner, items, takes_more=more, json_schema=args)
+        return Parameters.of_schema(owner, args)
     for arg in args if isinstance(args, Sequence) else [args]:
         if not isinstance(arg, FunctionArg):
             raise DefinitionError(

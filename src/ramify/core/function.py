@@ -186,6 +186,17 @@ class Function(ABC):
         """The parameters as a JSON schema."""
         return self.parameters.json_schema
 
+    def to_openai_format(self) -> JsonSchema:
+        """Return it as OpenAI and compatible servers want to be told of it."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.input_schema,
+            },
+        }
+
     def faults(self, models: "ModelFinder") -> list[str]:
         """Return what is wrong with it, if it is to talk to these *models*."""
         return []

@@ -27,6 +27,8 @@ def read_parameters(owner: str, schema: JsonSchema) -> list[Parameter]:
         raise DefinitionError(
             f"the schema of {owner!r} must be an object schema with 'properties', not {schema!r}"
         )
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        raise DefinitionError(f"'required' in the schema of {owner!r} is a list, not {required!r}")
     described: dict[str, Any] = dict.fromkeys(required, True) | dict(
         cast("Mapping[str, Any]", properties)
     )

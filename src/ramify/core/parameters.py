@@ -7,9 +7,10 @@ pydantic, and a program that only calls its own tools does not.
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 from ramify.core.errors import InvalidArgumentsError
+from ramify.core.json_schema import read_parameters
 from ramify.core.parameter import JsonSchema, Parameter
 
 REST: Final = "*"  # under this key go the values for *args; no keyword can have that name
@@ -48,6 +49,12 @@ class Parameters:
         self._known = self._unseen.union(p.name for p in items)
         self._docstring = docstring
         self._given_schema = json_schema
+
+    @classmethod
+    def of_schema(cls, owner: str, schema: JsonSchema) -> Self:
+        """Return the parameters that an object schema describes, shown to models as it stands."""
+        more = schema.get("additionalProperties", False) is not False
+        return cls(owner, read_parameters(owner, schema), takes_more=more, json_schema=schema)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Give each argument its name, and leave out those that the function does not take."""

@@ -44,7 +44,7 @@ class PydanticSchema:
             )
             self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(kind)
             self._validate = self._adapter.validator.validate_python
-        except (PydanticUserError, NameError, TypeError) as error:
+        except (PydanticUserError, NameError, TypeError, AttributeError) as error:
             names = ", ".join(f"{p.name}: {p.annotation}" for p in items)
             raise DefinitionError(
                 f"the parameters of {self._owner!r} ({names}) cannot be described, because a type"

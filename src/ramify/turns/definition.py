@@ -43,14 +43,25 @@ class ToolOptions:
     fixed: Mapping[str, Any]
 
     def check(self, fn: Callable[..., Any]) -> None:
-        """Raise DefinitionError unless a tool can be made of *fn* with these."""
+        """Raise DefinitionError unless a tool can be made of the signature of *fn* with these."""
         name = name_of(fn)
-        kind = Kind.of(fn)
-        if kind is Kind.SYNC:
+        if Kind.of(fn) is Kind.SYNC:
             raise DefinitionError(
                 f"tool {name!r} must be async: write 'async def {name}(...)', and call blocking"
                 " code in it with 'await asyncio.to_thread(...)'"
             )
+        self.check_options(name, fn)
+        parameters = inspect.signature(fn).parameters
+        takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        unknown = [name for name in self.fixed if name not in parameters]
+        if unknown and not takes_more:
+            raise DefinitionError(
+                f"tool {name!r} has no parameter {', '.join(map(repr, unknown))} to fix; it takes"
+                f" {', '.join(parameters) or 'none'}"
+            )
+
+    def check_options(self, name: str, fn: Callable[..., Any]) -> None:
+        """Raise DefinitionError unless these go together with *fn*, whatever its parameters."""
         for option in ("lock", "repeatable"):
             if not isinstance(getattr(self, option), bool):
                 raise self._reserved(name, option, "True or False")
@@ -64,18 +75,11 @@ class ToolOptions:
                 f"tool {name!r} is a method: make the tool of a bound one, 'tool(thing.{name})'"
             )
         if self.type is ToolType.COMPLETION_CHECK and (
-            kind is Kind.STREAM or signature.return_annotation not in {bool, "bool"}
+            Kind.of(fn) is Kind.STREAM or signature.return_annotation not in {bool, "bool"}
         ):
             raise DefinitionError(
                 f"completion check {name!r} must be a coroutine function that returns a bool:"
                 f" write 'async def {name}(...) -> bool'"
-            )
-        takes_more = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
-        unknown = [name for name in self.fixed if name not in signature.parameters]
-        if unknown and not takes_more:
-            raise DefinitionError(
-                f"tool {name!r} has no parameter {', '.join(map(repr, unknown))} to fix; it takes"
-                f" {', '.join(signature.parameters) or 'none'}"
             )
 
     def _reserved(self, name: str, option: str, wanted: str) -> DefinitionError:

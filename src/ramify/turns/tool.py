@@ -9,7 +9,7 @@ from collections.abc import (
     Iterable,
     Mapping,
 )
-from contextlib import nullcontext
+from contextlib import aclosing, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -92,7 +92,7 @@ class _ToolRegistry(Registry["AnyTool"]):
         if not any(tool is function for tool in self.all()):
             raise SerializationError(
                 f"{function!r} is not in the ToolRegistry and could not be found again by its name;"
-                " only what @tool made can be saved"
+                " only what is registered can be saved: a tool that @tool made of its signature"
             )
         return function.name
 
@@ -110,15 +110,20 @@ class ToolDecorator:
         self._parent = parent
 
     def __call__(self, fn: Callable[P, R]) -> "Tool[P, R]":
-        """Make a tool of *fn*."""
-        return Tool(fn, self._options, self._parent)
+        """Make a tool of *fn*, and register it by its name."""
+        self._options.check(fn)
+        made = Tool[P, R](fn, self._options, self._parent)
+        ToolRegistry.register(made.name, made)
+        if self._parent is not None:
+            self._parent.subtools.append(made)
+        return made
 
 
 class FixingDecorator(ToolDecorator):
     """The same with fixed arguments: callers need not give those, which types cannot say."""
 
     def __call__(self, fn: Callable[P, R]) -> "Tool[..., R]":
-        return Tool(fn, self._options, self._parent)
+        return super().__call__(fn)
 
 
 class Tool(CodeFunction, Generic[P, R]):
@@ -145,17 +150,23 @@ class Tool(CodeFunction, Generic[P, R]):
     on_error = HookPoint(ToolHook.ON_ERROR)
 
     def __init__(
-        self, fn: Callable[P, R], options: ToolOptions, parent: "AnyTool | None" = None
+        self,
+        fn: Callable[..., Any],
+        options: ToolOptions,
+        parent: "AnyTool | None" = None,
+        *,
+        name: str | None = None,
+        desc: str | None = None,
     ) -> None:
-        options.check(fn)
         self.fn = fn
         self.parent = parent
         self.type = options.type
         self._fixed = dict(options.fixed)
-        short = name_of(fn)
+        short = name or name_of(fn)
         super().__init__(
             callable=fn,
             name=short if parent is None else f"{parent.name}.{short}",
+            desc=desc,
             uses=options.uses,
             tags=options.tags,
             repeatable=options.repeatable,
@@ -168,21 +179,35 @@ class Tool(CodeFunction, Generic[P, R]):
         self.__name__ = self.name
         self.__doc__ = underlying(fn).__doc__
         self.__wrapped__ = fn
-        ToolRegistry.register(self.name, self)
-        if parent is not None:
-            parent.subtools.append(self)
 
     def _read_signature(self) -> Signature:
         return Signature(self.name, self.callable, fixed=self._fixed)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function with hooks and lock, outside any node."""
-        values = self.parameters.bind(args, kwargs)
+        return self._begun(self.parameters.bind(args, kwargs))
+
+    def _begun(self, values: dict[str, Any]) -> R:
         if self.streams:
             return cast("R", self._stream(values, None))
         call = self._once(values, None)
         call.__qualname__ = self.name  # what Python says was never awaited
         return cast("R", call)
+
+    async def execute(self, arguments: Mapping[str, Any]) -> Any:
+        """Call it with *arguments* by name, unchecked; a stream gives the list of its values.
+
+        Like any direct call it runs with hooks and lock, outside any node.
+        """
+        values = self._taken(arguments)
+        if not self.streams:
+            return await self._once(values, None)
+        async with aclosing(self._stream(values, None)) as stream:
+            return [value async for value in stream]
+
+    def _taken(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the function is called with when it is given *arguments*."""
+        return self.parameters.bind((), arguments)
 
     async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         if self.kind is Kind.STREAM:
@@ -301,7 +326,8 @@ class Tool(CodeFunction, Generic[P, R]):
     ) -> "Tool[Q, S] | ToolDecorator":
         """Make the decorated function a tool under this one, registered as ``parent.child``."""
         options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed_kwargs)
-        return ToolDecorator(options, self) if fn is None else Tool(fn, options, self)
+        decorate = ToolDecorator(options, self)
+        return decorate if fn is None else decorate(fn)
 
     def doc_tree(self) -> dict[str, Any]:
         """Return name and description, and those of all subtools, as plain data."""
@@ -313,68 +339,3 @@ class Tool(CodeFunction, Generic[P, R]):
 
 
 AnyTool: TypeAlias = Tool[Any, Any]
-
-
-@overload
-def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
-
-
-@overload
-def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for the rest
-    *,
-    lock: bool = False,
-    tags: Iterable[str] | None = None,
-    type: ToolType = ToolType.ACTION,
-    uses: Iterable[Function] = (),
-    repeatable: bool = False,
-) -> ToolDecorator: ...
-
-
-@overload
-def tool(
-    *,
-    lock: bool = False,
-    tags: Iterable[str] | None = None,
-    type: ToolType = ToolType.ACTION,
-    uses: Iterable[Function] = (),
-    repeatable: bool = False,
-    **fixed_kwargs: Any,
-) -> FixingDecorator: ...
-
-
-def tool(
-    fn: Callable[P, R] | None = None,
-    /,
-    *,
-    lock: bool = False,
-    tags: Iterable[str] | None = None,
-    type: ToolType = ToolType.ACTION,
-    uses: Iterable[Function] = (),
-    repeatable: bool = False,
-    **fixed_kwargs: Any,
-) -> Tool[P, R] | ToolDecorator:
-    """Make a Tool of an ``async def`` or an async generator, and register it by its name.
-
-    Args:
-        lock: run one call at a time, for tools that change something shared.
-        tags: what global hooks can select by.
-        type: ``ToolType.COMPLETION_CHECK`` for a tool that says whether an agent is done.
-        uses: the functions that it may call.
-        repeatable: whether it may be run again when nobody knows if it was run.
-        fixed_kwargs: arguments added to every call; a function without parameters is called each
-            time. Call-time arguments override them, with a warning.
-
-    Example:
-        >>> import asyncio
-        >>> from ramify import registries, tool
-        >>> with registries():
-        ...     @tool(greeting="Hello")
-        ...     async def greet(name: str, greeting: str) -> str:
-        ...         return f"{greeting}, {name}!"
-        >>> asyncio.run(greet("World"))
-        'Hello, World!'
-    """
-    options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed_kwargs)
-    if fn is not None:
-        return Tool(fn, options)
-    return FixingDecorator(options) if fixed_kwargs else ToolDecorator(options)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from ramify.core.function import Function
 from ramify.core.transcript import (
     ModelText,
     ThinkingPart,
@@ -40,7 +39,7 @@ class OpenAIDialect(Dialect):
             fields[profile.max_tokens_field] = max_tokens
         fields |= self.sampling
         if self.functions:
-            fields["tools"] = [_tool(function) for function in self.functions.values()]
+            fields["tools"] = [function.to_openai_format() for function in self.functions.values()]
             if not settings.call_functions:
                 fields["tool_choice"] = "none"
         if settings.response_schema is not None:
@@ -117,17 +116,6 @@ def _result(id: str, content: str) -> ToolResult:
             return ToolResult(id, failure, is_error=True)
         case _:
             return ToolResult(id, content)
-
-
-def _tool(function: Function) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "function": {
-            "name": function.name,
-            "description": function.description,
-            "parameters": function.input_schema,
-        },
-    }
 
 
 def _spoken(content: str, profile: Profile) -> list[TranscriptPart]:
