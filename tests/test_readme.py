@@ -22,6 +22,10 @@ ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 PUBLIC = {
+    # the chat
+    "AgentOptions", "AssistantMessage", "BlockedError", "Client", "SystemMessage", "TextBlock",
+    "ThinkingBlock", "ToolResultBlock", "ToolUseBlock", "ToolUseDelta", "ToolUseError",
+    "UserMessage", "query",
     # the spine and the call tree
     "AgentException", "AgentFunction", "AgentNode", "Budget", "BudgetExceeded", "CallGraphError",
     "CancellationException", "CodeFunction", "CodeNode", "DeniedError", "Ensemble", "EnsembleError",
@@ -74,8 +78,8 @@ def test_the_public_names_are_exactly_these():
     assert set(vars(ramify)["__all__"]) == PUBLIC
     assert {name for name in dir(ramify) if not name.startswith("_")} - PUBLIC <= {
         # the folders, once something in them was used, and what __init__ itself needs
-        "agents", "core", "models", "runtime", "stores", "testing", "toolbox", "turns", "views",
-        "cli", "version", "exports",
+        "agents", "chat", "core", "models", "runtime", "stores", "testing", "toolbox", "turns",
+        "views", "cli", "version", "exports",
     }  # fmt: skip
 
 

@@ -4,8 +4,22 @@ from ramify.agents.decorator import agent as agent
 from ramify.agents.ensemble import Ensemble as Ensemble
 from ramify.agents.function import AgentFunction as AgentFunction
 from ramify.agents.think_more import ThinkMore as ThinkMore
+from ramify.chat.blocks import (
+    AssistantMessage as AssistantMessage,
+    SystemMessage as SystemMessage,
+    TextBlock as TextBlock,
+    ThinkingBlock as ThinkingBlock,
+    ToolResultBlock as ToolResultBlock,
+    ToolUseBlock as ToolUseBlock,
+    ToolUseDelta as ToolUseDelta,
+    ToolUseError as ToolUseError,
+    UserMessage as UserMessage,
+)
+from ramify.chat.client import Client as Client, query as query
+from ramify.chat.options import AgentOptions as AgentOptions
 from ramify.core.agent_errors import (
     AgentException as AgentException,
+    BlockedError as BlockedError,
     BudgetExceeded as BudgetExceeded,
     DeniedError as DeniedError,
     EnsembleError as EnsembleError,
@@ -49,10 +63,7 @@ from ramify.core.function import (
 )
 from ramify.core.parameter import FunctionArg as FunctionArg
 from ramify.core.provider import Provider as Provider
-from ramify.core.question import (
-    Question as Question,
-    QuestionKind as QuestionKind,
-)
+from ramify.core.question import Question as Question, QuestionKind as QuestionKind
 from ramify.core.states import NodeState as NodeState
 from ramify.core.transcript import (
     ModelText as ModelText,
@@ -69,14 +80,8 @@ from ramify.runtime.bags import SessionBag as SessionBag
 from ramify.runtime.limits import Limits as Limits
 from ramify.runtime.node import CodeNode as CodeNode
 from ramify.runtime.runtime import Runtime as Runtime
-from ramify.stores.sessions import (
-    SessionInfo as SessionInfo,
-    SessionStore as SessionStore,
-)
-from ramify.turns.agent import (
-    Agent as Agent,
-    AgentRegistry as AgentRegistry,
-)
+from ramify.stores.sessions import SessionInfo as SessionInfo, SessionStore as SessionStore
+from ramify.turns.agent import Agent as Agent, AgentRegistry as AgentRegistry
 from ramify.turns.decorator import tool as tool
 from ramify.turns.definition import ToolType as ToolType
 from ramify.turns.hooks import (
@@ -100,8 +105,5 @@ from ramify.turns.tool import (
     ToolMetadata as ToolMetadata,
     ToolRegistry as ToolRegistry,
 )
-from ramify.turns.turn import (
-    StopReason as StopReason,
-    Turn as Turn,
-)
+from ramify.turns.turn import StopReason as StopReason, Turn as Turn
 from ramify.version import __version__ as __version__

@@ -21,6 +21,7 @@ from ramify.core.decisions import (
 from ramify.core.errors import CallError
 from ramify.core.events import Failure
 from ramify.core.function import Function
+from ramify.core.messages import Message
 from ramify.core.question import ALLOW, DENY, REPORT, QuestionKind
 from ramify.core.transcript import ToolResult, ToolUse
 from ramify.runtime.agent_node import AgentNode
@@ -76,8 +77,12 @@ class Calls:
         function = self._functions.get(call.name)
         if function is None or call.fault is not None:
             return MadeCall(call, None)
-        gate, args = await self.decide(call)
+        gate, args = await self._decide(call)
+        self._announce(call, args)
         return MadeCall(call, self._start(function, call, args, gate, before))
+
+    def _announce(self, call: ToolUse, args: Mapping[str, Any]) -> None:
+        """Say that a call is about to be made; the tree says it of itself."""
 
     def _start(
         self,
@@ -95,7 +100,7 @@ class Calls:
             CallRequest(function, dict(args), tied_with=tied, tool_use_id=call.id, gate=gate)
         )
 
-    async def decide(self, call: ToolUse) -> tuple[Gate | None, Mapping[str, Any]]:
+    async def _decide(self, call: ToolUse) -> tuple[Gate | None, Mapping[str, Any]]:
         """Return what stands before the call, and the arguments to make it with."""
         rules = self._node.rule_chain
         if isinstance(self._functions.get(call.name), ReturnResult):
@@ -105,7 +110,7 @@ class Calls:
         if not rules.asks(HOOK_PRE_TOOL_USE):
             return None, call.args
         given = deepcopy(dict(call.args))  # theirs to change
-        event = PreToolUseEvent(call.name, given, call.id, self._history.messages())
+        event = PreToolUseEvent(call.name, given, call.id, self._messages())
         decision = await rules.decide(HOOK_PRE_TOOL_USE, event)
         args = call.args if decision.modified_input is None else decision.modified_input
         return gate_for(decision, call.name), args
@@ -119,6 +124,7 @@ class Calls:
             made.result = ToolResult(made.call.id, text)
         else:
             self._fail(made, failure)
+        await self._keep(made)
         if not isinstance(self._functions.get(made.call.name), ReturnResult):
             await self._tell_hooks(made)
 
@@ -141,11 +147,18 @@ class Calls:
         made.value = text if failure is None else told(failure)
         made.result = ToolResult(made.call.id, made.value, is_error=True)
 
+    async def _keep(self, made: MadeCall) -> None:
+        """Write down a result; the next request of the session does that for agents."""
+
+    def _messages(self) -> list[Message]:
+        """Return all that was said so far."""
+        return self._history.messages()
+
     async def _tell_hooks(self, made: MadeCall) -> None:
         rules, call = self._node.rule_chain, made.call
         if rules.asks(HOOK_POST_TOOL_USE):
             event = PostToolUseEvent(
-                call.name, dict(made.args), made.value, call.id, self._history.messages()
+                call.name, dict(made.args), made.value, call.id, self._messages()
             )
             await rules.decide(HOOK_POST_TOOL_USE, event)
 
@@ -191,7 +204,11 @@ def _asking(name: str, text: str) -> Gate:
 
 def told(error: BaseException) -> str:
     """Return what a model is told of *error*: its type and message, and never the traceback."""
-    text = str(Failure.of(error))
+    return cut(str(Failure.of(error)))
+
+
+def cut(text: str) -> str:
+    """Return *text* without its middle, if it is very long."""
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2

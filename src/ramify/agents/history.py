@@ -1,6 +1,7 @@
 """What an agent and its model have said, for hooks to read."""
 
-from ramify.core.messages import Message, MessageWriter
+from ramify.core.messages import Message, messages_of
+from ramify.core.transcript import ToolUse
 from ramify.runtime.agent_node import AgentNode
 
 
@@ -9,13 +10,14 @@ class History:
 
     def __init__(self, node: AgentNode) -> None:
         self._node = node
-        self._writer = MessageWriter()
         self._messages: list[Message] = []
+        self._asked: list[ToolUse] = []  # by what was read last
         self._read = 0
 
     def messages(self) -> list[Message]:
         """Return all messages, oldest first."""
-        said = self._node.said
-        self._messages += self._writer.write(said[self._read :])
-        self._read = len(said)
+        if new := self._node.said[self._read :]:
+            self._messages += messages_of(new, self._asked)
+            self._asked = [part for part in new if isinstance(part, ToolUse)]
+            self._read += len(new)
         return list(self._messages)

@@ -65,8 +65,7 @@ class Loop:
         self._reminders = 0
         self._exceeded: BudgetExceeded | None = None  # since then it may only say what it has
         self._settings = _with_caching(task, node)
-        past = node.past
-        self._session = self._open(self._settings, () if past is None else past.exchanges)
+        self._session: Session
 
     async def run(self) -> Any:
         """Return the answer: a text, or what ``returns`` says.
@@ -76,6 +75,7 @@ class Loop:
             ModelProviderException: the provider failed.
             CallError: there is no answer, for one reason or another.
         """
+        await self._begin()
         inputs = await self._opening()
         for _ in range(self._task.max_steps):
             response = await self._request(inputs)
@@ -89,6 +89,11 @@ class Loop:
             if not inputs:
                 return self._done(answer)
         return self._out_of_steps()
+
+    async def _begin(self) -> None:
+        """Open the conversation, or go on with an earlier one."""
+        past = self._node.past
+        self._session = self._open(self._settings, () if past is None else past.exchanges)
 
     def _out_of_steps(self) -> Any:
         raise StepLimitError(

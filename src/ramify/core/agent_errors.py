@@ -36,6 +36,27 @@ class DeniedError(CallError):
         return (DeniedError, (self.function, self.reason))
 
 
+class BlockedError(CallError, RuntimeError):
+    """A hook, a rule or a person forbade a prompt, or a call that the program would have made.
+
+    Attributes:
+        reason: why.
+
+    Example:
+        >>> from ramify import BlockedError
+        >>> str(BlockedError("Prompt", "no deleting"))
+        'Prompt blocked: no deleting'
+    """
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what} blocked: {reason}")
+        self.what = what
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (BlockedError, (self.what, self.reason))
+
+
 class StepLimitError(CallError):
     """An agent made as many requests as it may without giving an answer.
 

@@ -13,6 +13,7 @@ RamifyError
 │   │   ├── UnknownQuestionError
 │   │   └── UnknownSessionError
 │   ├── InvalidValueError         this cannot be used here (ValueError)
+│   │   └── OtherProtocolError    a saved conversation is in another provider's words
 │   ├── WrongRunMethodError       returning() on a stream, or yielding() on a single value
 │   ├── SafeExecutionError        not while it is running
 │   ├── CompletionCheckReturnError
@@ -31,6 +32,7 @@ RamifyError
 │   ├── RecursionDepthError       a function called itself too often (RecursionError)
 │   ├── AgentException            an agent decided to give up (in core.agent_errors, with the rest)
 │   ├── DeniedError               a rule or a person forbade it
+│   ├── BlockedError              a rule or a person forbade it, in a chat (RuntimeError)
 │   ├── BudgetExceeded            what may be spent is spent
 │   ├── UnknownPriceError         a budget in dollars cannot be kept
 │   ├── StepLimitError            an agent made too many requests
@@ -145,6 +147,10 @@ class UnregisteredHookError(UnregisteredError):
 
 class InvalidValueError(UsageError, ValueError):
     """What was given cannot be used here."""
+
+
+class OtherProtocolError(InvalidValueError):
+    """A saved conversation is in the words of another provider than the model's."""
 
 
 class WrongRunMethodError(UsageError):

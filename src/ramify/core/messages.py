@@ -16,45 +16,43 @@ from ramify.core.transcript import (
 Message = dict[str, Any]
 
 
-class MessageWriter:
-    """Writes down parts of one conversation, in order; knows the calls that wait for results.
+def messages_of(parts: Iterable[TranscriptPart], asked: Iterable[ToolUse] = ()) -> list[Message]:
+    """Return *parts* as messages; *asked* are the calls before them that they may answer.
 
     Thinking is left out, and so are calls that could not be understood, with what was said of them.
     """
-
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}  # of the calls that have no result yet, by id
-
-    def write(self, parts: Iterable[TranscriptPart]) -> list[Message]:
-        """Return *parts* as messages of their own."""
-        messages: list[Message] = []
-        for part in parts:
-            self._add(part, messages)
-        return messages
-
-    def _add(self, part: TranscriptPart, messages: list[Message]) -> None:
+    messages: list[Message] = []
+    names = {call.id: call.name for call in asked if call.fault is None}
+    for part in parts:
         match part:
             case UserText():
                 messages.append({"role": "user", "content": part.text})
             case ModelText():
                 _assistant(messages)["content"] += part.text
             case ToolUse(fault=None):
-                self._names[part.id] = part.name
-                arguments = json.dumps(dict(part.args), default=str, ensure_ascii=False)
-                function = {"name": part.name, "arguments": arguments}
-                call = {"id": part.id, "type": "function", "function": function}
-                _assistant(messages).setdefault("tool_calls", []).append(call)
-            case ToolResult() if part.tool_use_id in self._names:
-                name = self._names.pop(part.tool_use_id)
-                result = {"role": "tool", "tool_call_id": part.tool_use_id, "name": name}
-                messages.append(result | {"content": part.content})
+                names[part.id] = part.name
+                _assistant(messages).setdefault("tool_calls", []).append(_call(part))
+            case ToolResult() if part.tool_use_id in names:
+                result = {"role": "tool", "tool_call_id": part.tool_use_id}
+                named = {"name": names[part.tool_use_id], "content": part.content}
+                messages.append(result | named)
             case ThinkingPart() | ToolUse() | ToolResult():
                 pass
             case _:
                 raise TypeError(f"no message for {part!r}")
+    return messages
 
 
 def _assistant(messages: list[Message]) -> Message:
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": ""})
     return messages[-1]
+
+
+def _call(call: ToolUse) -> Message:
+    arguments = json.dumps(dict(call.args), default=str, ensure_ascii=False)
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }

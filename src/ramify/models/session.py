@@ -13,6 +13,7 @@ from ramify.core.errors import (
     InvalidValueError,
     ModelProviderException,
     ModelRefusedError,
+    OtherProtocolError,
     SafeExecutionError,
     UsageError,
 )
@@ -78,7 +79,7 @@ class WireSession(Session):
                     f"exchanges are made by Exchange.from_dict, which {type(exchange)} was not"
                 )
             if exchange.dialect not in {dialect.name, PLAIN}:
-                raise InvalidValueError(
+                raise OtherProtocolError(
                     f"the conversation was saved as {exchange.dialect} and cannot go on as"
                     f" {dialect.name}: open it with a model that speaks the same protocol"
                 )

@@ -136,6 +136,10 @@ class WireModel(Model):
     def endpoint(self) -> Endpoint:
         """Return where its requests go."""
 
+    def use_key(self, api_key: str) -> None:
+        """Use this key from now on."""
+        self._api_key = Secret(api_key)
+
     def key(self) -> Secret:
         """Return the key.
 

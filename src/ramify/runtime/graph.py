@@ -45,6 +45,17 @@ def discover(
     return found
 
 
+def reachable(roots: Iterable[Function]) -> dict[str, Function]:
+    """Return *roots* and all that they may call, by name."""
+    found: dict[str, Function] = {}
+    queue = deque(roots)
+    while queue:
+        function = queue.popleft()
+        if found.setdefault(function.name, function) is function:
+            queue.extend(one for one in function.may_call if one.name not in found)
+    return found
+
+
 def _circles(roots: Iterable[Function]) -> Iterator[str]:
     """Find each way in which calls come back to a function without being allowed to."""
     done: set[int] = set()

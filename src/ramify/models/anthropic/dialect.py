@@ -1,5 +1,6 @@
 """Anthropic's messages."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
@@ -20,6 +21,7 @@ from ramify.models.json_text import compact, parsed
 from ramify.models.profiles import Thinking
 
 _MAX_TOKENS: Final = 32_000  # the protocol wants a number
+_ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")  # what no id of a call has
 
 
 class AnthropicDialect(Dialect):
@@ -102,10 +104,9 @@ class AnthropicDialect(Dialect):
 
     def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-        blocks += [
-            {"type": "tool_use", "id": call.id, "name": self._wire_name(call), "input": call.args}
-            for call in calls
-        ]
+        for call in calls:
+            id, name = _ODD.sub("_", call.id), self._wire_name(call)
+            blocks.append({"type": "tool_use", "id": id, "name": name, "input": dict(call.args)})
         return compact({"role": "assistant", "content": blocks})
 
     def mark_newest(self, message: str) -> str:

@@ -62,7 +62,10 @@ class GeminiDialect(Dialect):
             return {}
         if self.settings.thinking is None and self.profile.thinking_budget is None:
             return {}
-        return {"thinkingBudget": max(self.thinking, self.profile.least_thinking)}
+        budget, longest = self.thinking, self.settings.max_tokens
+        if self.settings.thinking is None and longest is not None:  # it comes out of max_tokens
+            budget = min(budget, longest * 3 // 4)
+        return {"thinkingBudget": max(budget, self.profile.least_thinking)}
 
     def write(
         self, results: Sequence[tuple[ToolUse, ToolResult]], texts: Sequence[UserText]

@@ -17,7 +17,9 @@ from ramify.models.openai.decoder import REASONING_FIELDS, OpenAIDecoder
 from ramify.models.openai.streamed_text import Thoughts
 from ramify.models.profiles import Profile
 
-_FAILED: Final = "tool_error"  # the protocol has no flag for a result that is a failure
+# The protocol has no flag for a result that is a failure.
+_FAILED: Final = "tool_error"
+_ERROR: Final = '{"error": '  # says so itself, as a chat does
 
 
 class OpenAIDialect(Dialect):
@@ -54,7 +56,9 @@ class OpenAIDialect(Dialect):
     ) -> list[str]:
         messages: list[dict[str, Any]] = []
         for call, result in results:
-            content = compact({_FAILED: result.content}) if result.is_error else result.content
+            content = result.content
+            if result.is_error and not content.startswith(_ERROR):
+                content = compact({_FAILED: content})
             messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
         if texts:
             text = "\n\n".join(text.text for text in texts)
@@ -111,9 +115,11 @@ class OpenAIDialect(Dialect):
 
 
 def _result(id: str, content: str) -> ToolResult:
-    match parsed(content) if content.startswith(f'{{"{_FAILED}"') else None:
+    match parsed(content) if content.startswith((f'{{"{_FAILED}"', _ERROR)) else None:
         case {"tool_error": str(failure)}:
             return ToolResult(id, failure, is_error=True)
+        case {"error": str(), "tool": str(), **more} if not more:
+            return ToolResult(id, content, is_error=True)
         case _:
             return ToolResult(id, content)
 

@@ -1,0 +1,1 @@
+"""A person and a model: queries, clients, blocks and histories."""

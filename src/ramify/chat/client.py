@@ -1,0 +1,368 @@
+"""A person and a model: one question, or a conversation of many turns."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, cast
+
+from ramify.agents.prompts import as_text
+from ramify.chat.blocks import AssistantMessage, Block, TypedMessage
+from ramify.chat.conversation import Conversation
+from ramify.chat.options import AgentOptions
+from ramify.chat.saving import Saver
+from ramify.chat.turn import ChatFunction, ChatTurn
+from ramify.chat.typed_messages import plain, typed
+from ramify.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent
+from ramify.core.errors import InvalidValueError, UsageError
+from ramify.core.function import Node
+from ramify.core.messages import Message
+from ramify.core.states import NodeState
+from ramify.core.transcript import ToolResult
+from ramify.core.usage import TokenUsage
+from ramify.runtime.ambient import current_context
+from ramify.runtime.graph import check_listed, reachable
+from ramify.stores.sessions import SessionStore
+
+_TICKS: Final = 10
+
+
+async def query(prompt: str, options: AgentOptions) -> AsyncGenerator[AssistantMessage, None]:
+    """Ask one question, and stream the answer: a message for each piece of it.
+
+    Leaving it early ends the request. Calls that the model asks for are handed out, or made if
+    *options* say so.
+
+    Example:
+        >>> import asyncio
+        >>> from ramify import AgentOptions, TextBlock, query
+        >>> from ramify.testing import ScriptedModel
+        >>> async def main():
+        ...     options = AgentOptions("You are brief.", ScriptedModel("Four."))
+        ...     async for message in query("2 + 2?", options):
+        ...         print(message.content)
+        >>> asyncio.run(main())
+        [TextBlock(text='Four.', type='text')]
+    """
+    async with Client(options) as client:
+        await client.query(prompt)
+        async with aclosing(client.receive_messages()) as blocks:
+            async for block in blocks:
+                yield AssistantMessage([block])  # noqa: ASYNC119 - the loop closes what is left
+
+
+class Client:
+    """A conversation with a model, turn by turn.
+
+    Each turn is a call, with the calls that the model asks for below it; in an ``async with
+    Runtime()`` block it is to be seen there. ``message_history`` may be changed at any time.
+
+    Args:
+        options: who to talk to, and how.
+        session: keep the conversation under this name, and go on with it if there is one.
+        store: where to keep it, a file or a SessionStore; by default in the user's data folder.
+
+    Raises:
+        InvalidValueError: two tools have one name, or an option cannot be used.
+
+    Example:
+        >>> import asyncio
+        >>> from ramify import AgentOptions, Client, TextBlock, ToolUse, tool
+        >>> from ramify.testing import ScriptedModel
+        >>> @tool("add", "Add two numbers", {"a": int, "b": int})
+        ... async def add(args):
+        ...     return args["a"] + args["b"]
+        >>> model = ScriptedModel(ToolUse("1", "add", {"a": 25, "b": 17}), "It is 42.")
+        >>> options = AgentOptions("You are brief.", model, tools=[add], auto_execute_tools=True)
+        >>> async def main():
+        ...     async with Client(options) as client:
+        ...         await client.query("What is 25 + 17?")
+        ...         async for block in client.receive_messages():
+        ...             if isinstance(block, TextBlock):
+        ...                 print(block.text, end="")
+        >>> asyncio.run(main())
+        It is 42.
+    """
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        *,
+        session: str | None = None,
+        store: SessionStore | str | Path | None = None,
+    ) -> None:
+        if not isinstance(options, AgentOptions):
+            raise InvalidValueError(f"a Client needs AgentOptions(...), not {options!r}")
+        self.options = options
+        self.turn_count = 0
+        self._function = ChatFunction(options)
+        check_listed(options.rules(), reachable(self._function.uses))
+        self._conversation = Conversation()
+        self._inputs: dict[str, Mapping[str, Any]] = {}  # of calls that were handed out, by id
+        self._turn: ChatTurn | None = None
+        self._node: Any = None
+        self._used = TokenUsage()  # by turns before the newest
+        self._reader: object = None  # stands for the newest receive_messages()
+        self._goes_on = False  # query("") waits until all of this turn has been handed out
+        self._place = store  # where the session is kept
+        self._store = _store(session, store)
+        self._saver = None
+        if session is not None and self._store is not None:
+            self._saver = Saver(self._store, session, str(options.model))
+        self._loaded = self._saver is None
+
+    def __repr__(self) -> str:
+        return f"<Client {self.options.model}, {self.turn_count} turns>"
+
+    # What was said
+
+    @property
+    def message_history(self) -> list[Message]:
+        """The messages so far, without the system prompt; to be changed, or replaced, at will."""
+        return self._conversation.messages
+
+    @message_history.setter
+    def message_history(self, messages: Sequence[Message | TypedMessage]) -> None:
+        self._conversation.messages = [one for message in messages for one in plain(message)]
+
+    @property
+    def history(self) -> list[Message]:
+        """A copy of the messages so far."""
+        return self._conversation.messages.copy()
+
+    @property
+    def messages(self) -> list[TypedMessage]:
+        """The messages so far as objects."""
+        return typed([one for message in self.history for one in plain(message)])
+
+    @property
+    def turn_metadata(self) -> dict[str, Any]:
+        """What there is to know about the conversation beside what was said."""
+        return {"turn_count": self.turn_count}
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens of all turns of this client, with those of agents that they called."""
+        return self._used if self._node is None else self._used + self._node.total_usage
+
+    @property
+    def node(self) -> Node | None:
+        """The call that the newest turn is."""
+        return self._node
+
+    # Talking
+
+    async def query(self, prompt: str) -> None:
+        """Say something; ``receive_messages()`` has the answer.
+
+        An empty *prompt* goes on with the results of the calls that the model asked for. A turn
+        that is still under way is interrupted by a new prompt.
+
+        Raises:
+            BlockedError: a hook, or a person, forbade it (a RuntimeError).
+            InvalidValueError: there is nothing to send.
+            ModelProviderException: there is no such model, or no key for it.
+        """
+        if not isinstance(prompt, str):
+            raise InvalidValueError(f"a prompt is text, not {prompt!r}")
+        if prompt and not prompt.strip():
+            raise InvalidValueError("there is nothing to send: the prompt is empty")
+        if not prompt and self._turn is not None and not self._turn.outbox.is_empty:
+            self._goes_on = True
+            return
+        await self.interrupt()
+        await self._begin(prompt)
+
+    async def _begin(self, prompt: str) -> None:
+        await self._load()
+        self._goes_on = False
+        loop = asyncio.get_running_loop()
+        turn = ChatTurn(
+            self.options,
+            self._conversation,
+            prompt,
+            self._inputs,
+            self._saver,
+            loop.create_future(),
+        )
+        node = turn.start(self._function, current_context())
+        if self._node is not None:
+            self._used += self._node.total_usage
+        self._turn, self._node = turn, node
+        try:
+            await turn.opened
+        except asyncio.CancelledError:
+            node.cancel("the query was given up")
+            raise
+        if node.state is NodeState.Error and turn.outbox.is_empty:
+            self._turn = None
+            await node  # raises why
+
+    async def receive_messages(self) -> AsyncGenerator[Block, None]:
+        """Give the answer piece by piece, as it comes in; leaving it early interrupts the turn.
+
+        Calling ``add_tool_result()`` and ``query("")`` while reading makes it go on with the next
+        response.
+
+        Raises:
+            BlockedError: a call that would have been handed out is forbidden (a RuntimeError).
+            ModelProviderException: the provider failed.
+            UsageError: nothing was asked.
+        """
+        reader = await self._take_over()
+        prompts = 1
+        try:
+            while self._turn is not None:
+                turn = self._turn
+                block = await turn.outbox.take()
+                if block is not None:
+                    yield block
+                elif turn is not self._turn:  # something was asked meanwhile
+                    prompts += self._turn.prompt != ""
+                    if prompts > self.options.max_turns:
+                        return
+                elif not await self._follow(turn):
+                    return
+        finally:
+            if self._reader is reader:
+                self._reader = None
+                self._leave()
+
+    async def _take_over(self) -> object:
+        for _ in range(_TICKS):  # an iteration that was left is being closed
+            if self._reader is not None:
+                await asyncio.sleep(0)
+        if self._node is None:
+            raise UsageError("there is nothing to receive: ask something first, by query('...')")
+        self._reader = reader = object()
+        return reader
+
+    async def _follow(self, turn: ChatTurn) -> bool:
+        """Come to the end of *turn*; return whether another takes its place."""
+        node, self._turn = self._node, None
+        if node.state is NodeState.Error or not (turn.interrupted or node.state.final):
+            await node  # raises why
+        if node.state is NodeState.Canceled and not turn.interrupted:
+            await node
+        self.turn_count += 1
+        if not self._goes_on or not self._conversation.asked:
+            return False
+        await self._begin("")
+        return True
+
+    def _leave(self) -> None:
+        turn = self._turn
+        if turn is not None and not self._node.state.final:
+            turn.interrupted = True
+            self._node.cancel("nobody reads it any more")
+
+    async def interrupt(self) -> None:
+        """End the turn that is under way: no more of the answer, no more calls.
+
+        What was said until then is kept. The iteration over ``receive_messages()`` just ends.
+        """
+        turn, node = self._turn, self._node
+        if turn is None:
+            return
+        if not node.state.final:
+            turn.interrupted = True
+            node.cancel("interrupted")
+            await node.ended()
+        await turn.save()
+
+    async def add_tool_result(
+        self, tool_call_id: str, content: Any, name: str | None = None
+    ) -> None:
+        """Give the result of a call that the model asked for; the next query sends it.
+
+        Text is sent as it is, everything else as JSON.
+        """
+        call = self._find_call(tool_call_id)
+        name = name or (call or {}).get("name")
+        text = as_text(content) if content is not None else "null"
+        self._conversation.add_result(ToolResult(tool_call_id, text), name)
+        if self._saver is not None:
+            self._saver.keep(self._conversation.waiting)
+            await self._saver.flush()
+        rules = self.options.rules()
+        if rules.hooks.get(HOOK_POST_TOOL_USE):
+            given = self._inputs.get(tool_call_id) or _arguments(call)
+            event = PostToolUseEvent(
+                name or "unknown", dict(given), content, tool_call_id, self.history
+            )
+            await rules.decide(HOOK_POST_TOOL_USE, event)
+
+    def _find_call(self, id: str) -> Message | None:
+        """Return the newest call with this id, as it is in the history."""
+        for message in reversed([one for m in self.history for one in plain(m)]):
+            for call in message.get("tool_calls") or ():
+                if call.get("id") == id:
+                    return call["function"]
+        return None
+
+    # Sessions
+
+    async def fork(self, session: str | None = None) -> "Client":
+        """Return a client that goes on from here by itself, kept as *session* if that is given.
+
+        Raises:
+            InvalidValueError: there is a session of that name.
+        """
+        await self._load()
+        if session is not None and self._saver is None:
+            raise UsageError("this conversation is not kept: give the Client a session, too")
+        other = Client(self.options, session=session, store=self._place if session else None)
+        if other._saver is not None and self._saver is not None:
+            await self._saver.flush()
+            await other._saver.branch(self._saver.name)
+        other._conversation = self._conversation.copied()
+        other._loaded = True
+        return other
+
+    async def _load(self) -> None:
+        if self._loaded or self._saver is None:
+            return
+        saved = await self._saver.load()
+        self._conversation.restore(saved.exchanges, saved.unsent)
+        self._loaded = True
+
+    # Beginning and end
+
+    async def close(self) -> None:
+        """Interrupt what is under way, and write down what is to be kept."""
+        await self.interrupt()
+        if self._saver is not None:
+            await self._saver.flush()
+        if self._store is not None and self._store is not self._place:
+            self._store.close()
+
+    async def __aenter__(self) -> Self:
+        await self._load()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _store(session: str | None, store: SessionStore | str | Path | None) -> SessionStore | None:
+    if session is None and store is not None:
+        raise InvalidValueError("a store keeps sessions: say which this is, session='...'")
+    if session is None:
+        return None
+    return store if isinstance(store, SessionStore) else SessionStore(store)
+
+
+def _arguments(call: Message | None) -> Mapping[str, Any]:
+    """Return the arguments of a call in the history."""
+    try:
+        found: Any = json.loads(call["arguments"]) if call else {}
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

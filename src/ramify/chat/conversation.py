@@ -1,0 +1,196 @@
+"""What a client and a model have said, and what is still to be sent.
+
+The messages are for people to read and change. As long as nobody changes them, what counts is the
+session, which has them in the provider's own words; a changed history begins a new session.
+"""
+
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+from ramify.chat.mending import Mended, Stretch, mend, missing
+from ramify.chat.typed_messages import plain
+from ramify.core.agent_events import ResponseCompleted
+from ramify.core.errors import InvalidValueError, OtherProtocolError
+from ramify.core.exchange import Exchange, Finish
+from ramify.core.function import Function
+from ramify.core.messages import Message, messages_of
+from ramify.core.model import Model, ModelSettings, Session
+from ramify.core.transcript import ToolResult, ToolUse, UserText
+from ramify.models.reading import read_exchanges
+
+
+class Conversation:
+    """One history, and the session that goes on from it."""
+
+    def __init__(self) -> None:
+        self.messages: list[Any] = []  # whoever uses the client may change them
+        self._mirror: list[Message] = []  # as they are if nobody does
+        self._stretches: list[Stretch] = []  # what the settled ones of them stand for
+        self._settled = 0  # how many those are; the others have not been answered
+        self._prompt_at: int | None = None  # where a prompt is that was not answered yet
+        self._session: Session | None = None
+        self._results: dict[str, ToolResult] = {}  # not sent yet
+        self._texts: list[str] = []  # written into the history by hand, and not sent yet
+        self._system: list[str] = []  # written into the history by hand
+
+    # What was said
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """All that is complete, in the words that were on the wire."""
+        return [exchange for stretch in self._stretches for exchange in stretch.exchanges]
+
+    @property
+    def asked(self) -> tuple[ToolUse, ...]:
+        """The calls that the model waits for, whether they have results or not."""
+        return self._stretches[-1].asked if self._stretches else ()
+
+    @property
+    def waiting(self) -> list[ToolResult]:
+        """The results that have not been sent."""
+        return list(self._results.values())
+
+    def copied(self) -> "Conversation":
+        """Return one that goes on from here by itself."""
+        other = Conversation()
+        other.messages, other._mirror = deepcopy(self.messages), deepcopy(self._mirror)
+        other._stretches, other._settled = list(self._stretches), self._settled
+        other._results, other._texts = dict(self._results), list(self._texts)
+        other._system = list(self._system)
+        return other
+
+    def restore(self, exchanges: Sequence[Exchange], results: Iterable[ToolResult]) -> None:
+        """Go on from what was saved."""
+        for exchange, parts in zip(exchanges, read_exchanges(exchanges), strict=True):
+            asked = tuple(part for part in parts if isinstance(part, ToolUse))
+            self._settle(messages_of(parts, self.asked), exchange, asked)
+        for result in results:
+            self.add_result(result)
+
+    # The session
+
+    def open(
+        self, model: Model, system: str, functions: Sequence[Function], settings: ModelSettings
+    ) -> tuple[Session, bool]:
+        """Return a session that goes on from the messages, and whether they had been changed.
+
+        Raises:
+            InvalidValueError: something among them is no message.
+        """
+        self.messages[:] = [one for message in self.messages for one in plain(message)]
+        known = self._stretches
+        if known and known[-1].exchanges[-1].finish is Finish.PAUSED:  # and it will not go on
+            known = known[:-1]
+        changed = self.messages != self._mirror or known is not self._stretches
+        if self._session is not None and not changed:
+            return self._session, False
+        if changed:
+            self._take(mend(self.messages, known))
+        try:
+            self._session = self._opened(model, system, functions, settings)
+        except OtherProtocolError:
+            changed = True
+            self._take(mend(self.messages, ()))
+            self._session = self._opened(model, system, functions, settings)
+        return self._session, changed
+
+    def _opened(
+        self, model: Model, system: str, functions: Sequence[Function], settings: ModelSettings
+    ) -> Session:
+        whole = "\n\n".join(filter(None, [system, *self._system]))
+        session = model.open(whole, functions, settings, exchanges=self.exchanges)
+        exchanges = iter(session.exchanges)  # by now all in the provider's words
+        self._stretches = [
+            replace(stretch, exchanges=tuple(next(exchanges) for _ in stretch.exchanges))
+            for stretch in self._stretches
+        ]
+        return session
+
+    def _take(self, mended: Mended) -> None:
+        self._stretches = mended.stretches
+        self._settled = len(self.messages) - mended.unsettled
+        self._results, self._texts = mended.results, mended.texts
+        self._system = mended.system
+        self._mirror = deepcopy(self.messages)
+
+    # What happens
+
+    def begin(self, prompt: str) -> list[UserText | ToolResult]:
+        """Return what to send: the results of all calls that were asked for, and *prompt*.
+
+        Raises:
+            InvalidValueError: there is nothing to send.
+        """
+        assert self._session is not None  # it was opened
+        texts = [*self._texts, prompt] if prompt else self._texts
+        if not self.asked and not texts:
+            raise InvalidValueError(
+                "there is nothing to go on with: no call waits for its result; say something, by"
+                " query('...')"
+            )
+        for call in self.asked:
+            if call.id not in self._results:
+                self.add_result(missing(call))
+        if prompt:
+            self._prompt_at = len(self._mirror)
+            self._show([{"role": "user", "content": prompt}])
+        given = [self._results[call.id] for call in self.asked]
+        pairs = zip(given, self._session.pending, strict=True)  # a provider may have its own ids
+        results = [replace(result, tool_use_id=call.id) for result, call in pairs]
+        return [*results, *map(UserText, texts)]
+
+    def take_back(self) -> None:
+        """Forget the newest prompt, if it was not answered."""
+        if self._prompt_at is None:
+            return
+        if self.messages == self._mirror:
+            del self.messages[self._prompt_at :]
+        del self._mirror[self._prompt_at :]
+        self._prompt_at = None
+
+    def add_result(self, result: ToolResult, name: str | None = None) -> None:
+        """Keep the result of a call until it is sent; one that nobody asked for is only shown."""
+        calls = {call.id: call for call in self.asked}
+        if (call := calls.get(result.tool_use_id)) is None:
+            shown = {"role": "tool", "tool_call_id": result.tool_use_id, "name": name}
+            self.messages.append(shown | {"content": result.content})
+            return
+        is_new = result.tool_use_id not in self._results
+        self._results[result.tool_use_id] = result
+        if is_new:
+            self._show(messages_of([result], [call]))
+
+    def complete(self, response: ResponseCompleted) -> None:
+        """Write down an exchange."""
+        assert self._session is not None  # it is its
+        new = messages_of(response.parts, self.asked)
+        shown = self._mirror[self._settled :]
+        if new[: len(shown)] == shown:
+            self.messages += deepcopy(new[len(shown) :])
+        elif self.messages == self._mirror:
+            self.messages[self._settled :] = deepcopy(new)
+        else:  # somebody is changing them
+            self.messages += deepcopy([m for m in new if m["role"] == "assistant"])
+        del self._mirror[self._settled :]
+        self._results, self._texts, self._prompt_at = {}, [], None
+        self._settle(new, response.exchange, tuple(self._session.pending), show=False)
+
+    def _settle(
+        self,
+        messages: list[Message],
+        exchange: Exchange,
+        asked: tuple[ToolUse, ...],
+        *,
+        show: bool = True,
+    ) -> None:
+        self._stretches.append(Stretch(tuple(messages), (exchange,), asked))
+        self._mirror += messages
+        self._settled = len(self._mirror)
+        if show:
+            self.messages += deepcopy(messages)
+
+    def _show(self, messages: list[Message]) -> None:
+        self._mirror += messages
+        self.messages += deepcopy(messages)

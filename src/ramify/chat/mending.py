@@ -1,0 +1,194 @@
+"""A history that somebody may have cut or changed, as exchanges that every provider takes.
+
+What is as it was is kept in the provider's own words. The rest is written anew: each call gets a
+result, a result without its call becomes text, and the roles take turns.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from ramify.core.errors import InvalidValueError
+from ramify.core.exchange import PLAIN, Exchange, Finish
+from ramify.core.messages import Message
+from ramify.core.transcript import ToolResult, ToolUse
+from ramify.core.usage import TokenUsage
+
+LEFT_OUT: Final = "[A message was left out here.]"
+_ORPHAN: Final = "[The result of an earlier call of {name}: {content}]"
+_NO_RESULT: Final = "There is no result: the call was not made, or it was interrupted."
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Messages that belong together: what was sent, and what came back."""
+
+    messages: tuple[Message, ...]
+    exchanges: tuple[Exchange, ...]
+    asked: tuple[ToolUse, ...]  # the calls that it ends with
+
+
+@dataclass(slots=True)
+class Mended:
+    """A history: what is complete, what is still to be sent, and what belongs to the system."""
+
+    stretches: list[Stretch] = field(default_factory=list[Stretch])
+    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    texts: list[str] = field(default_factory=list[str])
+    system: list[str] = field(default_factory=list[str])
+    unsettled: int = 0  # how many messages belong to none of the stretches
+
+
+def mend(messages: Sequence[Message], known: Sequence[Stretch]) -> Mended:
+    """Return *messages* as a history; *known* are stretches of them that may be as they were.
+
+    Raises:
+        InvalidValueError: something among them is no message.
+    """
+    mender = _Mender(known)
+    at = 0
+    while at < len(messages):
+        stretch = mender.unchanged(messages, at)
+        if stretch is None:
+            mender.take(messages[at])
+            at += 1
+        else:
+            at += len(stretch.messages)
+    return mender.end()
+
+
+def failed(name: str, error: str) -> str:
+    """Return what a model is told of a call that has no value."""
+    return json.dumps({"error": error, "tool": name}, ensure_ascii=False)
+
+
+def missing(call: ToolUse) -> ToolResult:
+    """Return the result of a call that has none."""
+    return ToolResult(call.id, failed(call.name, call.fault or _NO_RESULT), is_error=True)
+
+
+class _Mender:
+    """Goes through a history once."""
+
+    def __init__(self, known: Sequence[Stretch]) -> None:
+        self.mended = Mended()
+        self._known = known
+        self._places: dict[str, list[int]] = {}  # of stretches, by what they begin with
+        for place, stretch in enumerate(known):
+            if stretch.messages:
+                self._places.setdefault(_key(stretch.messages[0]), []).append(place)
+        self._last: int | None = None  # the place of the stretch that was taken last
+        self._open: list[Message] = []  # since then
+        self._asked: tuple[ToolUse, ...] = ()
+
+    def unchanged(self, messages: Sequence[Message], at: int) -> Stretch | None:
+        """Take the stretch that begins here, if it is as it was and follows on what is before."""
+        if self._open:
+            return None
+        for place in self._places.get(_key(messages[at]), ()):
+            stretch = self._known[place]
+            follows = self._last is not None and self._last + 1 == place
+            begins = not self._asked and stretch.messages[0].get("role") == "user"
+            end = at + len(stretch.messages)
+            if (follows or begins) and list(stretch.messages) == list(messages[at:end]):
+                self.mended.stretches.append(stretch)
+                self._last, self._asked = place, stretch.asked
+                return stretch
+        return None
+
+    def take(self, message: Message) -> None:
+        """Take one message, whatever is before it."""
+        role, text = _role(message), _text(message)
+        if role in {"system", "developer"}:
+            self.mended.system.append(text)
+            return
+        self._open.append(message)
+        match role:
+            case "user":
+                if text.strip():
+                    self.mended.texts.append(text)
+            case "tool":
+                self._take_result(message, text)
+            case _:
+                self._take_response(text, _calls(message))
+
+    def end(self) -> Mended:
+        """Return what came of it."""
+        self.mended.unsettled = len(self._open)
+        return self.mended
+
+    def _take_result(self, message: Message, text: str) -> None:
+        id = str(message.get("tool_call_id"))
+        if any(call.id == id for call in self._asked):
+            self.mended.results[id] = ToolResult(id, text)
+        else:
+            name = message.get("name") or "a function"
+            self.mended.texts.append(_ORPHAN.format(name=name, content=text))
+
+    def _take_response(self, text: str, calls: list[Message]) -> None:
+        if not text and not calls:
+            return
+        results = [self.mended.results.get(call.id) or missing(call) for call in self._asked]
+        sent = [{"role": "tool", "content": result.content} for result in results]
+        if not sent and not self.mended.texts:
+            self.mended.texts.append(LEFT_OUT)
+        if self.mended.texts:
+            sent.append({"role": "user", "content": "\n\n".join(self.mended.texts)})
+        received = {"content": text, "tool_calls": calls}
+        exchange = Exchange(
+            dialect=PLAIN,
+            sent=tuple(json.dumps(one, ensure_ascii=False) for one in sent),
+            received=(json.dumps(received, ensure_ascii=False),),
+            finish=Finish.TOOL_USE if calls else Finish.ANSWERED,
+            usage=TokenUsage(),
+        )
+        asked = tuple(ToolUse(call["id"], call["function"]["name"]) for call in calls)
+        self.mended.stretches.append(Stretch(tuple(self._open), (exchange,), asked))
+        self.mended.results, self.mended.texts = {}, []
+        self._last, self._open, self._asked = None, [], asked
+
+
+def _key(message: Message) -> str:
+    return f"{message.get('role')}:{message.get('content')}:{message.get('tool_call_id')}"
+
+
+def _role(message: Message) -> str:
+    role = message.get("role")
+    if role not in {"user", "assistant", "tool", "system", "developer"}:
+        raise InvalidValueError(
+            f"a message in the history has the role {role!r}; roles are user, assistant, tool and"
+            " system"
+        )
+    return role
+
+
+def _text(message: Message) -> str:
+    content: Any = message.get("content")
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = cast("list[Any]", content) if isinstance(content, list) else [content]
+    texts = [_part(part) for part in parts]
+    if any(text is None for text in texts):
+        raise InvalidValueError(f"the content of a message is text, not {content!r}")
+    return "\n".join(text for text in texts if text)
+
+
+def _part(part: Any) -> str | None:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case _:
+            return None
+
+
+def _calls(message: Message) -> list[Message]:
+    """Return the calls that a message asks for, as they are."""
+    calls: list[Any] = message.get("tool_calls") or []
+    for call in calls:
+        match call:
+            case {"id": str(), "function": {"name": str(), "arguments": str()}}:
+                pass
+            case _:
+                raise InvalidValueError(f"a call in the history is not as it should be: {call!r}")
+    return calls

@@ -1,0 +1,141 @@
+"""What a chat is to be like."""
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ramify.core.decisions import Hooks, Rules
+from ramify.core.errors import InvalidValueError
+from ramify.core.function import Function, ModelFinder, checked_functions
+from ramify.core.model import Caching, Model, ModelSettings
+from ramify.models.openai.model import OpenAIModel
+from ramify.models.retry import Retry, Timers
+from ramify.models.wire_model import WireModel
+
+NO_KEY: Final = "not-needed"
+
+
+@dataclass(slots=True)
+class AgentOptions:
+    """Who to talk to, and how.
+
+    Attributes:
+        system_prompt: who the model is, and what rules it has.
+        model: with a *base_url*, the name that the server knows it by; otherwise a name such as
+            ``"anthropic:claude-opus-4-1"`` or ``"local"``, a Provider, or a Model.
+        base_url: where an OpenAI-compatible server is: an address, or one of ``llamacpp``,
+            ``lmstudio``, ``ollama``, ``vllm``.
+        tools: the functions that the model may ask for; agents are functions, too.
+        auto_execute_tools: make the calls that the model asks for, and go on with the results.
+        max_tool_iterations: how many responses with calls are followed up before it stops.
+        max_turns: through how many prompts one ``receive_messages()`` goes on.
+        max_tokens: the longest response; None leaves it to the provider.
+        temperature: how to sample; None leaves it to the provider.
+        timeout: seconds to wait for the first byte, and from each piece of a response to the next.
+        api_key: the key, where one is needed; by default that of the environment.
+        hooks: who decides about prompts and calls, by HOOK_PRE_TOOL_USE and its like.
+        allowed_tools: the only functions that may be called, at any depth.
+        disallowed_tools: functions that may not be called.
+        allow_lenient_tool_json: mend arguments that were cut off, where that is safe.
+        tool_use_deltas: stream calls while the model is still writing them, as ToolUseDelta.
+        retry: when a failed request is made again.
+
+    Example:
+        >>> from ramify import AgentOptions
+        >>> options = AgentOptions("You are brief.", "qwen3", "ollama", temperature=0)
+        >>> options.max_tokens, options.auto_execute_tools
+        (4096, False)
+    """
+
+    system_prompt: str
+    model: Any
+    base_url: str | None = None
+    tools: Sequence[Function] = field(default_factory=list[Function])
+    auto_execute_tools: bool = False
+    max_tool_iterations: int = 5
+    max_turns: int = 1
+    max_tokens: int | None = 4096
+    temperature: float | None = 0.7
+    timeout: float | None = 60.0
+    api_key: str | None = field(default=NO_KEY, repr=False)
+    hooks: Hooks | None = None
+    allowed_tools: Iterable[str | Function] | None = None
+    disallowed_tools: Iterable[str | Function] = ()
+    allow_lenient_tool_json: bool = False
+    tool_use_deltas: bool = False
+    retry: Retry | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.system_prompt, str):
+            raise InvalidValueError(f"the system_prompt is text, not {self.system_prompt!r}")
+        if not self.model or not isinstance(self.model, str | Model):
+            raise InvalidValueError(
+                f"model={self.model!r}: give the name of a model, such as 'qwen3' with a base_url,"
+                " 'anthropic:claude-opus-4-1', or 'local'"
+            )
+        if self.base_url is not None and not (
+            isinstance(self.base_url, str) and isinstance(self.model, str)
+        ):
+            raise InvalidValueError(
+                f"base_url={self.base_url!r} goes with the name of a model; a Model has its own"
+            )
+        for name in ("max_tool_iterations", "max_turns"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidValueError(f"{name}={value!r}: give 1 or more")
+        if self.timeout is not None and not self.timeout > 0:
+            raise InvalidValueError(f"timeout={self.timeout!r}: give seconds, or None")
+
+    def functions(self) -> tuple[Function, ...]:
+        """Return the tools.
+
+        Raises:
+            InvalidValueError: two have one name.
+        """
+        found = checked_functions(self.tools, "the 'tools' of AgentOptions")
+        names: set[str] = set()
+        for function in found:
+            if function.name in names:
+                raise InvalidValueError(f"Duplicate tool name: {function.name}")
+            names.add(function.name)
+        return found
+
+    def rules(self) -> Rules:
+        """Return what the model may not do."""
+        return Rules.of(self.allowed_tools, self.disallowed_tools, self.hooks)
+
+    def settings(self, caching: Caching) -> ModelSettings:
+        """Return how the model is to answer."""
+        return ModelSettings(
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            caching=caching,
+            allow_lenient_tool_json=self.allow_lenient_tool_json,
+        )
+
+    def find_model(self, models: ModelFinder) -> Model:
+        """Return the model to talk to; *models* knows those that have a name.
+
+        Raises:
+            InvalidValueError: there is none of that name.
+        """
+        timers = Timers(self.timeout, self.timeout)
+        key = None if self.api_key == NO_KEY else self.api_key
+        if self.base_url is not None:
+            return OpenAIModel(
+                self.model, base_url=self.base_url, api_key=key, timers=timers, retry=self.retry
+            )
+        model: Model = models.find(self.model)
+        if model is self.model or not isinstance(model, WireModel):
+            return model
+        return _adapted(copy(model), timers, self.retry, key)
+
+
+def _adapted(model: WireModel, timers: Timers, retry: Retry | None, key: str | None) -> WireModel:
+    """Return *model*, which nobody else has, as the options say."""
+    model.timers = timers
+    model.retry = retry or model.retry
+    if key is not None:
+        model.use_key(key)
+    return model

@@ -1,0 +1,81 @@
+"""Keep a conversation in a store, beside the loop, in the order in which it happened."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ramify.core.exchange import Exchange
+from ramify.core.transcript import ToolResult
+from ramify.runtime.threads import in_thread
+from ramify.stores.sessions import SavedSession, SessionStore
+
+
+class Saver:
+    """Writes one session of a store.
+
+    What is to be written is noted at once, and written by ``flush`` in a thread. Whoever stops
+    waiting for that loses nothing: the next one writes what is left.
+    """
+
+    def __init__(self, store: SessionStore, name: str, model: str) -> None:
+        self._store = store
+        self.name = name
+        self._model = model
+        self._head: int | None = None
+        self._noted: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+
+    async def load(self) -> SavedSession:
+        """Return what was saved, if anything was."""
+        saved = await in_thread(self._store.open, self.name, model=self._model)
+        self._head = saved.head
+        return saved
+
+    async def branch(self, name: str) -> None:
+        """Begin as the session *name* is now.
+
+        Raises:
+            DuplicateNameError: there is a session of this name already.
+        """
+        saved = await in_thread(self._store.fork, name, self.name)
+        self._head = saved.head
+
+    def append(self, exchange: Exchange, preview: str = "") -> None:
+        """Note an exchange."""
+        self._noted.append(partial(self._append, exchange, preview))
+
+    def keep(self, results: Sequence[ToolResult]) -> None:
+        """Note all results that wait to be sent."""
+        self._noted.append(partial(self._keep, tuple(results)))
+
+    def replace(self, exchanges: Sequence[Exchange]) -> None:
+        """Note that the history was changed, and is this now."""
+        self._noted.append(partial(self._replace, tuple(exchanges)))
+
+    async def flush(self) -> None:
+        """Write what was noted.
+
+        Raises:
+            StoreError: it cannot be written.
+            SessionConflictError: somebody else wrote to this session.
+        """
+        if self._noted:
+            await in_thread(self._write)
+
+    def _write(self) -> None:
+        with self._lock:
+            while self._noted:
+                self._noted[0]()
+                self._noted.popleft()
+
+    def _append(self, exchange: Exchange, preview: str) -> None:
+        self._head = self._store.append(
+            self.name, exchange, after=self._head, model=self._model, preview=preview
+        )
+
+    def _keep(self, results: Sequence[ToolResult]) -> None:
+        self._store.keep(self.name, results, after=self._head)
+
+    def _replace(self, exchanges: Sequence[Exchange]) -> None:
+        self._head = self._store.replace(self.name, exchanges, after=self._head)

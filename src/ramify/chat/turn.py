@@ -1,0 +1,327 @@
+"""One turn of a chat as a call: the one loop, with a person at the other end."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from ramify.agents.calls import Calls, MadeCall, cut
+from ramify.agents.loop import Inputs, Loop, Task, provider_fault
+from ramify.chat.blocks import (
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+    ToolUseDelta,
+    ToolUseError,
+)
+from ramify.chat.conversation import Conversation
+from ramify.chat.mending import failed
+from ramify.chat.options import AgentOptions
+from ramify.chat.outbox import Outbox
+from ramify.chat.saving import Saver
+from ramify.core import model_events
+from ramify.core.agent_errors import BlockedError, BudgetExceeded, DeniedError
+from ramify.core.agent_events import ResponseCompleted
+from ramify.core.errors import (
+    DefinitionError,
+    InvalidValueError,
+    ModelProviderException,
+    RamifyError,
+    UsageError,
+)
+from ramify.core.function import Function, ModelFinder, RunContext
+from ramify.core.messages import Message
+from ramify.core.model import Caching
+from ramify.core.model_events import AttemptFailed, ModelEvent, Noticed
+from ramify.core.parameter import Parameter
+from ramify.core.parameters import Parameters
+from ramify.core.transcript import ModelText, ToolResult, ToolUse
+from ramify.runtime.agent_node import AgentNode
+from ramify.runtime.call_request import CallRequest
+from ramify.runtime.context import Context
+from ramify.runtime.home import settle
+from ramify.runtime.node import CallNode
+
+log = logging.getLogger("ramify.chat")
+
+NAME: Final = "chat turn"  # with a space, so that no function that a model can call has it
+
+
+@dataclass(slots=True)
+class ChatTurn:
+    """What a client hands over to the call, and what comes back from it."""
+
+    options: AgentOptions
+    conversation: Conversation
+    prompt: str  # empty: go on with the results
+    inputs: dict[str, Mapping[str, Any]]  # of calls, as they were handed out, by id
+    saver: Saver | None
+    opened: asyncio.Future[None]  # done when the prompt was let pass, or will not be
+    outbox: Outbox = field(default_factory=Outbox)
+    interrupted: bool = False
+
+    def start(self, function: "ChatFunction", ctx: Context) -> CallNode:
+        """Begin it, as a call."""
+        args = {"prompt": self.prompt}
+        if self.saver is not None:
+            args["session"] = self.saver.name
+        node = ctx.start(CallRequest(function, args, rules=self.options.rules(), past=self))
+        node.when_ended(self._ended)
+        return node
+
+    def _ended(self) -> None:
+        settle(self.opened)
+        self.outbox.close()
+
+    async def save(self) -> None:
+        """Write down what is new, if it is to be kept."""
+        if self.saver is not None:
+            await self.saver.flush()
+
+
+class ChatFunction(Function):
+    """Calling it is one turn of a client."""
+
+    is_agent = True
+
+    def __init__(self, options: AgentOptions) -> None:
+        super().__init__(NAME, "A person says something, and a model answers.")
+        self._options = options
+        self._tools = options.functions()
+
+    @property
+    def uses(self) -> Sequence[Function]:
+        return self._tools
+
+    @cached_property
+    def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Parameters(NAME, [Parameter("prompt", str), Parameter("session", str, "")])
+
+    def faults(self, models: ModelFinder) -> list[str]:
+        try:
+            self._options.find_model(models).check(self._tools)
+        except (DefinitionError, InvalidValueError) as error:
+            return [str(error)]
+        return []
+
+    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        node = ctx.node
+        if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
+            raise UsageError("a turn of a chat is begun by client.query()")
+        turn: object = node.past
+        if not isinstance(turn, ChatTurn):
+            raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
+        try:
+            loop = _ChatLoop(ctx, node, turn, self._tools)
+        except RamifyError as error:
+            raise provider_fault(node, str(turn.options.model), error) from error
+        return await loop.run()
+
+
+class _ChatLoop(Loop):
+    """Hands out what comes in, and leaves to the person what an agent decides by itself."""
+
+    def __init__(
+        self, ctx: Context, node: AgentNode, turn: ChatTurn, tools: Sequence[Function]
+    ) -> None:
+        options = turn.options
+        task = Task(
+            model=options.find_model(node.commons.models),
+            system=options.system_prompt,
+            prompt=turn.prompt,
+            functions=tools,
+            settings=options.settings(Caching.MINUTES),
+            result=None,
+            max_steps=options.max_tool_iterations,
+            parallel_tools=False,
+        )
+        super().__init__(ctx, node, task)
+        self._turn = turn
+        self._conversation = turn.conversation
+        self._calls = self._chat_calls = _ChatCalls(ctx, node, tools, turn)
+        self._asking: Inputs | None = None  # what is being answered
+        self._text = ""  # of that answer, so far
+
+    async def run(self) -> Any:
+        try:
+            return await super().run()
+        except asyncio.CancelledError:
+            if self._asking is not None and self._text.strip():
+                self._complete(self._node.keep(self._text, *self._asking))
+            raise
+        finally:
+            self._conversation.take_back()
+
+    async def _begin(self) -> None:
+        task, turn = self._task, self._turn
+        try:
+            session, changed = turn.conversation.open(
+                task.model, task.system, task.functions, self._settings
+            )
+        except Exception as error:
+            raise provider_fault(self._node, task.model, error) from error
+        self._session = session
+        self._node.take_up(session, task.model, task.system, task.functions, self._settings)
+        if changed and turn.saver is not None:
+            turn.saver.replace(session.exchanges)
+            turn.saver.keep(turn.conversation.waiting)
+            await turn.save()
+
+    async def _opening(self) -> Inputs:
+        prompt = self._turn.prompt
+        if prompt:
+            try:
+                prompt = await self._submitted(prompt)
+            except DeniedError as error:
+                raise BlockedError("Prompt", error.reason) from None
+            if not prompt.strip():
+                raise InvalidValueError("there is nothing to send: a hook left nothing of it")
+        inputs = self._conversation.begin(prompt)
+        settle(self._turn.opened)
+        return inputs
+
+    def _history(self) -> list[Message]:
+        return list(self._conversation.messages)
+
+    async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
+        self._asking, self._text = inputs, ""
+        response = await self._node.request(*inputs, over_budget=over_budget, hear=self._hear)
+        self._asking = None
+        self._complete(response)
+        await self._turn.save()
+        return response
+
+    def _complete(self, response: ResponseCompleted) -> None:
+        self._conversation.complete(response)
+        if self._turn.saver is not None:
+            self._turn.saver.append(response.exchange, self._turn.prompt)
+
+    def _hear(self, event: ModelEvent) -> None:
+        put = self._turn.outbox.put
+        match event:
+            case model_events.TextDelta():
+                self._text += event.text
+                put(TextBlock(event.text))
+            case model_events.ThinkingDelta():
+                put(ThinkingBlock(event.text))
+            case model_events.TextWasThinking():
+                put(ThinkingBlock(self._text, was_text=True))
+                self._text = ""
+            case model_events.ToolUseDelta() if self._turn.options.tool_use_deltas:
+                put(ToolUseDelta(event.index, event.id, event.name, event.arguments))
+            case AttemptFailed() if self._text:
+                raise self._broken(event)
+            case Noticed():
+                log.info("%s", event.text)
+            case _:
+                pass
+
+    def _broken(self, failed: AttemptFailed) -> ModelProviderException:
+        """Return what is raised instead of trying again: half of the text was handed out."""
+        model = self._task.model
+        return ModelProviderException(
+            type(model).__name__,
+            model.name,
+            f"{failed.failure.message} (the answer broke off in the middle, and nothing of it was"
+            " kept: query again)",
+            attempts=failed.attempt,
+        )
+
+    def _speak_last(self, inputs: Inputs, exceeded: BudgetExceeded) -> Inputs:
+        raise exceeded
+
+    def _answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        return _text(response), ()
+
+    async def _follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        if self._turn.options.auto_execute_tools:
+            return await super()._follow(response)
+        await self._chat_calls.hand_out(tuple(self._session.pending))
+        return _text(response), ()
+
+    def _out_of_steps(self) -> Any:
+        most = self._turn.options.max_tool_iterations
+        log.warning(
+            "the model asked for calls %d times (max_tool_iterations), and the turn ends here;"
+            " query('') goes on",
+            most,
+        )
+        return ""
+
+
+class _ChatCalls(Calls):
+    """Makes the calls of a turn, or hands them out to be made."""
+
+    def __init__(
+        self, ctx: Context, node: AgentNode, functions: Sequence[Function], turn: ChatTurn
+    ) -> None:
+        super().__init__(ctx, node, functions)
+        self._turn = turn
+
+    async def hand_out(self, calls: Sequence[ToolUse]) -> None:
+        """Leave *calls* to whoever reads, as far as they may be made.
+
+        Raises:
+            BlockedError: one may not.
+        """
+        for call in calls:
+            if call.fault is not None:
+                made = MadeCall(call, None)
+                self._fail(made, None)
+                await self._keep(made)
+                continue
+            gate, args = await self._decide(call)
+            try:
+                edited = self._node.inputs if gate is None else await gate(self._node)
+            except DeniedError as error:
+                text = _told(error)
+                await self._keep(MadeCall(call, None, _failure(call, text)))
+                raise BlockedError("Tool use", error.reason) from None
+            self._announce(call, args if edited is self._node.inputs else edited)
+
+    async def _begin(self, call: ToolUse, before: Sequence[MadeCall]) -> MadeCall:
+        if call.fault is None and call.name not in self._functions:
+            self._announce(call, call.args)
+        return await super()._begin(call, before)
+
+    def _announce(self, call: ToolUse, args: Mapping[str, Any]) -> None:
+        self._turn.inputs[call.id] = dict(args)
+        self._turn.outbox.put(ToolUseBlock(call.id, call.name, dict(args)))
+
+    def _fail(self, made: MadeCall, failure: BaseException | None) -> None:
+        call = made.call
+        text = call.fault or self._unknown(call.name) if failure is None else _told(failure)
+        raw = str(dict(made.args)) if call.fault is None else call.written
+        self._turn.outbox.put(ToolUseError(text, raw))
+        made.value = {"error": text, "tool": call.name}
+        made.result = _failure(call, text)
+
+    async def _keep(self, made: MadeCall) -> None:
+        assert made.result is not None  # it has one by now
+        conversation, saver = self._turn.conversation, self._turn.saver
+        conversation.add_result(made.result)
+        if saver is not None:
+            saver.keep(conversation.waiting)
+            await saver.flush()
+
+    def _messages(self) -> list[Message]:
+        return list(self._turn.conversation.messages)
+
+    def _unknown(self, name: str) -> str:
+        return f"Tool '{name}' not found in registry"
+
+
+def _failure(call: ToolUse, text: str) -> ToolResult:
+    return ToolResult(call.id, failed(call.name, text), is_error=True)
+
+
+def _told(failure: BaseException) -> str:
+    if isinstance(failure, DeniedError):
+        return f"Tool use blocked: {failure.reason}"
+    return cut(str(failure) or type(failure).__name__)
+
+
+def _text(response: ResponseCompleted) -> str:
+    return "".join(part.text for part in response.parts if isinstance(part, ModelText))

@@ -1,0 +1,54 @@
+"""Read saved conversations of any provider, without a model to go on with them."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from ramify.core.errors import InvalidValueError
+from ramify.core.exchange import PLAIN, Exchange
+from ramify.core.model import ModelSettings
+from ramify.core.provider import Provider
+from ramify.core.transcript import ToolUse, TranscriptPart
+from ramify.models.anthropic.dialect import AnthropicDialect
+from ramify.models.dialect import Dialect
+from ramify.models.gemini.dialect import GeminiDialect
+from ramify.models.openai.dialect import OpenAIDialect
+from ramify.models.profiles import profile_of
+from ramify.models.translation import translated
+
+_DIALECTS: Final[dict[str, tuple[type[Dialect], Provider]]] = {
+    OpenAIDialect.name: (OpenAIDialect, Provider.OpenAI),
+    AnthropicDialect.name: (AnthropicDialect, Provider.Anthropic),
+    GeminiDialect.name: (GeminiDialect, Provider.Gemini),
+    PLAIN: (OpenAIDialect, Provider.OpenAI),
+}
+
+
+def read_exchanges(exchanges: Sequence[Exchange]) -> list[list[TranscriptPart]]:
+    """Return what each of *exchanges* added to the transcript.
+
+    Raises:
+        InvalidValueError: one is in a protocol that nobody here speaks.
+    """
+    readers: dict[str, Dialect] = {}
+    found: list[list[TranscriptPart]] = []
+    asked: list[ToolUse] = []
+    at = 0
+    for exchange in exchanges:
+        if exchange.dialect not in readers:
+            readers[exchange.dialect] = _reader(exchange.dialect)
+        reader = readers[exchange.dialect]
+        exchange = translated(exchange, reader, asked)
+        parts: list[TranscriptPart] = []
+        for message in (*exchange.sent, *exchange.received):
+            parts += reader.read(message, at, asked)
+            at += 1
+        found.append(parts)
+        asked = [part for part in parts if isinstance(part, ToolUse)]
+    return found
+
+
+def _reader(dialect: str) -> Dialect:
+    if dialect not in _DIALECTS:
+        raise InvalidValueError(f"the conversation was saved as {dialect!r}, which is not known")
+    kind, provider = _DIALECTS[dialect]
+    return kind("", profile_of(provider, ""), "", (), ModelSettings())
