@@ -89,7 +89,10 @@ async def test_an_extra_generation_setting_leaves_the_others_as_they_are():
     config = server.requests[0].json["generationConfig"]
     assert config["stopSequences"] == ["END"]
     assert (config.get("maxOutputTokens"), config.get("temperature")) == (100, 0.5)
-    assert config["thinkingConfig"] == {"includeThoughts": False, "thinkingBudget": 128}  # the least
+    assert config["thinkingConfig"] == {
+        "includeThoughts": False,
+        "thinkingBudget": 128,
+    }  # the least
 
 
 def nothing(ctx: RunContext, command: str) -> None: ...

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -15,7 +16,7 @@ from ramify.chat.options import AgentOptions
 from ramify.chat.saving import Saver
 from ramify.chat.turn import ChatFunction, ChatTurn
 from ramify.chat.typed_messages import plain, typed
-from ramify.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent
+from ramify.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent, RuleChain
 from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.function import Node
 from ramify.core.messages import Message
@@ -27,6 +28,8 @@ from ramify.runtime.graph import check_listed, reachable
 from ramify.stores.sessions import SessionStore
 
 _TICKS: Final = 10
+
+log = logging.getLogger("ramify.chat")
 
 
 async def query(prompt: str, options: AgentOptions) -> AsyncGenerator[AssistantMessage, None]:
@@ -169,11 +172,25 @@ class Client:
             raise InvalidValueError(f"a prompt is text, not {prompt!r}")
         if prompt and not prompt.strip():
             raise InvalidValueError("there is nothing to send: the prompt is empty")
-        if not prompt and self._turn is not None and not self._turn.outbox.is_empty:
+        if not prompt and self._has_more:
             self._goes_on = True
             return
         await self.interrupt()
+        self._mention_failure()
         await self._begin(prompt)
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether something of the newest turn is still to be read, be it why it failed."""
+        turn = self._turn
+        failed = self._node is not None and self._node.state is NodeState.Error
+        return turn is not None and (failed or not turn.outbox.is_empty)
+
+    def _mention_failure(self) -> None:
+        """Log why a turn failed that nobody read to its end."""
+        if self._turn is not None and self._node.state is NodeState.Error:
+            log.warning("%s failed, and nobody read it: %s", self._node, self._node.exception)
+        self._turn = None
 
     async def _begin(self, prompt: str) -> None:
         await self._load()
@@ -212,23 +229,23 @@ class Client:
             UsageError: nothing was asked.
         """
         reader = await self._take_over()
-        prompts = 1
+        turn, prompts = self._turn, 1
         try:
-            while self._turn is not None:
-                turn = self._turn
+            while turn is not None:
                 block = await turn.outbox.take()
-                if block is not None:
-                    yield block
-                elif turn is not self._turn:  # something was asked meanwhile
-                    prompts += self._turn.prompt != ""
+                if turn is not self._turn:  # something was asked meanwhile
+                    turn = self._turn
+                    prompts += turn is not None and turn.prompt != ""
                     if prompts > self.options.max_turns:
-                        return
-                elif not await self._follow(turn):
-                    return
+                        turn = None
+                elif block is None:
+                    turn = await self._follow(turn)
+                else:
+                    yield block
         finally:
             if self._reader is reader:
                 self._reader = None
-                self._leave()
+                self._leave(turn)
 
     async def _take_over(self) -> object:
         for _ in range(_TICKS):  # an iteration that was left is being closed
@@ -239,22 +256,19 @@ class Client:
         self._reader = reader = object()
         return reader
 
-    async def _follow(self, turn: ChatTurn) -> bool:
-        """Come to the end of *turn*; return whether another takes its place."""
+    async def _follow(self, turn: ChatTurn) -> ChatTurn | None:
+        """Come to the end of *turn*; return the one that takes its place."""
         node, self._turn = self._node, None
-        if node.state is NodeState.Error or not (turn.interrupted or node.state.final):
+        if node.state is not NodeState.Success and not turn.interrupted:
             await node  # raises why
-        if node.state is NodeState.Canceled and not turn.interrupted:
-            await node
         self.turn_count += 1
-        if not self._goes_on or not self._conversation.asked:
-            return False
-        await self._begin("")
-        return True
+        if self._goes_on and self._conversation.asked:
+            await self._begin("")
+        return self._turn
 
-    def _leave(self) -> None:
-        turn = self._turn
-        if turn is not None and not self._node.state.final:
+    def _leave(self, turn: ChatTurn | None) -> None:
+        """Interrupt *turn*, which nobody reads any more."""
+        if turn is not None and turn is self._turn and not self._node.state.final:
             turn.interrupted = True
             self._node.cancel("nobody reads it any more")
 
@@ -286,8 +300,8 @@ class Client:
         if self._saver is not None:
             self._saver.keep(self._conversation.waiting)
             await self._saver.flush()
-        rules = self.options.rules()
-        if rules.hooks.get(HOOK_POST_TOOL_USE):
+        rules = RuleChain([self.options.rules()]) if self._node is None else self._node.rule_chain
+        if rules.asks(HOOK_POST_TOOL_USE):
             given = self._inputs.get(tool_call_id) or _arguments(call)
             event = PostToolUseEvent(
                 name or "unknown", dict(given), content, tool_call_id, self.history
@@ -333,6 +347,7 @@ class Client:
     async def close(self) -> None:
         """Interrupt what is under way, and write down what is to be kept."""
         await self.interrupt()
+        self._mention_failure()
         if self._saver is not None:
             await self._saver.flush()
         if self._store is not None and self._store is not self._place:

@@ -79,7 +79,8 @@ class Conversation:
         Raises:
             InvalidValueError: something among them is no message.
         """
-        self.messages[:] = [one for message in self.messages for one in plain(message)]
+        if any(type(message) is not dict for message in self.messages):
+            self.messages[:] = [one for message in self.messages for one in plain(message)]
         known = self._stretches
         if known and known[-1].exchanges[-1].finish is Finish.PAUSED:  # and it will not go on
             known = known[:-1]

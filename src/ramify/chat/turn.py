@@ -68,6 +68,7 @@ class ChatTurn:
         if self.saver is not None:
             args["session"] = self.saver.name
         node = ctx.start(CallRequest(function, args, rules=self.options.rules(), past=self))
+        node.asked_for = True  # by whoever reads it; the client says so if nobody does
         node.when_ended(self._ended)
         return node
 

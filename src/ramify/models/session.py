@@ -137,8 +137,8 @@ class WireSession(Session):
                     yield Noticed(self._explain_drop(error))
                     continue
                 wait = self._wait_after(error, number)
-                _log.warning(_RETRYING, self._dialect.model, error, wait)
                 yield AttemptFailed(number, _failure(error), wait, decoder.usage)
+                _log.warning(_RETRYING, self._dialect.model, error, wait)
                 await self._retry.sleep(wait)
                 number += 1
         finally:
