@@ -113,11 +113,11 @@ class Client:
         self._store = _store(session, store)
         self._saver = None
         if session is not None and self._store is not None:
-            self._saver = Saver(self._store, session, str(options.model))
+            self._saver = Saver(self._store, session, options.model_name)
         self._loaded = self._saver is None
 
     def __repr__(self) -> str:
-        return f"<Client {self.options.model}, {self.turn_count} turns>"
+        return f"<Client {self.options.model_name}, {self.turn_count} turns>"
 
     # What was said
 

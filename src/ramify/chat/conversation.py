@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
-from ramify.chat.mending import Mended, Stretch, mend, missing
+from ramify.chat.mending import Mended, Stretch, mend, missing, orphan
 from ramify.chat.typed_messages import plain
 from ramify.core.agent_events import ResponseCompleted
 from ramify.core.errors import InvalidValueError, OtherProtocolError
@@ -138,7 +138,12 @@ class Conversation:
             self._prompt_at = len(self._mirror)
             self._show([{"role": "user", "content": prompt}])
         given = [self._results[call.id] for call in self.asked]
-        pairs = zip(given, self._session.pending, strict=True)  # a provider may have its own ids
+        waiting = self._session.pending
+        if len(waiting) < len(given):  # the calls were another model's, and are only told of
+            pairs = zip(self.asked, given, strict=True)
+            texts = [*(orphan(call.name, result.content) for call, result in pairs), *texts]
+            return [*map(UserText, texts)]
+        pairs = zip(given, waiting, strict=True)  # a provider may have its own ids
         results = [replace(result, tool_use_id=call.id) for result, call in pairs]
         return [*results, *map(UserText, texts)]
 

@@ -68,6 +68,11 @@ def missing(call: ToolUse) -> ToolResult:
     return ToolResult(call.id, failed(call.name, call.fault or _NO_RESULT), is_error=True)
 
 
+def orphan(name: str, content: str) -> str:
+    """Return what is said of a result whose call is not there."""
+    return _ORPHAN.format(name=name, content=content)
+
+
 class _Mender:
     """Goes through a history once."""
 
@@ -123,8 +128,7 @@ class _Mender:
         if any(call.id == id for call in self._asked):
             self.mended.results[id] = ToolResult(id, text)
         else:
-            name = message.get("name") or "a function"
-            self.mended.texts.append(_ORPHAN.format(name=name, content=text))
+            self.mended.texts.append(orphan(message.get("name") or "a function", text))
 
     def _take_response(self, text: str, calls: list[Message]) -> None:
         if not text and not calls:

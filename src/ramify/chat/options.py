@@ -101,6 +101,11 @@ class AgentOptions:
             names.add(function.name)
         return found
 
+    @property
+    def model_name(self) -> str:
+        """What the model is called."""
+        return self.model.name if isinstance(self.model, Model) else str(self.model)
+
     def rules(self) -> Rules:
         """Return what the model may not do."""
         return Rules.of(self.allowed_tools, self.disallowed_tools, self.hooks)

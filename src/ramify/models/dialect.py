@@ -116,6 +116,11 @@ class Dialect(ABC):
     def decoder(self) -> Decoder:
         """Return a decoder for one response."""
 
+    @property
+    def takes_foreign_calls(self) -> bool:
+        """Whether a call that it never asked for may wait for its result."""
+        return True
+
     def mark_newest(self, message: str) -> str:
         """Return the newest message as it is sent while it is the newest."""
         return message

@@ -73,7 +73,7 @@ class WireSession(Session):
         self._usage = TokenUsage()
         self._lost = TokenUsage()  # by attempts that came to nothing, since the last exchange
         self._busy = False
-        for exchange in exchanges:
+        for number, exchange in enumerate(exchanges, 1):
             if not isinstance(exchange, Exchange):
                 raise InvalidValueError(
                     f"exchanges are made by Exchange.from_dict, which {type(exchange)} was not"
@@ -83,7 +83,7 @@ class WireSession(Session):
                     f"the conversation was saved as {exchange.dialect} and cannot go on as"
                     f" {dialect.name}: open it with a model that speaks the same protocol"
                 )
-            self._restore(exchange)
+            self._restore(exchange, is_last=number == len(exchanges))
 
     def __repr__(self) -> str:
         return f"<Session with {self._dialect.model}, {len(self._exchanges)} exchanges>"
@@ -229,10 +229,10 @@ class WireSession(Session):
         self._usage += exchange.usage
         return received
 
-    def _restore(self, exchange: Exchange) -> None:
+    def _restore(self, exchange: Exchange, *, is_last: bool) -> None:
         number = len(self._exchanges) + 1
         try:
-            self._keep(translated(exchange, self._dialect, self._asked))
+            self._keep(translated(exchange, self._dialect, self._asked, is_last=is_last))
         except (AttributeError, KeyError, TypeError, ValueError, StopIteration) as error:
             raise InvalidValueError(
                 f"exchange {number} is not what a {self._dialect.name} session saved: {error!r}"

@@ -4,17 +4,25 @@ What only one provider can read, such as the signature of its thinking, is not c
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from ramify.core.exchange import PLAIN, Exchange, Finish
 from ramify.core.transcript import ToolResult, ToolUse, UserText
 from ramify.models.decoder import UNUSABLE
 from ramify.models.dialect import Dialect
-from ramify.models.json_text import parsed, parsed_object
+from ramify.models.json_text import compact, parsed, parsed_object
+
+_CALL: Final = "[I asked for a call of {name} with {arguments}]"
 
 
-def translated(exchange: Exchange, dialect: Dialect, asked: Sequence[ToolUse]) -> Exchange:
-    """Return *exchange* in *dialect*, if it is a plain one; *asked* are the calls it answers."""
+def translated(
+    exchange: Exchange, dialect: Dialect, asked: Sequence[ToolUse] = (), *, is_last: bool = False
+) -> Exchange:
+    """Return *exchange* in *dialect*, if it is a plain one; *asked* are the calls it answers.
+
+    Calls of the last one wait for their results, unless the provider takes only calls of its own:
+    then they are written down as text.
+    """
     if exchange.dialect != PLAIN:
         return exchange
     texts: list[UserText] = []
@@ -27,6 +35,9 @@ def translated(exchange: Exchange, dialect: Dialect, asked: Sequence[ToolUse]) -
     received = [parsed(message) for message in exchange.received]
     calls = [_call(call) for message in received for call in message.get("tool_calls") or ()]
     text = "".join(message["content"] for message in received)
+    if is_last and calls and not dialect.takes_foreign_calls:
+        told = [_CALL.format(name=call.name, arguments=compact(dict(call.args))) for call in calls]
+        text, calls = "\n".join(filter(None, [text, *told])), []
     return Exchange(
         dialect=dialect.name,
         sent=tuple(dialect.write(list(zip(asked, results, strict=True)), texts)),

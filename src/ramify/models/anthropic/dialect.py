@@ -109,6 +109,10 @@ class AnthropicDialect(Dialect):
             blocks.append({"type": "tool_use", "id": id, "name": name, "input": dict(call.args)})
         return compact({"role": "assistant", "content": blocks})
 
+    @property
+    def takes_foreign_calls(self) -> bool:
+        return self._thinking() is None  # it wants to see the thought that led to the call
+
     def mark_newest(self, message: str) -> str:
         """Put the cache watermark on the last block of the newest message."""
         if self.settings.caching in {None, Caching.NONE}:
