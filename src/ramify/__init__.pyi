@@ -16,6 +16,11 @@ from ramify.chat.blocks import (
     UserMessage as UserMessage,
 )
 from ramify.chat.client import Client as Client, query as query
+from ramify.chat.context import (
+    compact_messages as compact_messages,
+    estimate_tokens as estimate_tokens,
+    truncate_messages as truncate_messages,
+)
 from ramify.chat.options import AgentOptions as AgentOptions
 from ramify.core.agent_errors import (
     AgentException as AgentException,

@@ -1,1 +1,1 @@
-"""A person and a model: queries, clients, blocks and histories."""
+"""Chat: a person talks to a model that calls functions."""
