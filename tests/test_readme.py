@@ -42,7 +42,7 @@ PUBLIC = {
     # saved conversations
     "SessionConflictError", "SessionInfo", "SessionStore",
     # chat
-    "compact_messages", "estimate_tokens", "truncate_messages",
+    "compact_messages", "estimate_tokens", "get_base_url", "get_model", "truncate_messages",
     # turns
     "Agent", "AgentHook", "AgentRegistry", "CompletionCheckReturnError", "ContextItem",
     "ContextPool", "ContextPoolHook", "ContextQueue", "ContextQueueHook", "Hook", "HookRegistry",

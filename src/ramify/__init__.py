@@ -25,6 +25,7 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         ],
         "ramify.chat.client": ["Client", "query"],
         "ramify.chat.options": ["AgentOptions"],
+        "ramify.chat.config": ["get_base_url", "get_model"],
         "ramify.chat.context": ["compact_messages", "estimate_tokens", "truncate_messages"],
         "ramify.core.agent_errors": [
             "AgentException",

@@ -16,6 +16,7 @@ from ramify.chat.blocks import (
     UserMessage as UserMessage,
 )
 from ramify.chat.client import Client as Client, query as query
+from ramify.chat.config import get_base_url as get_base_url, get_model as get_model
 from ramify.chat.context import (
     compact_messages as compact_messages,
     estimate_tokens as estimate_tokens,

@@ -34,5 +34,6 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         "ramify.models.prices": ["price"],
         "ramify.models.profiles": ["Profile", "Thinking", "profile_of"],
         "ramify.models.retry": ["Retry", "Timers"],
+        "ramify.models.servers": ["FoundServer", "find_servers"],
     },
 )

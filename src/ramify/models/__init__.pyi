@@ -32,3 +32,4 @@ from ramify.models.profiles import (
     profile_of as profile_of,
 )
 from ramify.models.retry import Retry as Retry, Timers as Timers
+from ramify.models.servers import FoundServer as FoundServer, find_servers as find_servers
