@@ -1,20 +1,23 @@
-"""What OpenAI asks of a request for a chat completion."""
+"""What OpenAI, and the templates of the models behind compatible servers, ask of a request."""
 
 import re
+from itertools import pairwise
 from typing import Any
 
 from wire.connection import Request
 
-ROLES = {"system", "developer", "user", "assistant", "tool"}
+INSTRUCTIONS = {"system", "developer"}
+ROLES = {*INSTRUCTIONS, "user", "assistant", "tool"}
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check_request(request: Request) -> None:
-    """Raise AssertionError when OpenAI would refuse *request*."""
+    """Raise AssertionError when OpenAI or a compatible server would refuse *request*."""
     body = request.json
     assert body.get("model"), "The request names no model."
     assert body.get("messages"), "The request has no messages."
     _check_options(body)
+    _check_order(body["messages"])
     waiting: set[str] = set()
     for at, message in enumerate(body["messages"]):
         role = message.get("role")
@@ -43,6 +46,15 @@ def _check_options(body: dict[str, Any]) -> None:
         assert option not in body or names, f"{option} is only allowed when there are tools."
     if "stream_options" in body:
         assert body.get("stream") is True, "stream_options is only allowed with stream."
+
+
+def _check_order(messages: list[dict[str, Any]]) -> None:
+    """Check that user and assistant alternate, as the templates of many models insist."""
+    roles = [(at, one.get("role")) for at, one in enumerate(messages)]
+    talk = [(at, role) for at, role in roles if role not in INSTRUCTIONS]
+    for (_, before), (at, role) in pairwise(talk):
+        assert role == "tool" or role != before, f"messages[{at}] is the second {role} in a row."
+    assert not talk or talk[0][1] != "assistant", "The first message is the assistant's."
 
 
 def _called(at: int, message: dict[str, Any]) -> set[str]:

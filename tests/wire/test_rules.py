@@ -18,6 +18,8 @@ CALL = {"id": "c1", "type": "function", "function": FUNCTION}
 CALLS = {"role": "assistant", "content": None, "tool_calls": [CALL, {**CALL, "id": "c2"}]}
 DONE_1 = {"role": "tool", "tool_call_id": "c1", "content": ""}
 DONE_2 = {"role": "tool", "tool_call_id": "c2", "content": "2"}
+TOLD = {"role": "assistant", "content": "done"}
+SYSTEM = {"role": "system", "content": "be brief"}
 
 
 def openai_body(*messages: Any, **more: Any) -> Request:
@@ -25,9 +27,8 @@ def openai_body(*messages: Any, **more: Any) -> Request:
 
 
 def test_openai_takes_a_history_in_which_every_call_is_answered():
-    said = {"role": "assistant", "content": "done"}
-    system = {"role": "system", "content": "be brief"}
-    openai_wire.check_request(openai_body(system, USER, CALLS, DONE_2, DONE_1, said, USER))
+    openai_wire.check_request(openai_body(SYSTEM, USER, CALLS, DONE_2, DONE_1, TOLD, USER))
+    openai_wire.check_request(openai_body(SYSTEM, USER, CALLS, DONE_2, DONE_1, USER))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,11 @@ def test_openai_takes_a_history_in_which_every_call_is_answered():
         ([USER, CALLS, DONE_1, USER, DONE_2], "before an answer to ['c2']"),
         ([USER, CALLS, DONE_1, DONE_1, DONE_2], "answers 'c1', which nobody waits for"),
         ([USER, DONE_1], "answers 'c1', which nobody waits for"),
+        ([USER, USER], "messages[1] is the second user in a row"),
+        ([USER, SYSTEM, USER], "messages[2] is the second user in a row"),
+        ([USER, TOLD, TOLD], "messages[2] is the second assistant in a row"),
+        ([USER, TOLD, CALLS, DONE_1, DONE_2], "messages[2] is the second assistant in a row"),
+        ([SYSTEM, TOLD, USER], "first message is the assistant's"),
     ],
 )
 def test_openai_refuses(messages: list[Any], told: str):
