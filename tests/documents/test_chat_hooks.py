@@ -1,0 +1,450 @@
+"""What the document says of hooks: before a call, after it, and before a prompt is sent."""
+
+import asyncio
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from documents.chat_stage import (
+    OPENAI,
+    Assistant,
+    Result,
+    Saying,
+    User,
+    add,
+    adding,
+    asked,
+    call,
+    fail,
+    failed,
+    options,
+    serving,
+    text_of,
+    told,
+    until_failure,
+    written,
+)
+from ramify import (
+    HOOK_POST_TOOL_USE,
+    HOOK_PRE_TOOL_USE,
+    HOOK_USER_PROMPT_SUBMIT,
+    AgentOptions,
+    Client,
+    HookDecision,
+    PostToolUseEvent,
+    PreToolUseEvent,
+    ToolUseBlock,
+    ToolUseError,
+    UserPromptSubmitEvent,
+    query,
+    tool,
+)
+from wire.protocols import Protocol
+
+MODES = pytest.mark.parametrize("auto", [False, True], ids=["manual", "automatic"])
+
+
+def hooked(
+    server: Any, protocol: Protocol | None = None, *, auto: bool = True, **hooks: Any
+) -> AgentOptions:
+    """Return options with hooks by their short names."""
+    names = {
+        "pre": HOOK_PRE_TOOL_USE,
+        "post": HOOK_POST_TOOL_USE,
+        "prompt": HOOK_USER_PROMPT_SUBMIT,
+    }
+    given = {names[name]: made for name, made in hooks.items()}
+    return options(
+        server, protocol, tools=[add, fail, writer], auto_execute_tools=auto, hooks=given
+    )
+
+
+async def answer(client: Client, prompt: str) -> list[Any]:
+    """Ask, and make the calls in either mode."""
+    found: list[Any] = []
+    async with asyncio.timeout(5):
+        await client.query(prompt)
+        async for block in client.receive_messages():
+            found.append(block)
+            if isinstance(block, ToolUseBlock) and not client.options.auto_execute_tools:
+                tools = {one.name: one for one in client.options.tools}
+                result = await tools[block.name].execute(block.input)
+                await client.add_tool_result(block.id, result, block.name)
+                await client.query("")
+    return found
+
+
+files: list[Any] = []
+
+
+@tool("file_writer", "Write a file.", {"path": str, "content": str})
+async def writer(args: dict[str, Any]) -> str:
+    files.append(args)
+    return f"wrote {args['path']}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_written() -> None:
+    files.clear()
+
+
+def writing(id: str, path: str) -> tuple[str, str, str]:
+    return (id, "file_writer", f'{{"path":"{path}","content":"x"}}')
+
+
+async def security_gate(event: PreToolUseEvent) -> HookDecision | None:
+    if event.tool_name == "file_writer" and "/etc/" in event.tool_input.get("path", ""):
+        return HookDecision(continue_=False, reason="Cannot write to system path")
+    return None
+
+
+async def redirect_to_sandbox(event: PreToolUseEvent) -> HookDecision | None:
+    if event.tool_name == "file_writer":
+        path = event.tool_input["path"]
+        return HookDecision(
+            modified_input={"path": f"/tmp/sandbox{path}", "content": event.tool_input["content"]},
+            reason="Redirected to sandbox",
+        )
+    return None
+
+
+def test_the_names_and_the_defaults_are_those_of_the_document():
+    assert (HOOK_PRE_TOOL_USE, HOOK_POST_TOOL_USE, HOOK_USER_PROMPT_SUBMIT) == (
+        "pre_tool_use",
+        "post_tool_use",
+        "user_prompt_submit",
+    )
+    empty = HookDecision()
+    assert empty.continue_ is True
+    assert (empty.modified_input, empty.modified_prompt, empty.reason) == (None, None, None)
+    pre = PreToolUseEvent(tool_name="add", tool_input={"a": 1}, tool_use_id="c", history=[])
+    assert asdict(pre) == {
+        "tool_name": "add",
+        "tool_input": {"a": 1},
+        "tool_use_id": "c",
+        "history": [],
+    }
+
+
+@MODES
+async def test_hooks_are_told_all_there_is_to_know_in_both_modes(*, auto: bool):
+    seen: list[Any] = []
+
+    async def note(event: Any) -> None:
+        seen.append(event)
+
+    script = [OPENAI.calls(adding("a")), OPENAI.text("42.")]
+    async with (
+        serving(*script) as server,
+        Client(hooked(server, auto=auto, pre=[note], post=[note], prompt=[note])) as client,
+    ):
+        assert text_of(await answer(client, "25 + 17?")) == "42."
+    prompt, pre, post = seen  # and the prompt only once: a continuation is no prompt
+    assert prompt == UserPromptSubmitEvent(prompt="25 + 17?", history=[])
+    asking = Assistant("", (call("a", "add", a=25, b=17),))
+    assert isinstance(pre, PreToolUseEvent)
+    assert (pre.tool_name, pre.tool_input, pre.tool_use_id) == ("add", {"a": 25, "b": 17}, "a")
+    assert written(pre.history) in ([User("25 + 17?")], [User("25 + 17?"), asking])
+    assert isinstance(post, PostToolUseEvent)
+    assert (post.tool_name, post.tool_input, post.tool_use_id) == ("add", {"a": 25, "b": 17}, "a")
+    assert post.tool_result == 42
+    assert written(post.history) == [User("25 + 17?"), asking, Result("a", 42)]
+
+
+async def test_hooks_run_inline_on_the_loop_of_the_client():
+    loops: list[Any] = []
+
+    async def note(event: Any) -> None:
+        loops.append(asyncio.get_running_loop())
+
+    script = [OPENAI.calls(adding("a")), OPENAI.text("42.")]
+    async with (
+        serving(*script) as server,
+        Client(hooked(server, pre=[note], post=[note], prompt=[note])) as client,
+    ):
+        await answer(client, "25 + 17?")
+    assert loops == [asyncio.get_running_loop()] * 3
+
+
+@MODES
+async def test_a_hook_that_returns_none_allows(*, auto: bool):
+    async def allow(event: Any) -> None:
+        return None
+
+    script = [OPENAI.calls(writing("a", "/tmp/x")), OPENAI.text("ok")]
+    async with (
+        serving(*script) as server,
+        Client(hooked(server, auto=auto, pre=[security_gate, allow], prompt=[allow])) as client,
+    ):
+        assert text_of(await answer(client, "Write.")) == "ok"
+    assert files == [{"path": "/tmp/x", "content": "x"}]
+
+
+async def test_a_blocked_call_raises_in_manual_mode_and_the_model_is_told(protocol: Protocol):
+    script = [protocol.calls(writing("a", "/etc/passwd")), protocol.text("Sorry.")]
+    async with (
+        serving(*script, protocol=protocol) as server,
+        Client(hooked(server, protocol, auto=False, pre=[security_gate])) as client,
+    ):
+        await client.query("Write.")
+        found, error = await until_failure(client)
+        assert [block for block in found if isinstance(block, ToolUseBlock)] == []
+        assert type(error) is RuntimeError
+        assert str(error) == "Tool use blocked: Cannot write to system path"
+        assert text_of(await asked(client, "Then do not.")) == "Sorry."
+    [user, assistant, result, prompt] = told(server.requests[1], protocol)
+    assert user == User("Write.")
+    assert assistant == Assistant("", (call("a", "file_writer", path="/etc/passwd", content="x"),))
+    assert result == Result("a", Saying("Cannot write to system path"), failed=True)
+    assert prompt == User("Then do not.")
+    assert files == []
+
+
+async def test_a_blocked_call_is_an_error_block_in_automatic_mode(protocol: Protocol):
+    script = [
+        protocol.calls(writing("a", "/etc/passwd"), writing("b", "/tmp/y")),
+        protocol.text("Sorry."),
+    ]
+    async with (
+        serving(*script, protocol=protocol) as server,
+        Client(hooked(server, protocol, pre=[security_gate])) as client,
+    ):
+        found = await asked(client, "Write.")
+    [error] = [block for block in found if isinstance(block, ToolUseError)]
+    assert error.error == "Tool use blocked: Cannot write to system path"
+    assert text_of(found) == "Sorry."
+    assert told(server.requests[1], protocol)[2:] == [
+        failed("a", Saying("Cannot write to system path"), "file_writer"),
+        Result("b", "wrote /tmp/y"),
+    ]
+    assert files == [{"path": "/tmp/y", "content": "x"}]
+
+
+@MODES
+async def test_a_hook_may_change_the_input(*, auto: bool):
+    script = [OPENAI.calls(writing("a", "/home/x")), OPENAI.text("ok")]
+    async with (
+        serving(*script) as server,
+        Client(hooked(server, auto=auto, pre=[redirect_to_sandbox])) as client,
+    ):
+        found = await answer(client, "Write.")
+    instead = {"path": "/tmp/sandbox/home/x", "content": "x"}
+    assert [block for block in found if isinstance(block, ToolUseBlock)] == [
+        ToolUseBlock("a", "file_writer", instead)
+    ]
+    assert files == [instead]
+    assert told(server.requests[1])[-1] == Result("a", "wrote /tmp/sandbox/home/x")
+
+
+async def test_what_a_hook_does_to_the_input_it_was_given_changes_nothing():
+    async def vandal(event: PreToolUseEvent) -> None:
+        event.tool_input.clear()
+        event.history.clear()
+
+    script = [OPENAI.calls(adding("a")), OPENAI.text("ok")]
+    async with serving(*script) as server, Client(hooked(server, pre=[vandal])) as client:
+        await answer(client, "25 + 17?")
+    assert told(server.requests[1]) == [
+        User("25 + 17?"),
+        Assistant("", (call("a", "add", a=25, b=17),)),
+        Result("a", 42),
+    ]
+
+
+@MODES
+async def test_the_first_decision_wins_and_the_rest_is_not_asked(*, auto: bool):
+    order: list[str] = []
+
+    async def first(event: Any) -> None:
+        order.append("first")
+
+    async def second(event: Any) -> HookDecision:
+        order.append("second")
+        return HookDecision()  # which allows
+
+    async def third(event: Any) -> HookDecision:
+        order.append("third")
+        return HookDecision(continue_=False, reason="never asked")
+
+    script = [OPENAI.calls(adding("a")), OPENAI.text("ok")]
+    async with (
+        serving(*script) as server,
+        Client(hooked(server, auto=auto, pre=[first, second, third])) as client,
+    ):
+        assert text_of(await answer(client, "25 + 17?")) == "ok"
+    assert order == ["first", "second"]
+
+
+async def test_what_comes_after_a_call_only_observes():
+    async def forbid(event: PostToolUseEvent) -> HookDecision:
+        return HookDecision(continue_=False, reason="too late")
+
+    script = [OPENAI.calls(adding("a")), OPENAI.text("42.")]
+    async with serving(*script) as server, Client(hooked(server, post=[forbid])) as client:
+        assert text_of(await answer(client, "25 + 17?")) == "42."
+    assert told(server.requests[1])[-1] == Result("a", 42)
+
+
+async def test_an_audit_log_has_every_call():
+    log: list[dict[str, Any]] = []
+
+    async def audit(event: PostToolUseEvent) -> None:
+        log.append({"tool": event.tool_name, "in": event.tool_input, "out": event.tool_result})
+
+    script = [OPENAI.calls(adding("a", 1, 2), writing("b", "/tmp/z")), OPENAI.text("ok")]
+    async with serving(*script) as server, Client(hooked(server, post=[audit])) as client:
+        await answer(client, "Go.")
+    assert log == [
+        {"tool": "add", "in": {"a": 1, "b": 2}, "out": 3},
+        {"tool": "file_writer", "in": {"path": "/tmp/z", "content": "x"}, "out": "wrote /tmp/z"},
+    ]
+
+
+async def test_a_result_without_a_name_is_told_with_the_input_of_its_call():
+    seen: list[PostToolUseEvent] = []
+
+    async def note(event: PostToolUseEvent) -> None:
+        seen.append(event)
+
+    async with (
+        serving(OPENAI.calls(adding("a"))) as server,
+        Client(hooked(server, auto=False, post=[note])) as client,
+    ):
+        await asked(client, "25 + 17?")
+        await client.add_tool_result("a", {"sum": 42})
+    [event] = seen
+    assert (event.tool_input, event.tool_result) == ({"a": 25, "b": 17}, {"sum": 42})
+
+
+# --- prompts
+
+
+async def test_a_blocked_prompt_is_not_sent_and_leaves_no_trace():
+    async def block(event: UserPromptSubmitEvent) -> HookDecision | None:
+        if "delete" in event.prompt:
+            return HookDecision(continue_=False, reason="too dangerous")
+        return None
+
+    async with (
+        serving(OPENAI.text("Hello.")) as server,
+        Client(hooked(server, prompt=[block])) as client,
+    ):
+        with pytest.raises(RuntimeError, match="^Prompt blocked: too dangerous$"):
+            await client.query("delete everything")
+        assert (server.requests, client.history, client.turn_count) == ([], [], 0)
+        assert text_of(await answer(client, "Hi")) == "Hello."
+    assert told(server.requests[0]) == [User("Hi")]
+
+
+async def test_a_hook_may_change_the_prompt():
+    async def sanitize(event: UserPromptSubmitEvent) -> HookDecision | None:
+        if "write" in event.prompt.lower():
+            return HookDecision(modified_prompt=event.prompt + " (Confirm that this is safe)")
+        return None
+
+    async with (
+        serving(OPENAI.text("ok"), OPENAI.text("ok")) as server,
+        Client(hooked(server, prompt=[sanitize])) as client,
+    ):
+        await answer(client, "Write it")
+        await answer(client, "Read it")
+    assert told(server.requests[1]) == [
+        User("Write it (Confirm that this is safe)"),
+        Assistant("ok"),
+        User("Read it"),
+    ]
+    assert written(client.history)[0] == User("Write it (Confirm that this is safe)")
+
+
+async def test_a_prompt_hook_sees_the_history_so_far():
+    seen: list[Any] = []
+
+    async def note(event: UserPromptSubmitEvent) -> None:
+        seen.append((event.prompt, written(event.history)))
+
+    async with (
+        serving(OPENAI.text("one"), OPENAI.text("two")) as server,
+        Client(hooked(server, prompt=[note])) as client,
+    ):
+        await answer(client, "1")
+        await answer(client, "2")
+    assert seen == [("1", []), ("2", [User("1"), Assistant("one")])]
+
+
+# --- exceptions
+
+
+class HookFaultError(Exception):
+    pass
+
+
+async def broken(event: Any) -> None:
+    raise HookFaultError("the hook is broken")
+
+
+async def test_an_exception_of_a_prompt_hook_passes_through_and_nothing_is_sent():
+    async with (
+        serving(OPENAI.text("ok")) as server,
+        Client(hooked(server, prompt=[broken])) as client,
+    ):
+        with pytest.raises(HookFaultError):
+            await client.query("Hi")
+        assert (server.requests, client.history) == ([], [])
+
+
+@MODES
+async def test_an_exception_of_a_hook_before_a_call_aborts_and_the_next_request_is_valid(
+    protocol: Protocol, *, auto: bool
+):
+    script = [protocol.calls(writing("a", "/tmp/x")), protocol.text("ok")]
+    async with (
+        serving(*script, protocol=protocol) as server,
+        Client(hooked(server, protocol, auto=auto, pre=[broken])) as client,
+    ):
+        with pytest.raises(HookFaultError):
+            await answer(client, "Write.")
+        assert files == []
+        assert text_of(await asked(client, "Well?")) == "ok"
+    assert told(server.requests[1], protocol)[-1] == User("Well?")
+
+
+# --- without a client
+
+
+async def run(given: AgentOptions, prompt: str) -> list[Any]:
+    async with asyncio.timeout(5):
+        return [message.content[0] async for message in query(prompt, given)]
+
+
+async def test_hooks_work_with_query_too():
+    seen: list[str] = []
+
+    async def note(event: Any) -> None:
+        seen.append(type(event).__name__)
+
+    script = [OPENAI.calls(adding("a")), OPENAI.text("42.")]
+    async with serving(*script) as server:
+        given = hooked(server, pre=[note], post=[note], prompt=[note])
+        assert text_of(await run(given, "25 + 17?")) == "42."
+    assert seen == ["UserPromptSubmitEvent", "PreToolUseEvent", "PostToolUseEvent"]
+
+
+async def test_query_blocks_prompts_and_calls_and_changes_both():
+    async def shorten(event: UserPromptSubmitEvent) -> HookDecision:
+        if "delete" in event.prompt:
+            return HookDecision(continue_=False, reason="no")
+        return HookDecision(modified_prompt=event.prompt[:5])
+
+    script = [OPENAI.calls(writing("a", "/home/x")), OPENAI.calls(writing("b", "/etc/x"))]
+    async with serving(*script) as server:
+        sandboxed = hooked(server, auto=False, pre=[redirect_to_sandbox], prompt=[shorten])
+        guarded = hooked(server, auto=False, pre=[security_gate])
+        with pytest.raises(RuntimeError, match="^Prompt blocked: no$"):
+            await run(sandboxed, "delete it")
+        assert await run(sandboxed, "Write a file") == [
+            ToolUseBlock("a", "file_writer", {"path": "/tmp/sandbox/home/x", "content": "x"})
+        ]
+        with pytest.raises(RuntimeError, match="^Tool use blocked: Cannot write"):
+            await run(guarded, "Write")
+    assert told(server.requests[0]) == [User("Write")]
