@@ -12,11 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ramify import (
+    HOOK_POST_TOOL_USE,
+    HOOK_PRE_TOOL_USE,
+    HOOK_USER_PROMPT_SUBMIT,
     AgentOptions,
     Client,
     ModelProviderException,
     TextBlock,
     ThinkingBlock,
+    ToolUseBlock,
     tool,
 )
 from ramify.models import Retry
@@ -66,6 +70,16 @@ def options(server: ModelServer, protocol: Protocol | None = None, **changes: An
     return AgentOptions(**{"system_prompt": SYSTEM, **found, **changes})
 
 
+def by_name(**hooks: Any) -> dict[str, Any]:
+    """Return hooks under their long names."""
+    names = {
+        "pre": HOOK_PRE_TOOL_USE,
+        "post": HOOK_POST_TOOL_USE,
+        "prompt": HOOK_USER_PROMPT_SUBMIT,
+    }
+    return {names[name]: made for name, made in hooks.items()}
+
+
 async def heard(client: Client) -> list[Any]:
     """Return the rest of what a client receives."""
     async with asyncio.timeout(5):
@@ -77,6 +91,21 @@ async def asked(client: Client, prompt: str) -> list[Any]:
     async with asyncio.timeout(5):
         await client.query(prompt)
     return await heard(client)
+
+
+async def answered(client: Client, prompt: str) -> list[Any]:
+    """Do the same in either mode: the calls are made here if the client does not make them."""
+    found: list[Any] = []
+    async with asyncio.timeout(5):
+        await client.query(prompt)
+        async for block in client.receive_messages():
+            found.append(block)
+            if isinstance(block, ToolUseBlock) and not client.options.auto_execute_tools:
+                tools = {one.name: one for one in client.options.tools}
+                result = await tools[block.name].execute(block.input)
+                await client.add_tool_result(block.id, result, block.name)
+                await client.query("")
+    return found
 
 
 async def until_failure(client: Client) -> tuple[list[Any], Exception]:

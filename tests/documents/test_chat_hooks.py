@@ -14,7 +14,9 @@ from documents.chat_stage import (
     User,
     add,
     adding,
+    answered,
     asked,
+    by_name,
     call,
     fail,
     failed,
@@ -37,7 +39,6 @@ from ramify import (
     ToolUseBlock,
     ToolUseError,
     UserPromptSubmitEvent,
-    query,
     tool,
 )
 from wire.protocols import Protocol
@@ -48,31 +49,8 @@ MODES = pytest.mark.parametrize("auto", [False, True], ids=["manual", "automatic
 def hooked(
     server: Any, protocol: Protocol | None = None, *, auto: bool = True, **hooks: Any
 ) -> AgentOptions:
-    """Return options with hooks by their short names."""
-    names = {
-        "pre": HOOK_PRE_TOOL_USE,
-        "post": HOOK_POST_TOOL_USE,
-        "prompt": HOOK_USER_PROMPT_SUBMIT,
-    }
-    given = {names[name]: made for name, made in hooks.items()}
-    return options(
-        server, protocol, tools=[add, fail, writer], auto_execute_tools=auto, hooks=given
-    )
-
-
-async def answer(client: Client, prompt: str) -> list[Any]:
-    """Ask, and make the calls in either mode."""
-    found: list[Any] = []
-    async with asyncio.timeout(5):
-        await client.query(prompt)
-        async for block in client.receive_messages():
-            found.append(block)
-            if isinstance(block, ToolUseBlock) and not client.options.auto_execute_tools:
-                tools = {one.name: one for one in client.options.tools}
-                result = await tools[block.name].execute(block.input)
-                await client.add_tool_result(block.id, result, block.name)
-                await client.query("")
-    return found
+    tools = [add, fail, writer]
+    return options(server, protocol, tools=tools, auto_execute_tools=auto, hooks=by_name(**hooks))
 
 
 files: list[Any] = []
@@ -139,7 +117,7 @@ async def test_hooks_are_told_all_there_is_to_know_in_both_modes(*, auto: bool):
         serving(*script) as server,
         Client(hooked(server, auto=auto, pre=[note], post=[note], prompt=[note])) as client,
     ):
-        assert text_of(await answer(client, "25 + 17?")) == "42."
+        assert text_of(await answered(client, "25 + 17?")) == "42."
     prompt, pre, post = seen  # and the prompt only once: a continuation is no prompt
     assert prompt == UserPromptSubmitEvent(prompt="25 + 17?", history=[])
     asking = Assistant("", (call("a", "add", a=25, b=17),))
@@ -163,7 +141,7 @@ async def test_hooks_run_inline_on_the_loop_of_the_client():
         serving(*script) as server,
         Client(hooked(server, pre=[note], post=[note], prompt=[note])) as client,
     ):
-        await answer(client, "25 + 17?")
+        await answered(client, "25 + 17?")
     assert loops == [asyncio.get_running_loop()] * 3
 
 
@@ -177,7 +155,7 @@ async def test_a_hook_that_returns_none_allows(*, auto: bool):
         serving(*script) as server,
         Client(hooked(server, auto=auto, pre=[security_gate, allow], prompt=[allow])) as client,
     ):
-        assert text_of(await answer(client, "Write.")) == "ok"
+        assert text_of(await answered(client, "Write.")) == "ok"
     assert files == [{"path": "/tmp/x", "content": "x"}]
 
 
@@ -228,7 +206,7 @@ async def test_a_hook_may_change_the_input(*, auto: bool):
         serving(*script) as server,
         Client(hooked(server, auto=auto, pre=[redirect_to_sandbox])) as client,
     ):
-        found = await answer(client, "Write.")
+        found = await answered(client, "Write.")
     instead = {"path": "/tmp/sandbox/home/x", "content": "x"}
     assert [block for block in found if isinstance(block, ToolUseBlock)] == [
         ToolUseBlock("a", "file_writer", instead)
@@ -244,7 +222,7 @@ async def test_what_a_hook_does_to_the_input_it_was_given_changes_nothing():
 
     script = [OPENAI.calls(adding("a")), OPENAI.text("ok")]
     async with serving(*script) as server, Client(hooked(server, pre=[vandal])) as client:
-        await answer(client, "25 + 17?")
+        await answered(client, "25 + 17?")
     assert told(server.requests[1]) == [
         User("25 + 17?"),
         Assistant("", (call("a", "add", a=25, b=17),)),
@@ -272,7 +250,7 @@ async def test_the_first_decision_wins_and_the_rest_is_not_asked(*, auto: bool):
         serving(*script) as server,
         Client(hooked(server, auto=auto, pre=[first, second, third])) as client,
     ):
-        assert text_of(await answer(client, "25 + 17?")) == "ok"
+        assert text_of(await answered(client, "25 + 17?")) == "ok"
     assert order == ["first", "second"]
 
 
@@ -282,7 +260,7 @@ async def test_what_comes_after_a_call_only_observes():
 
     script = [OPENAI.calls(adding("a")), OPENAI.text("42.")]
     async with serving(*script) as server, Client(hooked(server, post=[forbid])) as client:
-        assert text_of(await answer(client, "25 + 17?")) == "42."
+        assert text_of(await answered(client, "25 + 17?")) == "42."
     assert told(server.requests[1])[-1] == Result("a", 42)
 
 
@@ -294,7 +272,7 @@ async def test_an_audit_log_has_every_call():
 
     script = [OPENAI.calls(adding("a", 1, 2), writing("b", "/tmp/z")), OPENAI.text("ok")]
     async with serving(*script) as server, Client(hooked(server, post=[audit])) as client:
-        await answer(client, "Go.")
+        await answered(client, "Go.")
     assert log == [
         {"tool": "add", "in": {"a": 1, "b": 2}, "out": 3},
         {"tool": "file_writer", "in": {"path": "/tmp/z", "content": "x"}, "out": "wrote /tmp/z"},
@@ -315,136 +293,3 @@ async def test_a_result_without_a_name_is_told_with_the_input_of_its_call():
         await client.add_tool_result("a", {"sum": 42})
     [event] = seen
     assert (event.tool_input, event.tool_result) == ({"a": 25, "b": 17}, {"sum": 42})
-
-
-# --- prompts
-
-
-async def test_a_blocked_prompt_is_not_sent_and_leaves_no_trace():
-    async def block(event: UserPromptSubmitEvent) -> HookDecision | None:
-        if "delete" in event.prompt:
-            return HookDecision(continue_=False, reason="too dangerous")
-        return None
-
-    async with (
-        serving(OPENAI.text("Hello.")) as server,
-        Client(hooked(server, prompt=[block])) as client,
-    ):
-        with pytest.raises(RuntimeError, match="^Prompt blocked: too dangerous$"):
-            await client.query("delete everything")
-        assert (server.requests, client.history, client.turn_count) == ([], [], 0)
-        assert text_of(await answer(client, "Hi")) == "Hello."
-    assert told(server.requests[0]) == [User("Hi")]
-
-
-async def test_a_hook_may_change_the_prompt():
-    async def sanitize(event: UserPromptSubmitEvent) -> HookDecision | None:
-        if "write" in event.prompt.lower():
-            return HookDecision(modified_prompt=event.prompt + " (Confirm that this is safe)")
-        return None
-
-    async with (
-        serving(OPENAI.text("ok"), OPENAI.text("ok")) as server,
-        Client(hooked(server, prompt=[sanitize])) as client,
-    ):
-        await answer(client, "Write it")
-        await answer(client, "Read it")
-    assert told(server.requests[1]) == [
-        User("Write it (Confirm that this is safe)"),
-        Assistant("ok"),
-        User("Read it"),
-    ]
-    assert written(client.history)[0] == User("Write it (Confirm that this is safe)")
-
-
-async def test_a_prompt_hook_sees_the_history_so_far():
-    seen: list[Any] = []
-
-    async def note(event: UserPromptSubmitEvent) -> None:
-        seen.append((event.prompt, written(event.history)))
-
-    async with (
-        serving(OPENAI.text("one"), OPENAI.text("two")) as server,
-        Client(hooked(server, prompt=[note])) as client,
-    ):
-        await answer(client, "1")
-        await answer(client, "2")
-    assert seen == [("1", []), ("2", [User("1"), Assistant("one")])]
-
-
-# --- exceptions
-
-
-class HookFaultError(Exception):
-    pass
-
-
-async def broken(event: Any) -> None:
-    raise HookFaultError("the hook is broken")
-
-
-async def test_an_exception_of_a_prompt_hook_passes_through_and_nothing_is_sent():
-    async with (
-        serving(OPENAI.text("ok")) as server,
-        Client(hooked(server, prompt=[broken])) as client,
-    ):
-        with pytest.raises(HookFaultError):
-            await client.query("Hi")
-        assert (server.requests, client.history) == ([], [])
-
-
-@MODES
-async def test_an_exception_of_a_hook_before_a_call_aborts_and_the_next_request_is_valid(
-    protocol: Protocol, *, auto: bool
-):
-    script = [protocol.calls(writing("a", "/tmp/x")), protocol.text("ok")]
-    async with (
-        serving(*script, protocol=protocol) as server,
-        Client(hooked(server, protocol, auto=auto, pre=[broken])) as client,
-    ):
-        with pytest.raises(HookFaultError):
-            await answer(client, "Write.")
-        assert files == []
-        assert text_of(await asked(client, "Well?")) == "ok"
-    assert told(server.requests[1], protocol)[-1] == User("Well?")
-
-
-# --- without a client
-
-
-async def run(given: AgentOptions, prompt: str) -> list[Any]:
-    async with asyncio.timeout(5):
-        return [message.content[0] async for message in query(prompt, given)]
-
-
-async def test_hooks_work_with_query_too():
-    seen: list[str] = []
-
-    async def note(event: Any) -> None:
-        seen.append(type(event).__name__)
-
-    script = [OPENAI.calls(adding("a")), OPENAI.text("42.")]
-    async with serving(*script) as server:
-        given = hooked(server, pre=[note], post=[note], prompt=[note])
-        assert text_of(await run(given, "25 + 17?")) == "42."
-    assert seen == ["UserPromptSubmitEvent", "PreToolUseEvent", "PostToolUseEvent"]
-
-
-async def test_query_blocks_prompts_and_calls_and_changes_both():
-    async def shorten(event: UserPromptSubmitEvent) -> HookDecision:
-        if "delete" in event.prompt:
-            return HookDecision(continue_=False, reason="no")
-        return HookDecision(modified_prompt=event.prompt[:5])
-
-    script = [OPENAI.calls(writing("a", "/home/x")), OPENAI.calls(writing("b", "/etc/x"))]
-    async with serving(*script) as server:
-        sandboxed = hooked(server, auto=False, pre=[redirect_to_sandbox], prompt=[shorten])
-        guarded = hooked(server, auto=False, pre=[security_gate])
-        with pytest.raises(RuntimeError, match="^Prompt blocked: no$"):
-            await run(sandboxed, "delete it")
-        assert await run(sandboxed, "Write a file") == [
-            ToolUseBlock("a", "file_writer", {"path": "/tmp/sandbox/home/x", "content": "x"})
-        ]
-        with pytest.raises(RuntimeError, match="^Tool use blocked: Cannot write"):
-            await run(guarded, "Write")
-    assert told(server.requests[0]) == [User("Write")]
