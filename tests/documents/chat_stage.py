@@ -146,11 +146,12 @@ def text_of(blocks: Iterable[Any]) -> str:
 
 
 def after(reply: Reply, words: str, *steps: Step) -> Reply:
-    """Return *reply* with *steps* put in behind the piece that has *words*."""
+    """Return *reply* with *steps* put in behind the first piece that has *words*."""
+    spellings = (words.encode(), compact(words)[1:-1].encode())  # as JSON, or inside a string
     [place, *_] = [
         at
         for at, step in enumerate(reply.steps)
-        if isinstance(step, bytes) and compact(words)[1:-1].encode() in step
+        if isinstance(step, bytes) and any(spelling in step for spelling in spellings)
     ]
     return replace(reply, steps=(*reply.steps[: place + 1], *steps, *reply.steps[place + 1 :]))
 

@@ -168,7 +168,7 @@ async def test_a_blocked_call_raises_in_manual_mode_and_the_model_is_told(protoc
         await client.query("Write.")
         found, error = await until_failure(client)
         assert [block for block in found if isinstance(block, ToolUseBlock)] == []
-        assert type(error) is RuntimeError
+        assert isinstance(error, RuntimeError)
         assert str(error) == "Tool use blocked: Cannot write to system path"
         assert text_of(await asked(client, "Then do not.")) == "Sorry."
     [user, assistant, result, prompt] = told(server.requests[1], protocol)

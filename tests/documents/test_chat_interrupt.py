@@ -297,6 +297,7 @@ async def test_a_turn_that_nobody_reads_can_be_interrupted(protocol: Protocol):
         asyncio.timeout(5),
     ):
         await client.query("A story.")
+        await server.arrived.wait()
         await client.interrupt()
         assert text_of(await asked(client, "A poem.")) == "Gladly."
     assert told(server.requests[-1], protocol)[-1] == User("A poem.")

@@ -208,7 +208,7 @@ async def test_a_prompt_while_calls_are_unanswered_sends_what_there_is(protocol:
     [*before, last, prompt] = told(server.requests[1], protocol)
     assert before == [User("Add."), Assistant("", made), Result("a", 42)]
     assert isinstance(last, Result)
-    assert (last.id, last.content) == ("b", Saying("not executed"))
+    assert (last.id, last.content) == ("b", Saying("not"))
     assert prompt == User("Never mind the other.")
 
 
@@ -224,7 +224,7 @@ async def test_calls_that_nobody_answered_do_not_spoil_the_history(protocol: Pro
     [user, assistant, result, *rest] = told(server.requests[2], protocol)
     assert (user, assistant) == (User("Add."), Assistant("", (call("a", "add", a=25, b=17),)))
     assert isinstance(result, Result)
-    assert (result.id, result.content) == ("a", Saying("not executed"))
+    assert (result.id, result.content) == ("a", Saying("not"))
     assert rest == [User("Never mind."), Assistant("Fine."), User("Again.")]
 
 

@@ -88,7 +88,7 @@ async def test_a_forbidden_call_raises_in_manual_mode_and_the_model_is_told(
         await client.query("25 + 17?")
         found, error = await until_failure(client)
         assert not [block for block in found if isinstance(block, ToolUseBlock)]
-        assert type(error) is RuntimeError
+        assert isinstance(error, RuntimeError)
         assert str(error).startswith("Tool use blocked: ")
         assert text_of(await asked(client, "Then not.")) == "A pity."
     [_, assistant, result, prompt] = told(server.requests[1], protocol)
