@@ -63,11 +63,12 @@ async def serving(*script: Reply, protocol: Protocol = OPENAI) -> AsyncGenerator
 
 def options(server: ModelServer, protocol: Protocol | None = None, **changes: Any) -> AgentOptions:
     """Return options for *server*: by its address, or with the model of a *protocol*."""
+    given: dict[str, Any] = {"system_prompt": SYSTEM, "model": MODEL, "retry": Retry([])}
     if protocol is None:
-        found = {"model": MODEL, "base_url": f"{server.url}/v1", "retry": Retry([])}
+        given["base_url"] = f"{server.url}/v1"
     else:
-        found = {"model": protocol.model(server, retry=Retry([]))}
-    return AgentOptions(**{"system_prompt": SYSTEM, **found, **changes})
+        given |= {"model": protocol.model(server, retry=Retry([])), "retry": None}
+    return AgentOptions(**given | changes)
 
 
 def by_name(**hooks: Any) -> dict[str, Any]:
@@ -101,7 +102,7 @@ async def answered(client: Client, prompt: str) -> list[Any]:
         async for block in client.receive_messages():
             found.append(block)
             if isinstance(block, ToolUseBlock) and not client.options.auto_execute_tools:
-                tools = {one.name: one for one in client.options.tools}
+                tools: dict[str, Any] = {one.name: one for one in client.options.tools}
                 result = await tools[block.name].execute(block.input)
                 await client.add_tool_result(block.id, result, block.name)
                 await client.query("")
@@ -127,8 +128,8 @@ def joined(blocks: Iterable[Any]) -> list[Any]:
         match found[-1:], block:
             case [TextBlock(before)], TextBlock(text):
                 found[-1] = TextBlock(before + text)
-            case [ThinkingBlock()], ThinkingBlock(was_text=False):
-                found[-1] = ThinkingBlock(found[-1].thinking + block.thinking)
+            case [ThinkingBlock(before)], ThinkingBlock(thinking, was_text=False):
+                found[-1] = ThinkingBlock(before + thinking)
             case _:
                 found.append(block)
     return found
@@ -193,7 +194,8 @@ class Saying:
         text = other if isinstance(other, str) else json.dumps(other, default=str)
         return all(word.casefold() in text.casefold() for word in self._words)
 
-    __hash__ = None
+    def __hash__(self) -> int:
+        return 0
 
     def __repr__(self) -> str:
         return f"Saying{self._words!r}"
@@ -255,8 +257,9 @@ def _result(id: str, content: str) -> Result:
 
 
 def _claude(message: dict[str, Any]) -> list[Said]:
-    content = message["content"]
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    blocks: Any = message["content"]
+    if isinstance(blocks, str):
+        blocks = [{"type": "text", "text": blocks}]
     texts = [block["text"] for block in blocks if block["type"] == "text"]
     if message["role"] == "assistant":
         uses = [block for block in blocks if block["type"] == "tool_use"]

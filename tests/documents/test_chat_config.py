@@ -51,7 +51,8 @@ def test_options_are_a_plain_mutable_dataclass_that_shares_nothing():
     one = AgentOptions("You help.", "qwen2.5", LOCAL)
     two = AgentOptions("You help.", "qwen2.5", LOCAL)
     assert one == two
-    one.tools.append(add)
+    assert one.tools is not two.tools
+    one.tools = [add]
     one.temperature = 0.1
     assert (two.tools, two.temperature) == ([], 0.7)
     assert replace(one, model="qwen3").model == "qwen3"
@@ -65,7 +66,7 @@ def test_options_are_a_plain_mutable_dataclass_that_shares_nothing():
 
 @pytest.mark.parametrize("missing", ["system_prompt", "model"])
 def test_a_system_prompt_and_a_model_are_required(missing: str):
-    given = {"system_prompt": "You help.", "model": "qwen2.5", "base_url": LOCAL}
+    given: dict[str, Any] = {"system_prompt": "You help.", "model": "qwen2.5"}
     del given[missing]
     with pytest.raises(TypeError, match=missing):
         AgentOptions(**given)
@@ -91,7 +92,8 @@ def test_a_system_prompt_and_a_model_are_required(missing: str):
     ids=str,
 )
 def test_values_that_make_no_sense_are_refused(wrong: dict[str, Any]):
-    given = {"system_prompt": "You help.", "model": "qwen2.5", "base_url": LOCAL, "tools": [add]}
+    given: dict[str, Any] = {"system_prompt": "You help.", "model": "qwen2.5", "tools": [add]}
+    given["base_url"] = LOCAL
     with pytest.raises(InvalidValueError):
         Client(AgentOptions(**given | wrong))
 

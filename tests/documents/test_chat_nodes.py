@@ -7,6 +7,7 @@ import pytest
 
 from documents.chat_stage import (
     OPENAI,
+    User,
     add,
     adding,
     after,
@@ -128,11 +129,12 @@ async def test_cancelling_the_node_of_a_turn_closes_its_stream():
         await client.query("A story.")
         blocks = client.receive_messages()
         await anext(blocks)
+        assert client.node is not None
         client.node.cancel("no longer wanted")
         await server.disconnected.wait()
         await blocks.aclose()
         assert text_of(await asked(client, "Hi")) == "ok"
-    assert told(server.requests[1])[-1].text == "Hi"
+    assert told(server.requests[1])[-1] == User("Hi")
 
 
 async def test_the_budget_of_the_runtime_counts():

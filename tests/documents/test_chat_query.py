@@ -1,7 +1,7 @@
 """What the document says of `query()`: one prompt, one streamed answer, over real HTTP."""
 
 import asyncio
-import inspect
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from documents.chat_stage import (
     call,
     options,
     serving,
+    text_of,
     told,
 )
 from ramify import (
@@ -66,7 +67,7 @@ async def test_finished_calls_follow_the_text_each_in_a_message_of_its_own():
 async def test_it_is_an_async_generator_and_takes_its_arguments_by_name():
     async with serving(OPENAI.text("ok")) as server:
         result = query(prompt="Hello", options=options(server))
-        assert inspect.isasyncgen(result)
+        assert isinstance(result, AsyncGenerator)
         assert server.requests == []  # nothing is asked before anybody listens
         async with asyncio.timeout(5):
             assert [message async for message in result] == blocks(TextBlock("ok"))
@@ -196,7 +197,7 @@ async def test_queries_at_the_same_time_do_not_mix():
         )
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(messages(f"n{n}", options(server))) for n in range(10)]
-        texts = ["".join(m.content[0].text for m in task.result()) for task in tasks]
+        texts = [text_of(m.content[0] for m in task.result()) for task in tasks]
     assert texts == [f"you said n{n}" for n in range(10)]
 
 
