@@ -78,10 +78,10 @@ class Calls:
         if function is None or call.fault is not None:
             return MadeCall(call, None)
         gate, args = await self._decide(call)
-        self._announce(call, args)
+        await self._announce(call, args)
         return MadeCall(call, self._start(function, call, args, gate, before))
 
-    def _announce(self, call: ToolUse, args: Mapping[str, Any]) -> None:
+    async def _announce(self, call: ToolUse, args: Mapping[str, Any]) -> None:
         """Say that a call is about to be made; the tree says it of itself."""
 
     def _start(

@@ -56,7 +56,7 @@ async def query(prompt: str, options: AgentOptions) -> AsyncGenerator[AssistantM
                 yield AssistantMessage([block])  # noqa: ASYNC119 - the loop closes what is left
 
 
-class Client:
+class Client:  # noqa: PLR0904 - all that a chat is used for
     """A conversation with a model, turn by turn.
 
     Each turn is a call, with the calls that the model asks for below it; in an ``async with
@@ -343,6 +343,10 @@ class Client:
         self._loaded = True
 
     # Beginning and end
+
+    def __del__(self) -> None:
+        if (turn := getattr(self, "_turn", None)) is not None:
+            self._leave(turn)
 
     async def close(self) -> None:
         """Interrupt what is under way, and write down what is to be kept."""

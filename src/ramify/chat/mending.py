@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from ramify.chat.failures import failed
 from ramify.core.errors import InvalidValueError
 from ramify.core.exchange import PLAIN, Exchange, Finish
 from ramify.core.messages import Message
@@ -56,11 +57,6 @@ def mend(messages: Sequence[Message], known: Sequence[Stretch]) -> Mended:
         else:
             at += len(stretch.messages)
     return mender.end()
-
-
-def failed(name: str, error: str) -> str:
-    """Return what a model is told of a call that has no value."""
-    return json.dumps({"error": error, "tool": name}, ensure_ascii=False)
 
 
 def missing(call: ToolUse) -> ToolResult:

@@ -14,6 +14,7 @@ from ramify.models.retry import Retry, Timers
 from ramify.models.wire_model import WireModel
 
 NO_KEY: Final = "not-needed"
+TEMPERATURE: Final = 0.7  # unless it is said, only models that take one get it
 
 
 @dataclass(slots=True)
@@ -56,7 +57,7 @@ class AgentOptions:
     max_tool_iterations: int = 5
     max_turns: int = 1
     max_tokens: int | None = 4096
-    temperature: float | None = 0.7
+    temperature: float | None = TEMPERATURE
     timeout: float | None = 60.0
     api_key: str | None = field(default=NO_KEY, repr=False)
     hooks: Hooks | None = None
@@ -84,8 +85,15 @@ class AgentOptions:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise InvalidValueError(f"{name}={value!r}: give 1 or more")
+        for name in ("timeout", "temperature", "max_tokens"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float | None):
+                raise InvalidValueError(f"{name}={value!r}: give a number, or None")
         if self.timeout is not None and not self.timeout > 0:
             raise InvalidValueError(f"timeout={self.timeout!r}: give seconds, or None")
+        ModelSettings(max_tokens=self.max_tokens)  # raises if that is none
+        if isinstance(self.base_url, str) and isinstance(self.model, str):
+            OpenAIModel(self.model, base_url=self.base_url)  # raises if that is no address
 
     def functions(self) -> tuple[Function, ...]:
         """Return the tools.
@@ -110,11 +118,14 @@ class AgentOptions:
         """Return what the model may not do."""
         return Rules.of(self.allowed_tools, self.disallowed_tools, self.hooks)
 
-    def settings(self, caching: Caching) -> ModelSettings:
-        """Return how the model is to answer."""
+    def settings(self, model: Model, caching: Caching) -> ModelSettings:
+        """Return how *model* is to answer."""
+        temperature = self.temperature
+        if temperature == TEMPERATURE and isinstance(model, WireModel):
+            temperature = temperature if model.profile.sampling else None
         return ModelSettings(
             max_tokens=self.max_tokens,
-            temperature=self.temperature,
+            temperature=temperature,
             caching=caching,
             allow_lenient_tool_json=self.allow_lenient_tool_json,
         )

@@ -10,14 +10,15 @@ from ramify.runtime.home import settle
 class Outbox:
     """Takes blocks as they come, and hands them out in order.
 
-    The turn does not wait for its reader: a model is not kept waiting by a slow one, and a turn
-    that nobody reads ends all the same.
+    Text does not wait for its reader, so that a slow one does not keep the model waiting. Before
+    something is done that cannot be undone, ``read`` waits until the reader has seen it coming.
     """
 
     def __init__(self) -> None:
         self._blocks: deque[Block] = deque()
         self._closed = False
         self._wanted: asyncio.Future[None] | None = None
+        self._has_read: asyncio.Future[None] | None = None
 
     def put(self, block: Block) -> None:
         """Add a block."""
@@ -34,9 +35,16 @@ class Outbox:
         """Whether everything was handed out, and nothing more will come."""
         return self._closed and not self._blocks
 
+    async def read(self) -> None:
+        """Wait until all blocks were taken, and another is asked for."""
+        self._has_read = asyncio.get_running_loop().create_future()
+        await self._has_read
+
     async def take(self) -> Block | None:
         """Return the next block when there is one; None when there will be none."""
         while not self._blocks:
+            if self._has_read is not None:
+                settle(self._has_read)
             if self._closed:
                 return None
             self._wanted = asyncio.get_running_loop().create_future()

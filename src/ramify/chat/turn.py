@@ -17,7 +17,7 @@ from ramify.chat.blocks import (
     ToolUseError,
 )
 from ramify.chat.conversation import Conversation
-from ramify.chat.mending import failed
+from ramify.chat.failures import failed
 from ramify.chat.options import AgentOptions
 from ramify.chat.outbox import Outbox
 from ramify.chat.saving import Saver
@@ -128,12 +128,13 @@ class _ChatLoop(Loop):
         self, ctx: Context, node: AgentNode, turn: ChatTurn, tools: Sequence[Function]
     ) -> None:
         options = turn.options
+        model = options.find_model(node.commons.models)
         task = Task(
-            model=options.find_model(node.commons.models),
+            model=model,
             system=options.system_prompt,
             prompt=turn.prompt,
             functions=tools,
-            settings=options.settings(Caching.MINUTES),
+            settings=options.settings(model, Caching.MINUTES),
             result=None,
             max_steps=options.max_tool_iterations,
             parallel_tools=False,
@@ -215,7 +216,7 @@ class _ChatLoop(Loop):
             case AttemptFailed() if self._text:
                 raise self._broken(event)
             case Noticed():
-                log.info("%s", event.text)
+                log.warning("%s", event.text)
             case _:
                 pass
 
@@ -280,14 +281,18 @@ class _ChatCalls(Calls):
                 text = _told(error)
                 await self._keep(MadeCall(call, None, _failure(call, text)))
                 raise BlockedError("Tool use", error.reason) from None
-            self._announce(call, args if edited is self._node.inputs else edited)
+            self._show(call, args if edited is self._node.inputs else edited)
 
     async def _begin(self, call: ToolUse, before: Sequence[MadeCall]) -> MadeCall:
         if call.fault is None and call.name not in self._functions:
-            self._announce(call, call.args)
+            self._show(call, call.args)
         return await super()._begin(call, before)
 
-    def _announce(self, call: ToolUse, args: Mapping[str, Any]) -> None:
+    async def _announce(self, call: ToolUse, args: Mapping[str, Any]) -> None:
+        self._show(call, args)
+        await self._turn.outbox.read()  # whoever reads it may still stop it
+
+    def _show(self, call: ToolUse, args: Mapping[str, Any]) -> None:
         self._turn.inputs[call.id] = dict(args)
         self._turn.outbox.put(ToolUseBlock(call.id, call.name, dict(args)))
 

@@ -14,6 +14,7 @@ from ramify.chat.blocks import (
     TypedMessage,
     UserMessage,
 )
+from ramify.chat.failures import is_failure
 from ramify.core.errors import InvalidValueError
 from ramify.core.messages import Message
 
@@ -27,7 +28,9 @@ def typed(messages: Sequence[Message]) -> list[TypedMessage]:
         if role == "tool":
             if not results:
                 found.append(UserMessage(results))
-            results.append(ToolResultBlock(message["tool_call_id"], content))
+            results.append(
+                ToolResultBlock(message["tool_call_id"], content, is_error=is_failure(content))
+            )
             continue
         results = []
         match role:

@@ -100,10 +100,14 @@ class GeminiDialect(Dialect):
                 return []
 
     def replayed(self, message: str) -> str:
-        if '"thought":true' not in message:
+        if '"thought":true' not in message and '{"thoughtSignature"' not in message:
             return message
-        content = parsed(message)  # summaries, unasked: they are no thinking to go on from
-        parts = [p for p in content["parts"] if not p.get("thought") or "thoughtSignature" in p]
+        content = parsed(message)
+        parts = [
+            {"text": ""} | part if part.keys() == {"thoughtSignature"} else part
+            for part in content["parts"]  # without summaries: they are no thinking to go on from
+            if not part.get("thought") or "thoughtSignature" in part
+        ]
         return compact(content | {"parts": parts}) if parts else message
 
     def decoder(self) -> GeminiDecoder:
