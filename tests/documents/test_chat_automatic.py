@@ -129,7 +129,7 @@ async def test_a_call_is_yielded_before_it_is_made():
     async with (
         serving(*script) as server,
         Client(automatic(server, tools=[note])) as client,
-        asyncio.timeout(5),
+        asyncio.timeout(10),
     ):
         await client.query("Go.")
         async for block in client.receive_messages():
@@ -151,7 +151,7 @@ async def test_no_tool_is_run_before_the_response_is_complete():
     async with (
         serving(held, OPENAI.text("ok")) as server,
         Client(automatic(server, tools=[note])) as client,
-        asyncio.timeout(5),
+        asyncio.timeout(10),
         asyncio.TaskGroup() as group,
     ):
         task = group.create_task(asked(client, "Go."))
@@ -169,7 +169,7 @@ async def test_the_first_text_comes_while_the_server_holds_back_the_rest(protoco
     async with (
         serving(protocol.calls(adding("a")), last, protocol=protocol) as server,
         Client(automatic(server, protocol)) as client,
-        asyncio.timeout(5),
+        asyncio.timeout(10),
     ):
         await client.query("25 + 17?")
         blocks = client.receive_messages()
@@ -189,7 +189,7 @@ async def test_the_first_text_of_a_response_with_calls_is_not_held_back_either()
     async with (
         serving(first, OPENAI.text("42")) as server,
         Client(automatic(server)) as client,
-        asyncio.timeout(5),
+        asyncio.timeout(10),
     ):
         await client.query("25 + 17?")
         blocks = client.receive_messages()

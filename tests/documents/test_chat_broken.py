@@ -94,7 +94,7 @@ async def test_results_given_by_hand_are_not_lost_when_their_request_fails(proto
     async with (
         serving(*script, protocol=protocol) as server,
         Client(options(server, protocol, tools=[add])) as client,
-        asyncio.timeout(5),
+        asyncio.timeout(10),
     ):
         await asked(client, "25 + 17?")
         await client.add_tool_result("a", 42, "add")

@@ -216,7 +216,7 @@ async def test_the_exception_of_the_sdk_is_inside():
 async def test_a_server_that_is_not_there_is_a_failure_of_the_provider():
     async with serving() as server:
         given = options(server)
-    async with asyncio.timeout(5), Client(given) as client:
+    async with asyncio.timeout(10), Client(given) as client:
         with pytest.raises(ModelProviderException) as caught:
             await asked(client, "Hi")
     assert caught.value.inner is not None
@@ -290,7 +290,7 @@ async def test_a_query_while_a_turn_is_under_way_ends_that_turn():
     async with (
         serving(first, OPENAI.text("Short.")) as server,
         Client(options(server)) as client,
-        asyncio.timeout(5),
+        asyncio.timeout(10),
     ):
         await client.query("A story, please.")
         blocks = client.receive_messages()
@@ -314,7 +314,7 @@ async def test_one_iteration_goes_through_as_many_prompts_as_max_turns(
     async with (
         serving(*script) as server,
         Client(options(server, tools=[add], max_turns=max_turns)) as client,
-        asyncio.timeout(5),
+        asyncio.timeout(10),
     ):
         found = []
         await client.query("25 + 17?")

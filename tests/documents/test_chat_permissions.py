@@ -218,7 +218,7 @@ async def test_hooks_of_the_runtime_are_asked_first():
 
 
 async def question(runtime: Runtime) -> Question:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(10):
         while not (found := runtime.questions()):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.001)
     return found[0]

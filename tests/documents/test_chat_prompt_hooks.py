@@ -134,7 +134,7 @@ async def test_an_exception_of_a_hook_before_a_call_aborts_and_the_next_request_
 
 
 async def run(given: AgentOptions, prompt: str) -> list[Any]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(10):
         return [message.content[0] async for message in query(prompt, given)]
 
 

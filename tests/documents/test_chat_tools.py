@@ -184,7 +184,7 @@ async def test_a_sync_handler_runs_in_a_thread_and_holds_up_nobody():
         assert go_on.wait(5)
         return args["text"].upper()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
         task = group.create_task(shout.execute({"text": "hey"}))
         await asyncio.sleep(0)
         go_on.set()
