@@ -191,6 +191,8 @@ class _ChatLoop(Loop):
         self._asking, self._text = inputs, ""
         response = await self._node.request(*inputs, over_budget=over_budget, hear=self._hear)
         self._asking = None
+        if not self._text and (text := _text(response)):  # what was shown as thinking was none
+            self._turn.outbox.put(TextBlock(text))
         self._complete(response)
         await self._turn.save()
         return response
