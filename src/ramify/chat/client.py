@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -17,7 +17,7 @@ from ramify.chat.saving import Saver
 from ramify.chat.turn import ChatFunction, ChatTurn
 from ramify.chat.typed_messages import plain, typed
 from ramify.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent, RuleChain
-from ramify.core.errors import InvalidValueError, UsageError
+from ramify.core.errors import ClosedError, InvalidValueError, UsageError
 from ramify.core.function import Node
 from ramify.core.messages import Message
 from ramify.core.states import NodeState
@@ -195,6 +195,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
     async def _begin(self, prompt: str) -> None:
         await self._load()
         self._goes_on = False
+        waiting = {call.id for call in self._conversation.asked}
+        self._inputs = {id: given for id, given in self._inputs.items() if id in waiting}
         loop = asyncio.get_running_loop()
         turn = ChatTurn(
             self.options,
@@ -346,7 +348,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
     def __del__(self) -> None:
         if (turn := getattr(self, "_turn", None)) is not None:
-            self._leave(turn)
+            with suppress(ClosedError):  # its loop has ended, and the turn with it
+                self._leave(turn)
 
     async def close(self) -> None:
         """Interrupt what is under way, and write down what is to be kept."""

@@ -11,12 +11,14 @@ class Outbox:
     """Takes blocks as they come, and hands them out in order.
 
     Text does not wait for its reader, so that a slow one does not keep the model waiting. Before
-    something is done that cannot be undone, ``read`` waits until the reader has seen it coming.
+    something is done that cannot be undone, ``read`` waits until the reader has seen it coming; a
+    turn that nobody has begun to read does not wait, or it would never end.
     """
 
     def __init__(self) -> None:
         self._blocks: deque[Block] = deque()
         self._closed = False
+        self._is_read = False
         self._wanted: asyncio.Future[None] | None = None
         self._has_read: asyncio.Future[None] | None = None
 
@@ -37,11 +39,13 @@ class Outbox:
 
     async def read(self) -> None:
         """Wait until all blocks were taken, and another is asked for."""
-        self._has_read = asyncio.get_running_loop().create_future()
-        await self._has_read
+        if self._is_read:
+            self._has_read = asyncio.get_running_loop().create_future()
+            await self._has_read
 
     async def take(self) -> Block | None:
         """Return the next block when there is one; None when there will be none."""
+        self._is_read = True
         while not self._blocks:
             if self._has_read is not None:
                 settle(self._has_read)
