@@ -1,8 +1,6 @@
 """``ramify run``: call a function and watch the tree grow."""
 
 import argparse
-import importlib
-import importlib.util
 import json
 import shutil
 import sys
@@ -10,14 +8,14 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from ramify.cli.asking import ask_for_answers
+from ramify.cli.loading import MODEL_HELP, load_function
 from ramify.core.errors import InvalidValueError, RamifyError, TracedError
 from ramify.core.events import Failure
 from ramify.core.frames import agent_traceback
-from ramify.core.function import Function, Node, checked_function
+from ramify.core.function import Node
 from ramify.runtime.runtime import Runtime
 from ramify.views.text import printable, render
 
@@ -51,18 +49,14 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         default=[],
         help="an argument; the value is read as JSON if it is JSON, otherwise as text",
     )
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
-        help="the model of agents that name none: local, anthropic:MODEL, openai:MODEL@URL, ...",
-    )
+    parser.add_argument("--model", metavar="NAME", help=MODEL_HELP)
     parser.set_defaults(command=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Call what *options* name and show it."""
     try:
-        function = _load(options.target)
+        function = load_function(options.target)
         args = dict(map(_argument, options.arg))
         runtime = Runtime([function], models=options.model)
     except RamifyError as error:
@@ -118,40 +112,6 @@ def _follow(runtime: Runtime, node: Node) -> None:
         sys.stderr.write("\n".join(lines) + "\n")
         sys.stderr.flush()
         shown = len(lines)
-
-
-def _load(target: str) -> Function:
-    place, _, name = target.rpartition(":")
-    if not place or not name:
-        raise InvalidValueError(f"{target!r} is not MODULE:FUNCTION, such as package.module:main")
-    try:
-        module = _module(place)
-    except (Exception, SystemExit) as error:
-        raise InvalidValueError(f"{place} cannot be imported: {Failure.of(error)}") from error
-    found = getattr(module, name, None)
-    if callable(found):
-        return checked_function(found, f"ramify run {target}")
-    if not isinstance(found, Function):
-        known = [name for name, value in vars(module).items() if isinstance(value, Function)]
-        listed = ", ".join(known) or "none"
-        raise InvalidValueError(f"{place} has no function {name!r}; it has {listed}")
-    return found
-
-
-def _module(place: str) -> ModuleType:
-    path = Path(place)
-    if path.suffix != ".py":
-        sys.path.insert(0, "")  # as python -m does
-        return importlib.import_module(place)
-    sys.path.insert(0, str(path.parent))  # as python does with a file
-    name = f"ramify run {path.stem}"  # which no import can mean
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise FileNotFoundError(f"there is no file {place}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _argument(text: str) -> tuple[str, Any]:

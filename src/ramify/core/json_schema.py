@@ -17,6 +17,14 @@ _TYPES: dict[str, Any] = {
     "null": None,
     "object": dict[str, Any],
 }
+_ELSEWHERE = ("$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties")
+
+
+def allows_more(schema: JsonSchema) -> bool:
+    """Whether there may be arguments that *schema* has no property for, or has it elsewhere."""
+    return schema.get("additionalProperties", False) is not False or any(
+        word in schema for word in _ELSEWHERE
+    )
 
 
 def read_parameters(owner: str, schema: JsonSchema) -> list[Parameter]:

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Final, Protocol, Self
 
 from ramify.core.errors import InvalidArgumentsError
-from ramify.core.json_schema import read_parameters
+from ramify.core.json_schema import allows_more, read_parameters
 from ramify.core.parameter import JsonSchema, Parameter
 
 REST: Final = "*"  # under this key go the values for *args; no keyword can have that name
@@ -52,9 +52,9 @@ class Parameters:
 
     @classmethod
     def of_schema(cls, owner: str, schema: JsonSchema) -> Self:
-        """Return the parameters that an object schema describes, shown to models as it stands."""
-        more = schema.get("additionalProperties", False) is not False
-        return cls(owner, read_parameters(owner, schema), takes_more=more, json_schema=schema)
+        """Return the parameters that an object schema describes; it is shown as it is."""
+        items = read_parameters(owner, schema)
+        return cls(owner, items, takes_more=allows_more(schema), json_schema=schema)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Give each argument its name, and leave out those that the function does not take."""

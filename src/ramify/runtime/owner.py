@@ -84,7 +84,7 @@ class Owner(Generic[T]):
         if interrupted:
             raise asyncio.CancelledError
 
-    def _post(self, function: Callable[..., None], *args: Any) -> None:
+    def _post(self, function: Callable[..., object], *args: Any) -> None:
         if self._loop is None or self._ended.done():
             raise ClosedError(f"{self._name} is not open")
         try:

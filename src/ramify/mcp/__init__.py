@@ -1,0 +1,16 @@
+"""The Model Context Protocol: use the tools of its servers, and serve functions as its tools.
+
+Needs the extra ``ramify[mcp]``, which is loaded when the first connection is made.
+"""
+
+from ramify.exports import exports
+
+__getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDunderAll]
+    __name__,
+    {
+        "ramify.mcp.errors": ["McpConnectionError", "McpToolError"],
+        "ramify.mcp.function": ["McpFunction"],
+        "ramify.mcp.server": ["McpServer"],
+        "ramify.mcp.serving": ["serve"],
+    },
+)

@@ -1,0 +1,253 @@
+"""Servers that die, hang, lie or talk nonsense: said clearly, soon, and nothing is left of them."""
+
+import asyncio
+import gc
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from mcp_servers import SECRET, bare, living, open_files, until
+from ramify import CancellationException, Runtime
+from ramify.core.errors import CallTimeoutError, InvalidValueError
+from ramify.mcp import McpConnectionError, McpServer
+from support import settle
+
+
+async def failure_of(server: McpServer, seconds: float = 8) -> str:
+    begun = time.monotonic()
+    with pytest.raises(McpConnectionError) as caught:
+        async with server:
+            pytest.fail("it should not have opened")
+    assert time.monotonic() - begun < seconds
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("manner", "words"),
+    [
+        ("exit", ["ended the connection before", "(exit code 7)", "cannot read config: key ***"]),
+        ("garbage", ["100 lines that are no MCP messages", "'Listening on port 8080...'"]),
+        ("endless line", ["a line of more than 1,048,576 bytes", "'0000"]),
+        ("refuse", ["refused the connection: no entry: ***"]),
+        ("silent", ["has not answered in 1 s"]),
+        ("endless", ["has no end of tools to list"]),
+        ("wrong", ["cannot say what tools it has", "inputSchema.required"]),
+    ],
+)
+async def test_a_server_that_cannot_be_used_is_said_to_be_so(
+    manner: str, words: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    patience = 1 if manner == "silent" else 20
+    server = McpServer(bare(manner), cwd=tmp_path, env={"KEY": SECRET}, start_timeout=patience)
+    told = await failure_of(server)
+    assert all(word in told for word in (*words, "bare.py")), told
+    assert SECRET not in told + caplog.text
+    assert living(tmp_path) == []
+
+
+async def test_a_program_that_is_not_there_is_named():
+    assert "'no-such-program --port 1' cannot be started" in await failure_of(
+        McpServer(["no-such-program", "--port", "1"])
+    )
+    assert "cannot be started" in await failure_of(McpServer(bare(), cwd="/no/such/folder"))
+
+
+async def test_a_banner_and_junk_between_messages_do_no_harm():
+    async with asyncio.timeout(20), McpServer(bare("banner")) as server:
+        assert await server.call("junk", {"text": "fine"}) == "fine"
+        assert await server.call("echo", {"text": "still"}) == "still"
+
+
+async def test_calls_under_way_fail_when_the_server_dies(tmp_path: Path):
+    server = McpServer(bare(), cwd=tmp_path, env={"KEY": SECRET})
+    async with asyncio.timeout(20), server, Runtime() as runtime:
+        functions = {function.name: function for function in server.functions}
+        hanging = [runtime.invoke(functions["hang"]) for _ in range(5)]
+        await settle()
+        last = runtime.invoke(functions["die"], {"text": f"\x1b[31mout of memory {SECRET}"})
+        for node in (*hanging, last):
+            with pytest.raises(McpConnectionError) as caught:
+                await node
+            told = str(caught.value)
+            assert "is gone; it has ended (killed by SIGKILL)" in told
+            assert told.endswith("its stderr ends with:\nout of memory ***")
+        with pytest.raises(McpConnectionError, match="is gone"):
+            await runtime.invoke(functions["echo"])
+        with pytest.raises(McpConnectionError, match="is gone"):
+            await server.refresh()
+    assert living(tmp_path) == []
+
+
+async def test_a_server_that_closes_its_output_is_gone(tmp_path: Path):
+    async with asyncio.timeout(20), McpServer(bare(), cwd=tmp_path) as server:
+        with pytest.raises(McpConnectionError, match="it has closed its output"):
+            await server.call("close")
+    assert living(tmp_path) == []
+
+
+async def test_its_children_go_with_it_even_if_it_went_first(tmp_path: Path):
+    async with asyncio.timeout(20), McpServer(bare(), cwd=tmp_path) as server:
+        await server.call("start")
+        await until(tmp_path, "sleep 300")
+        assert living(tmp_path).count("sleep 300") == 2
+        with pytest.raises(McpConnectionError, match="killed by SIGKILL"):
+            await server.call("die")
+    assert living(tmp_path) == []
+
+
+async def test_a_server_that_does_not_want_to_end_is_killed(tmp_path: Path):
+    async with asyncio.timeout(20), McpServer(bare("stubborn"), cwd=tmp_path) as server:
+        await server.call("start")
+    assert living(tmp_path) == []
+
+
+async def test_a_server_that_stops_listening_costs_no_more_than_the_timeout(tmp_path: Path):
+    server = McpServer(bare("deaf"), cwd=tmp_path, timeout=0.5)
+    async with asyncio.timeout(20):
+        async with server, Runtime() as runtime:
+            begun = time.monotonic()
+            with pytest.raises(CallTimeoutError, match="echo of MCP server .* longer than 0.5 s"):
+                await runtime.invoke(server.functions[0], {"text": "x" * 1_000_000})
+            node = runtime.invoke(server.functions[0], {"text": "x" * 1_000_000})
+            await settle()
+            node.cancel("enough")
+            with pytest.raises(CancellationException, match="enough"):
+                await node
+            assert time.monotonic() - begun < 2
+    assert living(tmp_path) == []
+
+
+async def test_every_page_of_tools_is_read():
+    async with asyncio.timeout(20), McpServer(bare("pages"), prefix="p") as server:
+        assert [function.name for function in server.functions] == [
+            f"p_page{page}" for page in range(5)
+        ]
+
+
+async def test_a_server_without_tools_has_no_functions():
+    async with asyncio.timeout(20), McpServer(bare("no tools")) as server:
+        assert server.functions == []
+
+
+async def test_hostile_tools_are_made_harmless_and_can_be_called():
+    async with asyncio.timeout(20), McpServer(bare("hostile")) as server, Runtime() as runtime:
+        functions = server.functions
+        names = [function.name for function in functions]
+        assert len(set(names)) == len(names) == 9
+        assert all(len(name) <= 64 and name.isascii() for name in names)
+        assert names[3:6] == ["______etc_passwd", "__2", "_"]
+        told = functions[0].description
+        assert told.startswith("red\nalertxxx")
+        assert len(told) < 11_000
+        for function in functions:
+            args = {"x": 1} if function.name == "_" else {}
+            assert await runtime.invoke(function, args) == ""
+        assert await runtime.invoke(functions[7], {"anything": 1}) == ""
+
+
+async def test_leaving_while_calls_run_ends_them_with_a_sentence(tmp_path: Path):
+    async with asyncio.timeout(20), Runtime() as runtime:
+        async with McpServer(bare(), cwd=tmp_path) as server:
+            hang, echo = server.functions[1], server.functions[0]
+            nodes = [runtime.invoke(hang) for _ in range(10)]
+            await settle()
+        for node in nodes:
+            with pytest.raises(McpConnectionError, match="is gone"):
+                await node
+        with pytest.raises(McpConnectionError, match="is not connected; use its functions inside"):
+            await runtime.invoke(echo)
+    assert living(tmp_path) == []
+
+
+async def test_whoever_is_cancelled_inside_the_block_leaves_it_cleanly(tmp_path: Path):
+    opened = asyncio.Event()
+
+    async def use() -> None:
+        async with McpServer(bare(), cwd=tmp_path) as server:
+            opened.set()
+            await server.call("hang")
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        task = group.create_task(use())
+        await opened.wait()
+        await settle()
+        task.cancel()
+    assert task.cancelled()
+    assert living(tmp_path) == []
+
+
+async def test_cancelling_the_start_leaves_nothing(tmp_path: Path):
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        task = group.create_task(McpServer(bare("silent"), cwd=tmp_path).__aenter__())
+        await until(tmp_path, "bare.py")
+        task.cancel()
+    assert living(tmp_path) == []
+
+
+def test_a_loop_that_ends_around_it_leaves_no_process(tmp_path: Path):
+    async def forget() -> None:
+        await McpServer(bare(), cwd=tmp_path).__aenter__()
+
+    asyncio.run(forget())
+    assert living(tmp_path) == []
+
+
+async def test_twenty_connections_leave_no_process_file_or_task(tmp_path: Path):
+    async with asyncio.timeout(60):
+        for round in range(21):
+            async with McpServer(bare(), cwd=tmp_path) as server:
+                assert await server.call("echo", {"text": str(round)}) == str(round)
+            if round == 0:
+                gc.collect()
+                before, tasks = open_files(), len(asyncio.all_tasks())
+    gc.collect()
+    assert living(tmp_path) == []
+    assert open_files() == before
+    assert len(asyncio.all_tasks()) == tasks
+
+
+async def test_one_server_may_be_connected_again_but_not_twice(tmp_path: Path):
+    server = McpServer(bare())
+    async with asyncio.timeout(20):
+        async with server:
+            echo = server.functions[0]
+            with pytest.raises(Exception, match="is open already"):
+                await server.__aenter__()
+        async with server, Runtime() as runtime:
+            assert await runtime.invoke(echo, {"text": "again"}) == "again"
+
+
+def test_what_cannot_be_right_is_refused_at_once():
+    for make, words in [
+        (lambda: McpServer("python server.py"), r"as a list: McpServer\(\['python', 'server.py'\]"),
+        (lambda: McpServer([]), "a command is a list of strings"),
+        (lambda: McpServer("http://localhost/mcp", env={}), "env and cwd are for programs"),
+        (lambda: McpServer(["x"], headers={}), "headers are for HTTP"),
+        (lambda: McpServer("http://x", headers={"a": f"{SECRET}\n"}), "headers has a character"),
+        (lambda: McpServer(["x"], only="echo"), "only= is a list of names"),
+        (lambda: McpServer(["x"], max_chars=0), "max_chars=0"),
+    ]:
+        with pytest.raises(InvalidValueError, match=words) as caught:
+            make()
+        assert SECRET not in str(caught.value)
+
+
+def test_secrets_are_not_shown():
+    url = f"https://me:{SECRET}@localhost/mcp?key={SECRET}"
+    shown = [
+        repr(McpServer(["serve", SECRET], env={"KEY": SECRET})),
+        repr(McpServer(url, headers={"Authorization": f"Bearer {SECRET}"})),
+    ]
+    assert shown == ["<McpServer 'serve ***'>", "<McpServer https://localhost/mcp>"]
+
+
+def test_nothing_of_it_is_logged(caplog: pytest.LogCaptureFixture):
+    async def main() -> None:
+        async with McpServer(bare(), env={"KEY": SECRET}) as server:
+            await server.call("junk", {"text": "x"})
+
+    with caplog.at_level(logging.DEBUG):
+        asyncio.run(main())
+    assert SECRET not in caplog.text

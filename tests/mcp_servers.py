@@ -1,0 +1,59 @@
+"""What the tests of the MCP bridge share: servers to start, and what is left of them."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+SERVERS = Path(__file__).parent / "mcp" / "servers"
+TOOLS = [sys.executable, str(SERVERS / "tools.py")]
+SECRET = "s3cret-key"
+
+
+def bare(manner: str = "good") -> list[str]:
+    """Return the command of a server that behaves like this."""
+    return [sys.executable, "-S", str(SERVERS / "bare.py"), manner]
+
+
+@contextmanager
+def http_server(*command: str) -> Generator[tuple[str, subprocess.Popen[str]], None, None]:
+    """Start a server that prints its port, and give its address."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp", process
+        finally:
+            process.kill()
+
+
+def living(folder: Path) -> list[str]:
+    """Return the commands of the processes that work in *folder*."""
+    found: list[str] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink() == folder:
+                found.append((process / "cmdline").read_text().replace("\0", " ").strip())
+        except OSError:
+            continue
+    return sorted(line for line in found if line)
+
+
+def open_files() -> set[str]:
+    """Return what this process has open."""
+    found: set[str] = set()
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{link.name} {os.readlink(link)}")
+        except OSError:
+            continue
+    return found
+
+
+async def until(folder: Path, command: str) -> None:
+    """Wait until *command* runs in *folder*."""
+    async with asyncio.timeout(20):
+        while not any(command in line for line in living(folder)):  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.01)
