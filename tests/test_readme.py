@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import ramify
+import ramify.mcp
 import ramify.models
 import ramify.testing
 import ramify.toolbox
@@ -81,12 +82,12 @@ def test_the_public_names_are_exactly_these():
     assert {name for name in dir(ramify) if not name.startswith("_")} - PUBLIC <= {
         # the folders, once something in them was used, and what __init__ itself needs
         "agents", "chat", "core", "models", "runtime", "stores", "testing", "toolbox", "turns",
-        "views", "cli", "version", "exports",
+        "views", "cli", "mcp", "version", "exports",
     }  # fmt: skip
 
 
 PACKAGES = pytest.mark.parametrize(
-    "package", [ramify, ramify.models, ramify.testing, ramify.toolbox]
+    "package", [ramify, ramify.mcp, ramify.models, ramify.testing, ramify.toolbox]
 )
 
 
@@ -98,7 +99,7 @@ def test_every_public_name_has_a_docstring_with_an_example(package: ModuleType):
         assert ">>>" in (found.__doc__ or ""), f"{name} needs an example in its docstring"
 
 
-@pytest.mark.parametrize("package", [ramify, ramify.models])
+@pytest.mark.parametrize("package", [ramify, ramify.mcp, ramify.models])
 def test_type_checkers_are_told_the_same_names(package: ModuleType):
     stub = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text())
     told = {

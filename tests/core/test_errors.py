@@ -6,7 +6,7 @@ import re
 from ramify.core import errors as drawing
 from ramify.core.errors import RamifyError
 
-for _elsewhere in ("core.agent_errors", "models.local.weights", "models", "toolbox"):
+for _elsewhere in ("core.agent_errors", "mcp.errors", "models.local.weights", "models", "toolbox"):
     importlib.import_module(f"ramify.{_elsewhere}")
 
 

@@ -49,7 +49,7 @@ async def connected(
 
 async def noted(functions: dict[str, McpFunction], runtime: Runtime, words: str) -> None:
     async with asyncio.timeout(10):
-        while words not in await runtime.invoke(functions["noted"]):
+        while words not in await runtime.invoke(functions["noted"]):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.02)
 
 
@@ -260,7 +260,7 @@ async def test_a_program_that_dies_in_a_call_says_its_last_words():
 
 async def test_an_http_server_that_goes_away_fails_its_calls():
     with http_server(*TOOLS, "--http") as (url, process):
-        async with connected(url) as (functions, server), Runtime() as runtime:
+        async with connected(url) as (functions, _), Runtime() as runtime:
             waiting = runtime.invoke(functions["wait"], {"mark": "here"})
             await noted(functions, runtime, "here began")
             process.kill()
@@ -288,9 +288,9 @@ async def test_an_http_server_that_is_not_there_or_refuses_is_named():
 
 async def test_an_http_server_that_never_answers_is_given_up():
     with http_server(sys.executable, "-c", _SILENT) as (url, _):
+        server = McpServer(url, start_timeout=0.5)
         with pytest.raises(McpConnectionError, match=f"{url} has not answered in 0.5 s"):
-            async with connected(url, start_timeout=0.5):
-                pass
+            await server.__aenter__()
 
 
 _REFUSING = """
@@ -333,7 +333,8 @@ def test_without_the_package_it_says_what_to_install():
         "from ramify import CodeFunction\n"
         "from ramify.core.errors import UsageError\n"
         "from ramify.mcp import McpServer, serve\n"
-        "for attempt in (lambda: McpServer(['x']).__aenter__(), lambda: serve([])):\n"
+        "function = CodeFunction(callable=lambda ctx: 1, name='one')\n"
+        "for attempt in (lambda: McpServer(['x']).__aenter__(), lambda: serve([function])):\n"
         "    try:\n"
         "        asyncio.run(attempt())\n"
         "    except UsageError as error:\n"

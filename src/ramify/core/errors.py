@@ -27,6 +27,8 @@ RamifyError
 │   ├── InvalidArgumentsError     the arguments do not fit (ValueError)
 │   ├── CallTimeoutError          it took too long (TimeoutError)
 │   │   └── TurnTimeoutError
+│   ├── McpToolError              a tool of an MCP server failed (in ramify.mcp)
+│   ├── McpConnectionError        an MCP server is gone, or was never there (in ramify.mcp)
 │   ├── FileError                 a file is not as the call needs it (in ramify.toolbox, ValueError)
 │   ├── CancellationException     somebody cancelled it
 │   ├── RecursionDepthError       a function called itself too often (RecursionError)

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, nullcontext
 
 from ramify.core.errors import DuplicateNameError, InvalidValueError
 from ramify.core.function import Function, checked_functions
+from ramify.mcp.address import address_of
 from ramify.mcp.sdk import no_sdk
 from ramify.mcp.stdio import Stdio, own_stdio
 from ramify.runtime.runtime import Runtime
@@ -62,14 +63,14 @@ async def serve(
         UsageError: nothing can be served at the address.
         InvalidValueError: other machines could reach the address.
     """
+    served = _by_name(functions)
+    address = None if http is None else address_of(http, allow_remote=allow_remote)
     try:
         from ramify.mcp.bridge import Bridge  # noqa: PLC0415 - slow
-        from ramify.mcp.http import address_of, serve_app  # noqa: PLC0415 - slow
+        from ramify.mcp.http import serve_app  # noqa: PLC0415 - slow
         from ramify.mcp.wire import Incoming, Outgoing  # noqa: PLC0415 - slow
     except ModuleNotFoundError as error:
         raise no_sdk(error) from None
-    served = _by_name(functions)
-    address = None if http is None else address_of(http, allow_remote=allow_remote)
     async with _running(runtime, served.values()) as used:
         server = Bridge(served, used).server(name)
         if address is not None:

@@ -127,8 +127,8 @@ def controls() -> str:
 @server.tool(structured_output=False)
 def start_others(folder: str) -> str:
     """Start programs that would outlive the server."""
-    for options in ({}, {"start_new_session": True}):
-        subprocess.Popen(["sleep", "300"], cwd=folder, stdout=None, **options)
+    for apart in (False, True):
+        subprocess.Popen(["sleep", "300"], cwd=folder, start_new_session=apart)
     return "started"
 
 
@@ -162,7 +162,8 @@ def learn() -> str:
 def serve_http() -> None:
     """Serve HTTP at any free port, and print it."""
     listening = socket.create_server(("127.0.0.1", 0))
-    print(listening.getsockname()[1], flush=True)
+    sys.stdout.write(f"{listening.getsockname()[1]}\n")
+    sys.stdout.flush()
     config = uvicorn.Config(server.streamable_http_app(), log_level="critical")
     uvicorn.Server(config).run(sockets=[listening])
 

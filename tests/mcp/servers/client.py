@@ -1,0 +1,94 @@
+"""A client made with the official SDK, as a program: client.py MODE SCENARIO TARGET..."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from mcp import Client, StdioServerParameters
+from mcp.client.session import ClientRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
+
+mode, scenario, *target = sys.argv[1:]
+told: dict[str, Any] = {}
+
+
+def plain(result: CallToolResult) -> Any:
+    text = "\n".join(block.text for block in result.content)  # pyright: ignore
+    return [text, result.structured_content, result.is_error]
+
+
+async def calls(client: Client) -> None:
+    tools = (await client.list_tools()).tools
+    told["tools"] = {tool.name: [tool.description, tool.input_schema] for tool in tools}
+    told["repeatable"] = [tool.name for tool in tools if tool.annotations is not None]
+    for name, args in [
+        ("double", {"n": 4}),
+        ("double", {"n": "four"}),
+        ("double", {"m": 4}),
+        ("chatter", {}),
+        ("fail", {}),
+        ("leave", {}),
+        ("remember", {}),
+        ("many", {"n": 3}),
+        ("planner", {"goal": "the end"}),
+    ]:
+        told[f"{name} {json.dumps(args)}"] = plain(await client.call_tool(name, args))
+    try:
+        await client.call_tool("dubble", {})
+    except MCPError as error:
+        told["dubble"] = error.message
+
+
+async def exists(path: Path) -> None:
+    while not path.exists():  # noqa: ASYNC110, ASYNC240 - nobody tells us
+        await asyncio.sleep(0.02)
+
+
+async def cancel(client: Client) -> None:
+    folder = Path(target[-1])
+    async with asyncio.TaskGroup() as group:
+        napping = group.create_task(client.call_tool("nap", {"folder": str(folder)}))
+        await exists(folder / "began")
+        napping.cancel()
+    await exists(folder / "ended")
+    told["double"] = plain(await client.call_tool("double", {"n": 1}))
+
+
+async def progress(client: Client) -> None:
+    told["progress"] = seen = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        seen.append([progress, message])
+
+    told["many"] = plain(await client.call_tool("many", {"n": 5}, progress_callback=on_progress))
+
+
+async def ask(client: Client) -> None:
+    told["colour"] = plain(await client.call_tool("ask_colour", {}))
+
+
+async def elicited(context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+    told.setdefault("asked", []).append([params.message, getattr(params, "requested_schema", None)])
+    colour = "green" if len(told["asked"]) == 1 else "Blue"
+    return ElicitResult(action="accept", content={"answer": colour})
+
+
+async def main() -> None:
+    server: Any = (
+        target[0]
+        if target[0].startswith("http")
+        else StdioServerParameters(command=sys.executable, args=["-m", "ramify", "mcp", target[0]])
+    )
+    options: dict[str, Any] = {} if scenario == "ask nobody" else {"elicitation_callback": elicited}
+    async with asyncio.timeout(60), Client(server, mode=mode, **options) as client:
+        told["version"] = client.protocol_version
+        told["server"] = client.server_info.name if client.server_info else None
+        await globals()[scenario.split(maxsplit=1)[0]](client)
+    sys.stdout.write(json.dumps(told))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

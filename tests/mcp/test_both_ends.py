@@ -1,0 +1,221 @@
+"""ramify's own client and server, joined."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_servers import SERVERS, living, until
+from ramify import (
+    AgentFunction,
+    CancellationException,
+    CodeFunction,
+    FunctionArg,
+    NodeState,
+    RunContext,
+    Runtime,
+    SessionScope,
+    ToolUse,
+    tool,
+)
+from ramify.core.errors import DuplicateNameError, InvalidValueError
+from ramify.mcp import McpServer, McpToolError, serve
+from ramify.testing import ScriptedModel
+from support import settle
+
+WORK = [sys.executable, "-m", "ramify", "mcp", str(SERVERS / "work.py")]
+
+
+@asynccontextmanager
+async def serving(*functions: Any, **options: Any) -> AsyncGenerator[str, None]:
+    """Serve *functions* over HTTP in this loop, and give the address."""
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        coroutine = serve(functions, http="0", on_ready=ready.set_result, **options)
+        task = group.create_task(coroutine)
+        try:
+            yield await ready
+        finally:
+            task.cancel()
+
+
+async def test_functions_and_agents_cross_two_processes():
+    async with asyncio.timeout(60), McpServer(WORK, prefix="far") as server, Runtime() as runtime:
+        far = {function.name: function for function in server.functions}
+        assert far["far_double"].repeatable
+        assert await runtime.invoke(far["far_double"], {"n": 4}) == "8"
+        assert await runtime.invoke(far["far_chatter"]) == {"said": "enough"}
+        assert await runtime.invoke(far["far_planner"], {"goal": "rest"}) == "the answer is 42"
+        with pytest.raises(McpToolError, match="^LookupError: the key is under no mat$"):
+            await runtime.invoke(far["far_fail"])
+        nodes = [runtime.invoke(far["far_many"], {"n": 3}) for _ in range(50)]
+        assert [await node for node in nodes] == ["[0, 2, 4]"] * 50
+
+
+async def test_cancelling_here_ends_the_programs_there(tmp_path: Path):
+    async with asyncio.timeout(60), McpServer(WORK) as server, Runtime() as runtime:
+        (nap,) = [function for function in server.functions if function.name == "nap"]
+        node = runtime.invoke(nap, {"folder": str(tmp_path)})
+        await until(tmp_path, "sleep 300")
+        node.cancel("enough")
+        with pytest.raises(CancellationException, match="enough"):
+            await node
+        while living(tmp_path):  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.02)
+        assert (tmp_path / "ended").exists()
+
+
+async def test_leaving_here_ends_the_programs_there(tmp_path: Path):
+    async with asyncio.timeout(60), Runtime() as runtime:
+        async with McpServer(WORK) as server:
+            (nap,) = [function for function in server.functions if function.name == "nap"]
+            node = runtime.invoke(nap, {"folder": str(tmp_path)})
+            await until(tmp_path, "sleep 300")
+        assert living(tmp_path) == []
+        with pytest.raises(Exception, match="is gone"):
+            await node
+
+
+async def test_a_served_agent_is_a_tree_of_the_runtime_that_runs_it():
+    @tool
+    async def double(n: int) -> int:
+        return 2 * n
+
+    helper = AgentFunction(
+        "helper",
+        "Helps.",
+        args=[FunctionArg("n", int)],
+        user_prompt_template="Double {n}",
+        uses=[double],
+        default_model=ScriptedModel(ToolUse("1", "double", {"n": 5}), "it is ten"),
+    )
+    async with Runtime([helper]) as runtime, serving(helper, runtime=runtime) as address:
+        async with McpServer(address) as server:
+            (far,) = server.functions
+            model = ScriptedModel(ToolUse("1", far.name, {"n": 5}), "the helper says so")
+            boss = AgentFunction(
+                "boss", "Asks.", user_prompt_template="Go.", uses=[far], default_model=model
+            )
+            async with Runtime([boss]) as ours:
+                assert await ours.invoke(boss) == "the helper says so"
+                assert [n.function.name for n in ours.get_subtree(1)] == ["boss", "helper"]
+        (root,) = runtime.list_toplevel()
+        nodes = [(node.path, node.function.name) for node in runtime.get_subtree(root.id)]
+        assert nodes == [("1", "helper"), ("1.1", "double")]
+        assert root.outputs == "it is ten"
+
+
+async def test_the_runtime_that_runs_the_calls_may_live_elsewhere():
+    def add(ctx: RunContext, a: int, b: int) -> int:
+        return a + b
+
+    function = CodeFunction(callable=add)
+    with Runtime([function]) as runtime:
+        async with serving(function, runtime=runtime) as address, McpServer(address) as server:
+            assert await server.call("add", {"a": 1, "b": 2}) == "3"
+        assert [node.outputs for node in runtime.list_toplevel()] == [3]
+
+
+async def test_a_client_that_gives_up_cancels_the_tree_and_only_that():
+    began = asyncio.Event()
+    ended: list[str] = []
+
+    @tool
+    async def wait() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("wait")
+
+    @tool(uses=[wait])
+    async def job(ctx: RunContext) -> None:
+        await ctx.invoke(wait)
+
+    async with (
+        Runtime([job]) as runtime,
+        serving(job, runtime=runtime) as address,
+        McpServer(address) as server,
+        asyncio.TaskGroup() as group,
+    ):
+        call = group.create_task(server.call("job"))
+        other = group.create_task(server.call("job"))
+        await began.wait()
+        while len(runtime.list_toplevel()) < 2:  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.01)
+        first, second = runtime.list_toplevel()
+        call.cancel()
+        while not (first.state.final or second.state.final):  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.01)
+        await settle()
+        gone, left = (first, second) if first.state.final else (second, first)
+        assert (gone.state, left.state) == (NodeState.Canceled, NodeState.Running)
+        assert "the client cancelled the call" in str(gone.exception)
+        assert ended == ["wait"]
+        other.cancel()
+
+
+async def test_serving_forgets_each_tree_when_its_call_was_answered():
+    closed: list[str] = []
+
+    class Notes:
+        async def aclose(self) -> None:
+            closed.append("notes")
+
+    @tool
+    async def note(ctx: RunContext) -> str:
+        ctx.get_or_put(SessionScope.Self, "test", "notes", Notes)
+        return "noted"
+
+    async with serving(note) as address, McpServer(address) as server:
+        assert await server.call("note") == "noted"
+        assert closed == ["notes"]
+
+
+async def test_values_of_every_kind_cross():
+    @tool
+    async def give(what: str) -> Any:
+        class Odd:
+            def __str__(self) -> str:
+                return "odd"
+
+        return {
+            "object": {"a": [1, None]},
+            "list": [1, 2.5],
+            "nothing": None,
+            "truth": True,
+            "half": "\ud800 and \x00",
+            "inf": {"x": float("inf")},
+            "odd": Odd(),
+        }[what]
+
+    async with serving(give) as address, McpServer(address) as server:
+        got = {
+            what: await server.call("give", {"what": what})
+            for what in ("object", "list", "nothing", "truth", "half", "inf", "odd")
+        }
+        assert got == {
+            "object": {"a": [1, None]},
+            "list": "[1, 2.5]",
+            "nothing": "[it returned nothing]",
+            "truth": "true",
+            "half": "\ufffd and \x00",
+            "inf": "{'x': inf}",
+            "odd": "odd",
+        }
+
+
+async def test_what_cannot_be_served_is_refused():
+    def one(ctx: RunContext) -> None: ...
+
+    first, second = CodeFunction(callable=one), CodeFunction(callable=one)
+    with pytest.raises(DuplicateNameError, match="two functions are called 'one'"):
+        await serve([first, second])
+    with pytest.raises(InvalidValueError, match="there is nothing to serve"):
+        await serve([])
+    with pytest.raises(InvalidValueError, match="other machines could reach 0.0.0.0"):
+        await serve([first], http="0.0.0.0:0")

@@ -1,0 +1,119 @@
+"""Names, secrets, addresses and lines."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, strategies as st
+from mcp.shared.message import SessionMessage
+
+from ramify.core.errors import InvalidValueError
+from ramify.mcp.address import address_of
+from ramify.mcp.naming import fit_names
+from ramify.mcp.secrets import Secrets
+from ramify.mcp.wire import Incoming
+
+
+@given(st.lists(st.text(max_size=100), unique=True, max_size=20), st.sampled_from(["", "pre"]))
+def test_every_name_fits_and_none_is_given_twice(names: list[str], prefix: str):
+    fit = fit_names(names, prefix)
+    assert list(fit) == names
+    assert len(set(fit.values())) == len(names)
+    for name in fit.values():
+        assert 1 <= len(name) <= 64
+        assert name.isascii()
+        assert name.replace("-", "_").isidentifier()
+
+
+def test_a_name_that_fits_is_kept_and_long_ones_stay_apart():
+    long = "a" * 100
+    fit = fit_names(["get-it", "get it", long, long + "b"])
+    assert fit["get-it"] == "get-it"
+    assert fit["get it"] == "get_it"
+    assert fit[long] != fit[long + "b"]
+    assert fit_names([long]) == {long: fit[long]}  # the same each time
+
+
+def test_secrets_are_scrubbed_wherever_they_are():
+    secrets = Secrets.of(
+        {"TOKEN": "abcdef", "LONGER": "abcdefgh", "FLAG": "1", "PATH": "/usr/bin"},
+        {"Authorization": "Bearer zyxwvu"},
+    )
+    text = "abcdefgh abcdef zyxwvu Bearer zyxwvu 1 /usr/bin"
+    assert secrets.scrub(text) == "*** *** *** *** 1 /usr/bin"
+    assert repr(secrets) == "<Secrets ***>"
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("0", ("127.0.0.1", 0)),
+        ("localhost:80", ("localhost", 80)),
+        ("127.1.2.3:80", ("127.1.2.3", 80)),
+        ("[::1]:80", ("::1", 80)),
+    ],
+)
+def test_an_address_on_this_machine_needs_no_permission(text: str, address: tuple[str, int]):
+    assert address_of(text, allow_remote=False) == address
+
+
+def test_an_address_for_others_does():
+    for text in ("0.0.0.0:80", "[::]:80", "example.org:80", "192.168.0.1:80"):
+        with pytest.raises(InvalidValueError, match="--allow-remote"):
+            address_of(text, allow_remote=False)
+        assert address_of(text, allow_remote=True)[1] == 80
+    for text in ("", "x", "1:", ":-1", "65536", "80:x"):
+        with pytest.raises(InvalidValueError, match="is no address"):
+            address_of(text, allow_remote=True)
+
+
+def read(chunks: Iterable[bytes]) -> tuple[list[object], Incoming]:
+    left = iter(chunks)
+
+    async def more() -> bytes:
+        return next(left, b"")
+
+    incoming = Incoming(more)
+
+    async def collect() -> list[object]:
+        return [item.message.model_dump(exclude_unset=True) async for item in incoming]
+
+    return asyncio.run(collect()), incoming
+
+
+def test_messages_are_the_same_whole_byte_by_byte_and_in_any_parts():
+    messages = [
+        {"jsonrpc": "2.0", "id": number, "result": {"text": "ü\u2028" * number}}
+        for number in range(5)
+    ]
+    raw = b"hello\r\n\n" + b"".join(
+        json.dumps(message, ensure_ascii=False).encode() + b"\r\n" for message in messages
+    )
+    for size in (len(raw), 1, 7):
+        chunks = [raw[start : start + size] for start in range(0, len(raw), size)]
+        found, incoming = read(chunks)
+        assert found == messages
+        assert (incoming.junk, incoming.fault) == ("hello", "")
+
+
+def test_what_is_cut_off_is_no_message():
+    found, incoming = read([b'{"jsonrpc": "2.0", "id": 1, "res'])
+    assert (found, incoming.has_spoken) == ([], False)
+    assert incoming.junk.startswith('{"jsonrpc"')
+
+
+def test_a_line_may_be_long_once_messages_came_and_not_before():
+    short = b'{"jsonrpc": "2.0", "method": "x"}\n'
+    long = b'{"jsonrpc": "2.0", "id": 1, "result": {"x": "' + b"a" * 3_000_000 + b'"}}\n'
+    parts = [long[start : start + 65_536] for start in range(0, len(long), 65_536)]
+    assert len(read([short, *parts])[0]) == 2
+    found, incoming = read(parts)
+    assert (found, incoming.fault) == ([], "it wrote a line of more than 1,048,576 bytes")
+
+
+def test_a_message_is_what_the_sdk_wants():
+    async def more() -> bytes:
+        return b'{"jsonrpc": "2.0", "method": "x"}\n'
+
+    assert isinstance(asyncio.run(Incoming(more).receive()), SessionMessage)

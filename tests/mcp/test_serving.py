@@ -1,0 +1,303 @@
+"""``ramify mcp``, as clients of the official SDK and the people who start it see it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_servers import SERVERS, living
+from support import heed_interrupts
+
+ROOT = Path(__file__).parent.parent.parent
+WORK = str(SERVERS / "work.py")
+COMMAND = [sys.executable, "-W", "error", "-m", "ramify", "mcp"]
+CLIENT = [sys.executable, "-W", "error", str(SERVERS / "client.py")]
+
+ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
+
+
+@contextmanager
+def served_http(*args: str) -> Generator[str, None, None]:
+    """Serve over HTTP, and give the address."""
+    command = [*COMMAND, *args, "--http", "0"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "serving" in line:
+                yield line.rpartition("(")[2].strip().removesuffix(")")
+                break
+        process.terminate()
+        rest = process.stderr.read()
+        assert (process.wait(20), "Traceback" in rest) == (143, False)
+
+
+def client(mode: str, scenario: str, *target: str) -> tuple[dict[str, Any], str]:
+    done = subprocess.run(
+        [*CLIENT, mode, scenario, *target], cwd=ROOT, capture_output=True, text=True, timeout=90
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+@ERAS
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_a_client_lists_and_calls_functions_and_agents(mode: str, transport: str):
+    if transport == "stdio":
+        told, errors = client(mode, "calls", WORK)
+        assert "this module says hello\n" in errors
+        assert "and so does a program\n" in errors
+        assert "chatter, chatter\n" in errors
+        assert "programs chatter, too\n" in errors
+        assert "Traceback" not in errors
+    else:
+        with served_http(WORK) as address:
+            told, _ = client(mode, "calls", address)
+    assert told.pop("server") == "ramify"
+    assert told.pop("version") == ("2025-11-25" if mode == "legacy" else "2026-07-28")
+    tools = told.pop("tools")
+    assert list(tools) == [
+        "ask_colour", "chatter", "double", "fail", "leave", "many", "nap", "planner", "remember",
+    ]  # fmt: skip
+    assert tools["double"] == [
+        "Double a number.\n\nArgs:\n    n: the number.",
+        {
+            "type": "object",
+            "properties": {"n": {"type": "integer", "description": "the number."}},
+            "required": ["n"],
+            "additionalProperties": False,
+        },
+    ]
+    assert told == {
+        "repeatable": ["double"],
+        'double {"n": 4}': ["8", None, False],
+        'double {"n": "four"}': [
+            "InvalidArgumentsError: double: argument 'n': Input should be a valid integer, unable"
+            " to parse string as an integer (got 'four')",
+            None,
+            True,
+        ],
+        'double {"m": 4}': [
+            "InvalidArgumentsError: double: missing argument 'n'; unknown argument 'm'; it takes n",
+            None,
+            True,
+        ],
+        "chatter {}": ['{"said": "enough"}', {"said": "enough"}, False],
+        "fail {}": ["LookupError: the key is under no mat", None, True],
+        "leave {}": ["SystemExit: 3", None, True],
+        "remember {}": ["[it returned nothing]", None, False],
+        'many {"n": 3}': ["[0, 2, 4]", None, False],
+        'planner {"goal": "the end"}': ["the answer is 42", None, False],
+        "dubble": "there is no tool 'dubble'; did you mean 'double'? there are: ask_colour,"
+        " chatter, double, fail, leave, many, nap, planner, remember",
+    }
+
+
+@ERAS
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_cancelling_a_call_ends_all_below_it(mode: str, transport: str, tmp_path: Path):
+    if transport == "stdio":
+        told, _ = client(mode, "cancel", WORK, str(tmp_path))
+    else:
+        with served_http(WORK) as address:
+            told, _ = client(mode, "cancel", address, str(tmp_path))
+            assert living(tmp_path) == []
+    assert told["double"] == ["2", None, False]
+    assert living(tmp_path) == []
+
+
+@ERAS
+def test_a_client_that_wants_to_know_is_told_how_many_calls_are_done(mode: str):
+    told, _ = client(mode, "progress", WORK)
+    assert told["many"] == ["[0, 2, 4, 6, 8]", None, False]
+    done = [count for count, _ in told["progress"]]
+    assert done == sorted(set(done))
+    assert 1 <= len(done) <= 5
+    assert told["progress"][0][1] == f"{done[0]:g} calls done"
+
+
+def test_a_client_that_can_be_asked_asks_the_person():
+    told, _ = client("legacy", "ask", WORK)
+    form = {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "enum": ["red", "blue"]}},
+        "required": ["answer"],
+    }
+    assert told["asked"] == [
+        ["Which colour?", form],
+        ["Which colour?\n('green' does not answer question 1-1: 'red', 'blue')", form],
+    ]
+    assert told["colour"] == ["it is blue", None, False]
+
+
+@pytest.mark.parametrize(("mode", "scenario"), [("legacy", "ask nobody"), ("auto", "ask")])
+def test_a_call_that_asks_somebody_who_cannot_be_asked_fails(mode: str, scenario: str):
+    told, _ = client(mode, scenario, WORK)
+    assert told["colour"] == [
+        "CancellationException: ask_colour (node 1) was cancelled: it asks a person"
+        " 'Which colour?', and this client cannot be asked anything while a call runs",
+        None,
+        True,
+    ]
+
+
+@contextmanager
+def napping(folder: Path, *command: str) -> Generator[subprocess.Popen[str], None, None]:
+    """Serve, have a call under way, and let the test end it."""
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    nap = {"name": "nap", "arguments": {"folder": str(folder)}}
+    messages = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": nap},
+    ]
+    with subprocess.Popen(
+        [*COMMAND, WORK, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        for message in messages:
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            process.stdin.flush()
+        while "serving" not in process.stderr.readline():
+            pass
+        while not living(folder):
+            assert process.poll() is None
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("how", "code"), [("end of input", 0), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_whoever_ends_it_ends_what_runs(how: str | signal.Signals, code: int, tmp_path: Path):
+    with napping(tmp_path) as process:
+        if isinstance(how, str):
+            assert process.stdin is not None
+            process.stdin.close()
+        else:
+            process.send_signal(how)
+        assert process.wait(20) == code
+        assert process.stdout is not None
+        assert process.stderr is not None
+        answers = [json.loads(line) for line in process.stdout]
+        assert [answer["id"] for answer in answers] in ([1], [1, 2])
+        assert "Traceback" not in process.stderr.read()
+    assert (tmp_path / "ended").exists()
+    assert living(tmp_path) == []
+
+
+def ramify(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *args], cwd=ROOT, capture_output=True, text=True, timeout=60, input=""
+    )
+
+
+def test_without_a_client_it_ends_and_has_said_nothing_on_stdout():
+    done = ramify("examples/survey.py")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "ramify mcp: serving measure, note, name_longest, survey (stdio)\n"
+
+
+def test_what_a_module_imports_is_served_only_if_it_is_named(tmp_path: Path):
+    module = tmp_path / "mine.py"
+    module.write_text(
+        "from ramify import tool\n"
+        "from ramify.toolbox import bash as shell\n"
+        "@tool\n"
+        "async def mine() -> None: ...\n"
+        "@tool\n"
+        "async def _private() -> None: ...\n"
+        "again = mine\n"
+    )
+    assert "serving mine (stdio)" in ramify(str(module)).stderr
+    assert "serving bash, mine (stdio)" in ramify(f"{module}:shell", str(module)).stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["nowhere.py"], "there is no file nowhere.py"),
+        (["examples/survey.py:nothing"], "it has measure, note, name_longest, survey"),
+        (["tests/support.py:settle"], "needs a Function, which <function settle"),
+        (["json"], "json has no public functions of its own"),
+        (["examples/survey.py", "--http", "here"], "'here' is no address: give PORT or HOST:PORT"),
+        (["examples/survey.py", "--http", "99999"], "'99999' is no address"),
+        (["examples/survey.py", "--http", "0.0.0.0:0"], "other machines could reach 0.0.0.0"),
+        (["examples/survey.py", "--http", "example.org:80"], "--allow-remote"),
+    ],
+)
+def test_what_cannot_be_served_is_exit_code_2_and_says_why(args: list[str], words: str):
+    done = ramify(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_address_that_is_taken_is_said_to_be():
+    with served_http("examples/survey.py") as address:
+        port = address.rpartition(":")[2].removesuffix("/mcp")
+        done = ramify("examples/survey.py", "--http", port)
+        assert done.returncode == 2
+        assert f"nothing can be served at 127.0.0.1:{port}: " in done.stderr
+
+
+def test_serving_others_is_warned_of(tmp_path: Path):
+    command = [*COMMAND, "examples/survey.py:measure", "--http", "0.0.0.0:0", "--allow-remote"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "serving measure (http://0.0.0.0:" in process.stderr.readline()
+        assert "whoever can reach this address may call" in process.stderr.readline()
+        process.terminate()
+        assert process.wait(20) == 143
+
+
+def test_the_help_has_an_example_that_works_and_the_exit_codes():
+    shown = subprocess.run(
+        [*COMMAND, "--help"], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    (example,) = [line for line in shown.splitlines() if line.startswith("example: ramify mcp ")]
+    assert "exit codes: 0 the client has gone, 2 nothing was served, 130" in shown
+    words = example.removeprefix("example: ramify mcp ").split()
+    assert words[-2:] == ["--http", "8000"]
+    with served_http(*words[:-2]) as address:
+        assert address.startswith("http://127.0.0.1:")
+
+
+def test_a_hostile_web_page_is_refused():
+    with served_http("examples/survey.py") as address:
+        script = (
+            "import httpx, sys\n"
+            "headers = {'Accept': 'application/json, text/event-stream'}\n"
+            "headers[sys.argv[2]] = sys.argv[3]\n"
+            "message = {'jsonrpc': '2.0', 'id': 1, 'method': 'ping'}\n"
+            "print(httpx.post(sys.argv[1], json=message, headers=headers).status_code)\n"
+        )
+        for header in (["Origin", "https://evil.example"], ["Host", "evil.example"]):
+            done = subprocess.run(
+                [sys.executable, "-c", script, address, *header],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                env=os.environ | {"NO_PROXY": "*"},
+            )
+            assert done.stdout.strip() in {"403", "421"}
