@@ -1,6 +1,7 @@
 """Functions from a real server, made with the official SDK, over stdio and over HTTP."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mcp_servers import SECRET, TOOLS, http_server, living, until
+from mcp_servers import SECRET, TOOLS, http_server, living, open_files, until
 from ramify import (
     AgentFunction,
     CancellationException,
@@ -314,6 +315,21 @@ server = socket.create_server(("127.0.0.1", 0))
 print(server.getsockname()[1], flush=True)
 time.sleep(300)
 """
+
+
+async def test_twenty_connections_over_http_leave_no_socket_or_task(address: str):
+    async def connect() -> None:
+        async with connected(address) as (_, server):
+            assert await server.call("shout", {"text": "hello"}) == "HELLO"
+
+    await connect()
+    gc.collect()
+    files, tasks = open_files(), len(asyncio.all_tasks())
+    for _ in range(20):
+        await connect()
+    gc.collect()
+    assert open_files() == files
+    assert len(asyncio.all_tasks()) == tasks
 
 
 async def test_leaving_while_calls_run_ends_them(target: str | list[str]):

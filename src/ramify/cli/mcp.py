@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import io
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -61,6 +62,8 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve what *options* name."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # it goes where people follow it
     with nullcontext() if options.http else own_stdio() as stdio:  # imports may print
         try:
             functions = load_functions(options.targets)
