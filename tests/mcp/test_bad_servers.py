@@ -80,6 +80,21 @@ async def test_calls_under_way_fail_when_the_server_dies(tmp_path: Path):
     assert living(tmp_path) == []
 
 
+async def test_who_calls_from_another_thread_is_told_the_same():
+    async with asyncio.timeout(20), McpServer(bare()) as server:
+        hang, die = server.functions[1], server.functions[2]
+
+        def elsewhere() -> None:
+            with Runtime() as runtime:
+                hanging = runtime.invoke(hang)
+                dying = runtime.invoke(die, {"text": "farewell"})
+                for node in (hanging, dying):
+                    with pytest.raises(McpConnectionError, match="SIGKILL.*ends with:\nfarewell"):
+                        node.result(10)
+
+        await asyncio.to_thread(elsewhere)
+
+
 async def test_a_server_that_closes_its_output_is_gone(tmp_path: Path):
     async with asyncio.timeout(20), McpServer(bare(), cwd=tmp_path) as server:
         with pytest.raises(McpConnectionError, match="it has closed its output"):

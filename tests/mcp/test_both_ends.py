@@ -23,7 +23,7 @@ from ramify import (
     tool,
 )
 from ramify.core.errors import DuplicateNameError, InvalidValueError
-from ramify.mcp import McpServer, McpToolError, serve
+from ramify.mcp import McpConnectionError, McpServer, McpToolError, serve
 from ramify.testing import ScriptedModel
 from support import settle
 
@@ -157,6 +157,32 @@ async def test_a_client_that_gives_up_cancels_the_tree_and_only_that():
         assert "the client cancelled the call" in str(gone.exception)
         assert ended == ["wait"]
         other.cancel()
+
+
+async def test_ending_the_serving_ends_the_calls_at_both_ends():
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def call(server: McpServer) -> None:
+        with pytest.raises(McpConnectionError, match="MCP server http://127.0.0.1:"):
+            await server.call("wait")
+
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        serving = group.create_task(serve([wait], http="0", on_ready=ready.set_result))
+        async with McpServer(await ready) as server:
+            calling = group.create_task(call(server))
+            await began.wait()
+            serving.cancel()
+            await ended.wait()
+            await calling
 
 
 async def test_serving_forgets_each_tree_when_its_call_was_answered():

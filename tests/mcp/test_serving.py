@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,6 @@ ROOT = Path(__file__).parent.parent.parent
 WORK = str(SERVERS / "work.py")
 COMMAND = [sys.executable, "-W", "error", "-m", "ramify", "mcp"]
 CLIENT = [sys.executable, "-W", "error", str(SERVERS / "client.py")]
-
-ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
 
 @contextmanager
@@ -40,34 +40,56 @@ def served_http(*args: str) -> Generator[str, None, None]:
         assert (process.wait(20), "Traceback" in rest) == (143, False)
 
 
-def client(mode: str, scenario: str, *target: str) -> tuple[dict[str, Any], str]:
-    done = subprocess.run(
-        [*CLIENT, mode, scenario, *target], cwd=ROOT, capture_output=True, text=True, timeout=90
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), done.stderr
+@dataclass(frozen=True)
+class Meeting:
+    """A client and a server that met: how, and what came of it."""
+
+    mode: str
+    transport: str
+    able: str
+    told: dict[str, Any]
+    errors: str  # what both wrote to stderr
 
 
-@ERAS
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_a_client_lists_and_calls_functions_and_agents(mode: str, transport: str):
-    if transport == "stdio":
-        told, errors = client(mode, "calls", WORK)
-        assert "this module says hello\n" in errors
-        assert "and so does a program\n" in errors
-        assert "chatter, chatter\n" in errors
-        assert "programs chatter, too\n" in errors
-        assert "Traceback" not in errors
-    else:
-        with served_http(WORK) as address:
-            told, _ = client(mode, "calls", address)
-    assert told.pop("server") == "ramify"
-    assert told.pop("version") == ("2025-11-25" if mode == "legacy" else "2026-07-28")
-    tools = told.pop("tools")
-    assert list(tools) == [
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("legacy", "stdio", "able"),
+        ("legacy", "stdio", "unable"),
+        ("legacy", "http", "able"),
+        ("auto", "stdio", "able"),
+        ("auto", "http", "able"),
+    ],
+    ids=" ".join,
+)
+def meeting(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Meeting, None, None]:
+    """Have a client call everything there is, in a process of its own."""
+    mode, transport, able = request.param
+    folder = tmp_path_factory.mktemp("nap")
+    with served_http(WORK) if transport == "http" else nullcontext(WORK) as target:
+        done = subprocess.run(
+            [*CLIENT, mode, able, str(folder), target],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=90,
+        )
+        assert done.returncode == 0, done.stderr
+        assert living(folder) == []
+        yield Meeting(mode, transport, able, json.loads(done.stdout), done.stderr)
+
+
+def test_a_client_is_told_what_functions_and_agents_there_are(meeting: Meeting):
+    told = meeting.told
+    assert told["server"] == "ramify"
+    assert told["version"] == ("2025-11-25" if meeting.mode == "legacy" else "2026-07-28")
+    assert told["repeatable"] == ["double"]
+    assert list(told["tools"]) == [
         "ask_colour", "chatter", "double", "fail", "leave", "many", "nap", "planner", "remember",
     ]  # fmt: skip
-    assert tools["double"] == [
+    assert told["tools"]["double"] == [
         "Double a number.\n\nArgs:\n    n: the number.",
         {
             "type": "object",
@@ -76,8 +98,10 @@ def test_a_client_lists_and_calls_functions_and_agents(mode: str, transport: str
             "additionalProperties": False,
         },
     ]
-    assert told == {
-        "repeatable": ["double"],
+
+
+def test_a_call_gives_its_value_or_says_what_went_wrong(meeting: Meeting):
+    assert meeting.told["calls"] == {
         'double {"n": 4}': ["8", None, False],
         'double {"n": "four"}': [
             "InvalidArgumentsError: double: argument 'n': Input should be a valid integer, unable"
@@ -96,57 +120,52 @@ def test_a_client_lists_and_calls_functions_and_agents(mode: str, transport: str
         "remember {}": ["[it returned nothing]", None, False],
         'many {"n": 3}': ["[0, 2, 4]", None, False],
         'planner {"goal": "the end"}': ["the answer is 42", None, False],
-        "dubble": "there is no tool 'dubble'; did you mean 'double'? there are: ask_colour,"
-        " chatter, double, fail, leave, many, nap, planner, remember",
     }
+    assert meeting.told["dubble"] == (
+        "there is no tool 'dubble'; did you mean 'double'? there are: ask_colour, chatter, double,"
+        " fail, leave, many, nap, planner, remember"
+    )
 
 
-@ERAS
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_cancelling_a_call_ends_all_below_it(mode: str, transport: str, tmp_path: Path):
-    if transport == "stdio":
-        told, _ = client(mode, "cancel", WORK, str(tmp_path))
-    else:
-        with served_http(WORK) as address:
-            told, _ = client(mode, "cancel", address, str(tmp_path))
-            assert living(tmp_path) == []
-    assert told["double"] == ["2", None, False]
-    assert living(tmp_path) == []
+def test_what_functions_print_goes_to_stderr(meeting: Meeting):
+    if meeting.transport == "stdio":
+        lines = meeting.errors.splitlines()
+        assert {
+            "this module says hello",
+            "and so does a program",
+            "chatter, chatter",
+            "programs chatter, too",
+        } <= set(lines)
+    assert "Traceback" not in meeting.errors
 
 
-@ERAS
-def test_a_client_that_wants_to_know_is_told_how_many_calls_are_done(mode: str):
-    told, _ = client(mode, "progress", WORK)
-    assert told["many"] == ["[0, 2, 4, 6, 8]", None, False]
-    done = [count for count, _ in told["progress"]]
+def test_cancelling_a_call_ends_all_below_it_and_nothing_else(meeting: Meeting):
+    assert meeting.told["afterwards"] == ["2", None, False]  # the fixture looks for what is left
+
+
+def test_a_client_that_wants_to_know_is_told_how_many_calls_are_done(meeting: Meeting):
+    assert meeting.told["many"] == ["[0, 2, 4, 6, 8]", None, False]
+    done = [count for count, _ in meeting.told["progress"]]
     assert done == sorted(set(done))
     assert 1 <= len(done) <= 5
-    assert told["progress"][0][1] == f"{done[0]:g} calls done"
+    assert meeting.told["progress"][0][1] == f"{done[0]:g} calls done"
 
 
-def test_a_client_that_can_be_asked_asks_the_person():
-    told, _ = client("legacy", "ask", WORK)
+def test_a_question_is_put_to_the_client_or_the_call_fails(meeting: Meeting):
     form = {
         "type": "object",
         "properties": {"answer": {"type": "string", "enum": ["red", "blue"]}},
         "required": ["answer"],
     }
-    assert told["asked"] == [
-        ["Which colour?", form],
-        ["Which colour?\n('green' does not answer question 1-1: 'red', 'blue')", form],
-    ]
-    assert told["colour"] == ["it is blue", None, False]
-
-
-@pytest.mark.parametrize(("mode", "scenario"), [("legacy", "ask nobody"), ("auto", "ask")])
-def test_a_call_that_asks_somebody_who_cannot_be_asked_fails(mode: str, scenario: str):
-    told, _ = client(mode, scenario, WORK)
-    assert told["colour"] == [
-        "CancellationException: ask_colour (node 1) was cancelled: it asks a person"
-        " 'Which colour?', and this client cannot be asked anything while a call runs",
-        None,
-        True,
-    ]
+    if (meeting.mode, meeting.able) == ("legacy", "able"):
+        (first, shown), (second, _) = meeting.told["asked"]
+        assert (first, shown) == ("Which colour?", form)
+        assert second.startswith("Which colour?\n('green' does not answer question ")
+        assert meeting.told["colour"] == ["it is blue", None, False]
+    else:
+        text, _, is_error = meeting.told["colour"]
+        assert "was cancelled: it asks a person 'Which colour?', and this client cannot" in text
+        assert is_error
 
 
 @contextmanager
@@ -176,11 +195,12 @@ def napping(folder: Path, *command: str) -> Generator[subprocess.Popen[str], Non
         for message in messages:
             process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
             process.stdin.flush()
-        while "serving" not in process.stderr.readline():
-            pass
-        while not living(folder):
-            assert process.poll() is None
         try:
+            assert any("serving" in line for line in process.stderr)
+            deadline = time.monotonic() + 20
+            while not living(folder):
+                assert process.poll() is None
+                assert time.monotonic() < deadline
             yield process
         finally:
             process.kill()

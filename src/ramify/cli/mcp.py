@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Final
+from typing import Final, TextIO
 
 from ramify.cli.loading import MODEL_HELP, load_functions
 from ramify.core.errors import RamifyError
@@ -62,8 +62,9 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve what *options* name."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # it goes where people follow it
+    printed: TextIO = sys.stdout
+    if isinstance(printed, io.TextIOWrapper):
+        printed.reconfigure(line_buffering=True)  # it goes where people follow it
     with nullcontext() if options.http else own_stdio() as stdio:  # imports may print
         try:
             functions = load_functions(options.targets)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -28,6 +28,8 @@ R = TypeVar("R")
 _MOST_PAGES: Final = 1000
 _LONGEST_DESCRIPTION: Final = 10_000  # characters
 _LONGEST_CAUSE: Final = 500  # characters
+# What the SDK says where an HTTP server only gave a status.
+_NOT_ITS_WORDS: Final = ("Server returned an error response", "Session terminated")
 _TO_CONNECT: Final = 15.0  # seconds
 _TO_SAY_GOODBYE: Final = 2.0  # seconds
 
@@ -39,8 +41,12 @@ class Endpoint(Protocol):
         """Reach it, and give the SDK's streams to and from it."""
         ...
 
-    async def last_words(self) -> list[str]:
-        """Return what is known of its end, in sentences."""
+    async def settle(self) -> None:
+        """Let it end, if it is about to; on the loop of its streams."""
+        ...
+
+    def last_words(self) -> list[str]:
+        """Return what is known of its end, in sentences; from any thread."""
         ...
 
 
@@ -67,7 +73,10 @@ class HttpEndpoint:
             finally:
                 http.timeout = httpx2.Timeout(_TO_SAY_GOODBYE)
 
-    async def last_words(self) -> list[str]:
+    async def settle(self) -> None:
+        pass
+
+    def last_words(self) -> list[str]:
         return [f"it last refused with HTTP {self._refusal}"] if self._refusal else []
 
     async def _look_at(self, response: httpx2.Response) -> None:
@@ -160,9 +169,11 @@ class Connection:
         try:
             return await self._owner.call(work)
         except MCPError as error:
-            if not _has_closed(error):
-                raise McpToolError(self._scrubbed(error.message)) from None
-            raise await self._lost("is gone") from None
+            if _has_closed(error):
+                raise await self._lost("is gone") from None
+            if error.message in _NOT_ITS_WORDS:
+                raise await self._lost("did not answer") from None
+            raise McpToolError(self._scrubbed(error.message)) from None
         except ClosedError:
             failure = self._owner.failure
             what = "is gone" if failure is None else f"is gone ({_cause(failure)})"
@@ -175,7 +186,9 @@ class Connection:
             ) from None
 
     async def _lost(self, what: str) -> McpConnectionError:
-        text = "; ".join([what, *await self._endpoint.last_words()])
+        with suppress(ClosedError):
+            await self._owner.call(lambda client: self._endpoint.settle())
+        text = "; ".join([what, *self._endpoint.last_words()])
         return McpConnectionError(f"MCP server {self._label} {self._scrubbed(text)}")
 
     def _scrubbed(self, text: str) -> str:

@@ -100,14 +100,17 @@ class Program(asyncio.SubprocessProtocol):
         finally:
             self._close()
 
-    async def last_words(self) -> list[str]:
-        """Return what is known of its end, in sentences."""
+    async def settle(self) -> None:
+        """Let it end, if it is about to, and hear what it has to say."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORDS):
                 if self._output_ended:
                     await self._exited.wait()
         if self._errors is not None:
             self._errors.drain()
+
+    def last_words(self) -> list[str]:
+        """Return what is known of its end, in sentences."""
         told: list[str] = []
         if self._incoming.fault:
             told.append(self._incoming.fault)

@@ -1,4 +1,8 @@
-"""A client made with the official SDK, as a program: client.py MODE SCENARIO TARGET..."""
+"""A client made with the official SDK, as a program: client.py MODE ABLE FOLDER TARGET.
+
+It connects to TARGET, a module to serve or an address, and prints all that it was told as JSON. It
+can be asked something if ABLE is "able".
+"""
 
 import asyncio
 import json
@@ -11,7 +15,7 @@ from mcp.client.session import ClientRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
-mode, scenario, *target = sys.argv[1:]
+mode, able, place, target = sys.argv[1:]
 told: dict[str, Any] = {}
 
 
@@ -23,6 +27,7 @@ def plain(result: CallToolResult) -> Any:
 async def calls(client: Client) -> None:
     tools = (await client.list_tools()).tools
     told["tools"] = {tool.name: [tool.description, tool.input_schema] for tool in tools}
+    told["calls"] = results = {}
     told["repeatable"] = [tool.name for tool in tools if tool.annotations is not None]
     for name, args in [
         ("double", {"n": 4}),
@@ -35,7 +40,7 @@ async def calls(client: Client) -> None:
         ("many", {"n": 3}),
         ("planner", {"goal": "the end"}),
     ]:
-        told[f"{name} {json.dumps(args)}"] = plain(await client.call_tool(name, args))
+        results[f"{name} {json.dumps(args)}"] = plain(await client.call_tool(name, args))
     try:
         await client.call_tool("dubble", {})
     except MCPError as error:
@@ -48,13 +53,13 @@ async def exists(path: Path) -> None:
 
 
 async def cancel(client: Client) -> None:
-    folder = Path(target[-1])
+    folder = Path(place)
     async with asyncio.TaskGroup() as group:
         napping = group.create_task(client.call_tool("nap", {"folder": str(folder)}))
         await exists(folder / "began")
         napping.cancel()
     await exists(folder / "ended")
-    told["double"] = plain(await client.call_tool("double", {"n": 1}))
+    told["afterwards"] = plain(await client.call_tool("double", {"n": 1}))
 
 
 async def progress(client: Client) -> None:
@@ -77,16 +82,18 @@ async def elicited(context: ClientRequestContext, params: ElicitRequestParams) -
 
 
 async def main() -> None:
+    command = ["-W", "error", "-m", "ramify", "mcp", target]
     server: Any = (
-        target[0]
-        if target[0].startswith("http")
-        else StdioServerParameters(command=sys.executable, args=["-m", "ramify", "mcp", target[0]])
+        target
+        if target.startswith("http")
+        else StdioServerParameters(command=sys.executable, args=command)
     )
-    options: dict[str, Any] = {} if scenario == "ask nobody" else {"elicitation_callback": elicited}
+    options: dict[str, Any] = {"elicitation_callback": elicited} if able == "able" else {}
     async with asyncio.timeout(60), Client(server, mode=mode, **options) as client:
         told["version"] = client.protocol_version
         told["server"] = client.server_info.name if client.server_info else None
-        await globals()[scenario.split(maxsplit=1)[0]](client)
+        for one in (calls, progress, ask, cancel):
+            await one(client)
     sys.stdout.write(json.dumps(told))
 
 
