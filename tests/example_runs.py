@@ -1,0 +1,56 @@
+"""Start an example as a person does, against a server on the loopback."""
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from documents.chat_stage import Said, written
+from wire import ModelServer, Request
+from wire.openai_wire import MODEL
+from wire.replies import compact
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What there is to see of an example that has ended."""
+
+    code: int | None
+    printed: str
+    complaints: str = ""
+
+
+async def start(
+    name: str, *options: str, server: ModelServer | None = None, typed: str = "", **variables: str
+) -> Run:
+    """Run the example *name* with *options*; with a *server*, its variables say where that is."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("RAMIFY_")}
+    if server is not None:
+        variables = {"RAMIFY_BASE_URL": f"{server.url}/v1", "RAMIFY_MODEL": MODEL} | variables
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, EXAMPLES / f"{name}.py", *options,
+        env=kept | variables, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(60):
+            printed, complaints = await process.communicate(typed.encode())
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return Run(process.returncode, printed.decode(), complaints.decode())
+
+
+def calling(id: str, name: str, **args: Any) -> tuple[str, str, str]:
+    """Return a call that a model asks for."""
+    return (id, name, compact(args))
+
+
+def said(request: Request) -> list[Said]:
+    """Return what *request* says to the model, whatever its system prompt is."""
+    return written(request.json["messages"][1:])
