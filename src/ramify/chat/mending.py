@@ -5,20 +5,23 @@ result, a result without its call becomes text, and the roles take turns.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ramify.chat.failures import failed
 from ramify.core.errors import InvalidValueError
 from ramify.core.exchange import PLAIN, Exchange, Finish
-from ramify.core.messages import Message
+from ramify.core.messages import Message, text_of
 from ramify.core.transcript import ToolResult, ToolUse
 from ramify.core.usage import TokenUsage
 
 LEFT_OUT: Final = "[A message was left out here.]"
 _ORPHAN: Final = "[The result of an earlier call of {name}: {content}]"
 _NO_RESULT: Final = "There is no result: the call was not made, or it was interrupted."
+_ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")  # what no name of a function has
+_LONGEST_NAME: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +103,10 @@ class _Mender:
 
     def take(self, message: Message) -> None:
         """Take one message, whatever is before it."""
-        role, text = _role(message), _text(message)
+        role, text = _role(message), text_of(message)
         if role in {"system", "developer"}:
-            self.mended.system.append(text)
+            if text.strip():
+                self.mended.system.append(text)
             return
         self._open.append(message)
         match role:
@@ -127,6 +131,7 @@ class _Mender:
             self.mended.texts.append(orphan(message.get("name") or "a function", text))
 
     def _take_response(self, text: str, calls: list[Message]) -> None:
+        text = text if text.strip() else ""
         if not text and not calls:
             return
         results = [self.mended.results.get(call.id) or missing(call) for call in self._asked]
@@ -163,32 +168,22 @@ def _role(message: Message) -> str:
     return role
 
 
-def _text(message: Message) -> str:
-    content: Any = message.get("content")
-    if content is None or isinstance(content, str):
-        return content or ""
-    parts = cast("list[Any]", content) if isinstance(content, list) else [content]
-    texts = [_part(part) for part in parts]
-    if any(text is None for text in texts):
-        raise InvalidValueError(f"the content of a message is text, not {content!r}")
-    return "\n".join(text for text in texts if text)
-
-
-def _part(part: Any) -> str | None:
-    match part:
-        case {"type": "text", "text": str(text)}:
-            return text
-        case _:
-            return None
-
-
 def _calls(message: Message) -> list[Message]:
-    """Return the calls that a message asks for, as they are."""
-    calls: list[Any] = message.get("tool_calls") or []
-    for call in calls:
+    """Return the calls that a message asks for, each with an id of its own and a usable name."""
+    asked: list[Any] = message.get("tool_calls") or []
+    calls: dict[str, Message] = {}
+    for call in asked:
         match call:
-            case {"id": str(), "function": {"name": str(), "arguments": str()}}:
-                pass
+            case {"id": str(id), "function": {"name": str(name), "arguments": str(arguments)}}:
+                id = id if id and id not in calls else f"{id or 'call'}-{len(calls) + 1}"
+                function = {"name": _usable(name), "arguments": arguments}
+                calls[id] = {"id": id, "type": "function", "function": function}
             case _:
                 raise InvalidValueError(f"a call in the history is not as it should be: {call!r}")
-    return calls
+    return list(calls.values())
+
+
+def _usable(name: str) -> str:
+    """Return *name* as every provider takes it."""
+    name = _ODD.sub("_", name)[:_LONGEST_NAME]
+    return name if name[:1].isalpha() or name.startswith("_") else f"_{name[1:]}"

@@ -16,7 +16,8 @@ from ramify.chat.blocks import (
 )
 from ramify.chat.failures import is_failure
 from ramify.core.errors import InvalidValueError
-from ramify.core.messages import Message
+from ramify.core.messages import Message, text_of
+from ramify.models.json_text import parsed_object
 
 
 def typed(messages: Sequence[Message]) -> list[TypedMessage]:
@@ -24,13 +25,12 @@ def typed(messages: Sequence[Message]) -> list[TypedMessage]:
     found: list[TypedMessage] = []
     results: list[TextBlock | ToolResultBlock] = []
     for message in messages:
-        role, content = message["role"], message.get("content") or ""
+        role, content = message.get("role"), text_of(message)
         if role == "tool":
             if not results:
                 found.append(UserMessage(results))
-            results.append(
-                ToolResultBlock(message["tool_call_id"], content, is_error=is_failure(content))
-            )
+            id = str(message.get("tool_call_id") or "")
+            results.append(ToolResultBlock(id, content, is_error=is_failure(content)))
             continue
         results = []
         match role:
@@ -47,7 +47,8 @@ def _blocks(message: Message, text: str) -> list[Block | ToolResultBlock]:
     blocks: list[Block | ToolResultBlock] = [TextBlock(text)] if text else []
     for call in message.get("tool_calls") or ():
         function = call["function"]
-        blocks.append(ToolUseBlock(call["id"], function["name"], json.loads(function["arguments"])))
+        given = parsed_object(function["arguments"]) or {}  # it may be anything that a model wrote
+        blocks.append(ToolUseBlock(call["id"], function["name"], given))
     return blocks
 
 

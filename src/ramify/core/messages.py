@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
+from ramify.core.errors import InvalidValueError
 from ramify.core.transcript import (
     ModelText,
     ThinkingPart,
@@ -56,3 +57,27 @@ def _call(call: ToolUse) -> Message:
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
     }
+
+
+def text_of(message: Message) -> str:
+    """Return what a message says.
+
+    Raises:
+        InvalidValueError: it says something else than text.
+    """
+    content: Any = message.get("content")
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = cast("list[Any]", content) if isinstance(content, list) else [content]
+    texts = [_part(part) for part in parts]
+    if any(text is None for text in texts):
+        raise InvalidValueError(f"the content of a message is text, not {content!r}")
+    return "\n".join(text for text in texts if text)
+
+
+def _part(part: Any) -> str | None:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text
+        case _:
+            return None

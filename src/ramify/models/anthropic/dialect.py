@@ -104,8 +104,11 @@ class AnthropicDialect(Dialect):
 
     def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+        ids: set[str] = set()
         for call in calls:
             id, name = _ODD.sub("_", call.id), self._wire_name(call)
+            id = id if id not in ids else f"{id}_{len(ids)}"
+            ids.add(id)
             blocks.append({"type": "tool_use", "id": id, "name": name, "input": dict(call.args)})
         return compact({"role": "assistant", "content": blocks})
 
