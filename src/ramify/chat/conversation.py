@@ -13,7 +13,7 @@ from ramify.chat.mending import Mended, Stretch, mend, missing, orphan
 from ramify.chat.typed_messages import plain
 from ramify.core.agent_events import ResponseCompleted
 from ramify.core.errors import InvalidValueError, OtherProtocolError
-from ramify.core.exchange import Exchange, Finish
+from ramify.core.exchange import Exchange
 from ramify.core.function import Function
 from ramify.core.messages import Message, messages_of
 from ramify.core.model import Model, ModelSettings, Session
@@ -26,6 +26,7 @@ class Conversation:
 
     def __init__(self) -> None:
         self.messages: list[Any] = []  # whoever uses the client may change them
+        self.rewritten = False  # whether it is more than what was saved and what came after that
         self._mirror: list[Message] = []  # as they are if nobody does
         self._stretches: list[Stretch] = []  # what the settled ones of them stand for
         self._settled = 0  # how many those are; the others have not been answered
@@ -58,7 +59,7 @@ class Conversation:
         other.messages, other._mirror = deepcopy(self.messages), deepcopy(self._mirror)
         other._stretches, other._settled = list(self._stretches), self._settled
         other._results, other._texts = dict(self._results), list(self._texts)
-        other._system = list(self._system)
+        other._system, other.rewritten = list(self._system), self.rewritten
         return other
 
     def restore(self, exchanges: Sequence[Exchange], results: Iterable[ToolResult]) -> None:
@@ -71,10 +72,8 @@ class Conversation:
 
     # The session
 
-    def open(
-        self, model: Model, system: str, functions: Sequence[Function], settings: ModelSettings
-    ) -> tuple[Session, bool]:
-        """Return a session that goes on from the messages, and whether they had been changed.
+    def catch_up(self) -> None:
+        """Go on from the messages as they are now, if somebody changed them.
 
         Raises:
             InvalidValueError: something among them is no message.
@@ -82,20 +81,24 @@ class Conversation:
         if any(type(message) is not dict for message in self.messages):
             self.messages[:] = [one for message in self.messages for one in plain(message)]
         known = self._stretches
-        if known and known[-1].exchanges[-1].finish is Finish.PAUSED:  # and it will not go on
+        if known and known[-1].is_paused:  # and it will not go on
             known = known[:-1]
-        changed = self.messages != self._mirror or known is not self._stretches
-        if self._session is not None and not changed:
-            return self._session, False
-        if changed:
-            self._take(mend(self.messages, known))
-        try:
-            self._session = self._opened(model, system, functions, settings)
-        except OtherProtocolError:
-            changed = True
-            self._take(mend(self.messages, ()))
-            self._session = self._opened(model, system, functions, settings)
-        return self._session, changed
+        if self.messages == self._mirror and known is self._stretches:
+            return
+        self._take(mend(self.messages, known))
+        self._session = None
+
+    def open(
+        self, model: Model, system: str, functions: Sequence[Function], settings: ModelSettings
+    ) -> Session:
+        """Return a session that goes on from here."""
+        if self._session is None:
+            try:
+                self._session = self._opened(model, system, functions, settings)
+            except OtherProtocolError:
+                self._take(mend(self.messages, ()))
+                self._session = self._opened(model, system, functions, settings)
+        return self._session
 
     def _opened(
         self, model: Model, system: str, functions: Sequence[Function], settings: ModelSettings
@@ -114,6 +117,7 @@ class Conversation:
         self._settled = len(self.messages) - mended.unsettled
         self._results, self._texts = mended.results, mended.texts
         self._system = mended.system
+        self.rewritten = True
         self._mirror = deepcopy(self.messages)
 
     # What happens
@@ -191,7 +195,10 @@ class Conversation:
         *,
         show: bool = True,
     ) -> None:
-        self._stretches.append(Stretch(tuple(messages), (exchange,), asked))
+        stretch = Stretch(tuple(messages), (exchange,), asked)
+        if self._stretches and self._stretches[-1].is_paused:  # the two are one response
+            stretch = self._stretches.pop().joined(stretch)
+        self._stretches.append(stretch)
         self._mirror += messages
         self._settled = len(self._mirror)
         if show:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ramify.chat.failures import failed
 from ramify.core.errors import InvalidValueError
@@ -31,6 +31,17 @@ class Stretch:
     messages: tuple[Message, ...]
     exchanges: tuple[Exchange, ...]
     asked: tuple[ToolUse, ...]  # the calls that it ends with
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the model has more to say."""
+        return self.exchanges[-1].finish is Finish.PAUSED
+
+    def joined(self, other: "Stretch") -> "Stretch":
+        """Return the two as one."""
+        return Stretch(
+            self.messages + other.messages, self.exchanges + other.exchanges, other.asked
+        )
 
 
 @dataclass(slots=True)
@@ -93,13 +104,18 @@ class _Mender:
         for place in self._places.get(_key(messages[at]), ()):
             stretch = self._known[place]
             follows = self._last is not None and self._last + 1 == place
-            begins = not self._asked and stretch.messages[0].get("role") == "user"
+            begins = not self._asked and self._answers_nothing(place)
             end = at + len(stretch.messages)
             if (follows or begins) and list(stretch.messages) == list(messages[at:end]):
                 self.mended.stretches.append(stretch)
                 self._last, self._asked = place, stretch.asked
                 return stretch
         return None
+
+    def _answers_nothing(self, place: int) -> bool:
+        """Whether a stretch can stand anywhere, there being no results in it, not even unseen."""
+        asked = self._known[place - 1].asked if place else ()
+        return not asked and self._known[place].messages[0].get("role") == "user"
 
     def take(self, message: Message) -> None:
         """Take one message, whatever is before it."""
@@ -170,9 +186,9 @@ def _role(message: Message) -> str:
 
 def _calls(message: Message) -> list[Message]:
     """Return the calls that a message asks for, each with an id of its own and a usable name."""
-    asked: list[Any] = message.get("tool_calls") or []
+    asked: Any = message.get("tool_calls") or []
     calls: dict[str, Message] = {}
-    for call in asked:
+    for call in cast("list[Any]", asked if isinstance(asked, list) else [asked]):
         match call:
             case {"id": str(id), "function": {"name": str(name), "arguments": str(arguments)}}:
                 id = id if id and id not in calls else f"{id or 'call'}-{len(calls) + 1}"

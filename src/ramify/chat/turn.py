@@ -158,17 +158,18 @@ class _ChatLoop(Loop):
 
     async def _begin(self) -> None:
         task, turn = self._task, self._turn
+        conversation = turn.conversation
+        conversation.catch_up()
         try:
-            session, changed = turn.conversation.open(
-                task.model, task.system, task.functions, self._settings
-            )
+            session = conversation.open(task.model, task.system, task.functions, self._settings)
         except Exception as error:
             raise provider_fault(self._node, task.model, error) from error
         self._session = session
         self._node.take_up(session, task.model, task.system, task.functions, self._settings)
-        if changed and turn.saver is not None:
+        if conversation.rewritten and turn.saver is not None:
             turn.saver.replace(session.exchanges)
-            turn.saver.keep(turn.conversation.waiting)
+            turn.saver.keep(conversation.waiting)
+            conversation.rewritten = False
             await turn.save()
 
     async def _opening(self) -> Inputs:
