@@ -19,18 +19,18 @@ class Outbox:
         self._blocks: deque[Block] = deque()
         self._closed = False
         self._is_read = False
-        self._wanted: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()
         self._has_read: asyncio.Future[None] | None = None
 
     def put(self, block: Block) -> None:
         """Add a block."""
         self._blocks.append(block)
-        self._wake()
+        self._news.set()
 
     def close(self) -> None:
         """Say that there will be no more."""
         self._closed = True
-        self._wake()
+        self._news.set()
 
     @property
     def is_empty(self) -> bool:
@@ -51,10 +51,6 @@ class Outbox:
                 settle(self._has_read)
             if self._closed:
                 return None
-            self._wanted = asyncio.get_running_loop().create_future()
-            await self._wanted
+            self._news.clear()
+            await self._news.wait()
         return self._blocks.popleft()
-
-    def _wake(self) -> None:
-        if self._wanted is not None:
-            settle(self._wanted)
