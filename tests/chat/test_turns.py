@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from documents.chat_stage import add, heard
-from ramify import AgentOptions, Client, ToolUse
+from documents.chat_stage import add, asked, heard, text_of
+from ramify import AgentOptions, Client, Limits, Runtime, ToolUse, ToolUseBlock
 from ramify.testing import HANGS, ScriptedModel
 
 ADDING = ToolUse("1", "add", {"a": 1, "b": 2})
@@ -23,3 +23,19 @@ async def test_every_reader_comes_to_the_end_when_the_turn_does():
                 await asyncio.sleep(0)
             await client.interrupt()
     assert [reader.result() for reader in readers] == [[], [], []]
+
+
+async def test_whoever_reads_of_a_call_may_ask_a_model_himself():
+    found: list[Any] = []
+    async with (
+        asyncio.timeout(10),
+        Runtime(limits=Limits(concurrent_requests=1)),
+        Client(options(ADDING, "It is 3.", auto_execute_tools=True)) as client,
+        Client(options("Go ahead. ")) as other,
+    ):
+        await client.query("1 + 2?")
+        async for block in client.receive_messages():
+            found.append(block)
+            if isinstance(block, ToolUseBlock):
+                found += await asked(other, "Shall I?")
+    assert text_of(found) == "Go ahead. It is 3."

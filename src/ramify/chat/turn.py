@@ -293,7 +293,8 @@ class _ChatCalls(Calls):
 
     async def _announce(self, call: ToolUse, args: Mapping[str, Any]) -> None:
         self._show(call, args)
-        await self._turn.outbox.read()  # whoever reads it may still stop it
+        self._ctx.give_up_lease()  # whoever reads it may ask a model first
+        await self._turn.outbox.read()  # or stop it
 
     def _show(self, call: ToolUse, args: Mapping[str, Any]) -> None:
         self._turn.inputs[call.id] = dict(args)
