@@ -4,8 +4,18 @@ import asyncio
 from typing import Any
 
 from documents.chat_stage import add, asked, heard, text_of
-from ramify import AgentOptions, Client, Limits, Runtime, ToolUse, ToolUseBlock
-from ramify.testing import HANGS, ScriptedModel
+from ramify import (
+    AgentNode,
+    AgentOptions,
+    Client,
+    Limits,
+    ModelText,
+    Runtime,
+    ToolUse,
+    ToolUseBlock,
+    UserText,
+)
+from ramify.testing import HANGS, ScriptedModel, ScriptedRequest
 
 ADDING = ToolUse("1", "add", {"a": 1, "b": 2})
 
@@ -39,3 +49,16 @@ async def test_whoever_reads_of_a_call_may_ask_a_model_himself():
             if isinstance(block, ToolUseBlock):
                 found += await asked(other, "Shall I?")
     assert text_of(found) == "Go ahead. It is 3."
+
+
+async def test_options_that_are_changed_count_from_the_next_query_on():
+    first, second = ScriptedModel("one"), ScriptedModel("two", name="second")
+    async with Client(AgentOptions("Be brief.", first)) as client:
+        await asked(client, "1")
+        client.options.model, client.options.system_prompt = second, "Be long."
+        await asked(client, "2")
+        assert isinstance(client.node, AgentNode)
+        assert client.node.model == "second"
+    assert second.requests == [
+        ScriptedRequest("Be long.", (), (UserText("1"), ModelText("one"), UserText("2")))
+    ]

@@ -32,6 +32,7 @@ class Conversation:
         self._settled = 0  # how many those are; the others have not been answered
         self._prompt_at: int | None = None  # where a prompt is that was not answered yet
         self._session: Session | None = None
+        self._terms: object = None  # on which that was opened
         self._results: dict[str, ToolResult] = {}  # not sent yet
         self._texts: list[str] = []  # written into the history by hand, and not sent yet
         self._system: list[str] = []  # written into the history by hand
@@ -89,9 +90,16 @@ class Conversation:
         self._session = None
 
     def open(
-        self, model: Model, system: str, functions: Sequence[Function], settings: ModelSettings
+        self,
+        model: Model,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+        terms: object,
     ) -> Session:
-        """Return a session that goes on from here."""
+        """Return a session that goes on from here, the same one as long as the *terms* are."""
+        if terms != self._terms:
+            self._session, self._terms = None, terms
         if self._session is None:
             try:
                 self._session = self._opened(model, system, functions, settings)

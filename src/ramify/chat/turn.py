@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -161,7 +162,9 @@ class _ChatLoop(Loop):
         conversation = turn.conversation
         conversation.catch_up()
         try:
-            session = conversation.open(task.model, task.system, task.functions, self._settings)
+            session = conversation.open(
+                task.model, task.system, task.functions, self._settings, copy(turn.options)
+            )
         except Exception as error:
             raise provider_fault(self._node, task.model, error) from error
         self._session = session
