@@ -14,7 +14,12 @@ from ramify.agents.results import ResultType, ReturnResult
 from ramify.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
 from ramify.core.agent_events import ResponseCompleted
 from ramify.core.decisions import HOOK_USER_PROMPT_SUBMIT, UserPromptSubmitEvent
-from ramify.core.errors import CallError, InvalidArgumentsError, ModelProviderException
+from ramify.core.errors import (
+    CallError,
+    InvalidArgumentsError,
+    ModelProviderException,
+    StoreError,
+)
 from ramify.core.events import Failure
 from ramify.core.exchange import Exchange, Finish
 from ramify.core.function import Function
@@ -156,7 +161,7 @@ class Loop:
                 if not self._node.commons.pauses_on_provider_failure:
                     raise
                 await pause(self._node, f"{error.message}; resume makes the request again")
-            except CallError:
+            except (CallError, StoreError):
                 raise
             except Exception as error:
                 raise provider_fault(self._node, self._task.model, error) from error
@@ -246,8 +251,8 @@ def _with_caching(task: Task, node: AgentNode) -> ModelSettings:
 
 
 def provider_fault(node: AgentNode, model: Model | str, error: Exception) -> Exception:
-    """Return *error* as a fault of the provider's side, or as it is if it is a call's own."""
-    if isinstance(error, CallError):
+    """Return *error* as a fault of the provider's side, or as it is if it is another's."""
+    if isinstance(error, CallError | StoreError):
         return error
     if not isinstance(error, ModelProviderException):
         kind, name = ("Runtime", model) if isinstance(model, str) else (type(model), model.name)
