@@ -5,7 +5,7 @@ import io
 import sys
 from collections.abc import Sequence
 
-from ramify.cli import local, mcp, run
+from ramify.cli import chat, local, mcp, run
 from ramify.version import __version__
 
 
@@ -17,6 +17,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"ramify {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     run.add_to(commands.add_parser)
+    chat.add_to(commands.add_parser)
     mcp.add_to(commands.add_parser)
     local.add_to(commands.add_parser)
     for stream in (sys.stdout, sys.stderr):

@@ -11,7 +11,7 @@ from ramify.views.text import printable
 def ask_for_answers(runtime: Runtime) -> bool:
     """Ask for the answer to each open question; False if there is nobody to ask any more."""
     for question in runtime.questions():
-        print(_shown(question), file=sys.stderr)
+        print(shown(question), file=sys.stderr)
         while True:
             print("> ", end="", file=sys.stderr, flush=True)
             line = sys.stdin.readline()
@@ -28,7 +28,8 @@ def ask_for_answers(runtime: Runtime) -> bool:
     return True
 
 
-def _shown(question: Question) -> str:
+def shown(question: Question) -> str:
+    """Return *question* as it is put to a person."""
     text = "\n".join(printable(line) for line in question.text.split("\n"))
     choices = f" [{' / '.join(map(printable, question.choices))}]" if question.choices else ""
     why = "" if question.kind is QuestionKind.Human else f"{question.kind}: "

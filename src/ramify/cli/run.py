@@ -63,12 +63,13 @@ def run(options: argparse.Namespace) -> int:
         print(f"ramify run: {error}", file=sys.stderr)
         return EXIT_USAGE
     with runtime:
-        node = runtime.invoke(function, args)
         try:
+            node = runtime.invoke(function, args)
             _follow(runtime, node)
         except KeyboardInterrupt:
-            node.cancel("interrupted from the keyboard")
-            _follow(runtime, node)
+            for node in runtime.list_toplevel():  # it may have begun before it was returned
+                node.cancel("interrupted from the keyboard")
+                _follow(runtime, node)
             return EXIT_INTERRUPTED
         with suppress(Exception, SystemExit):
             node.result()  # it has been asked for: nobody else need report it

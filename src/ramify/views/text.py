@@ -3,6 +3,7 @@
 Whatever a function or a model said is shown escaped: it cannot move the cursor or colour the line.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ _SIGNS = {
     NodeState.Error: "✗",
     NodeState.Canceled: "⊘",
 }
+
+_LAYOUT = "\n\t\u200c\u200d"  # and the joiners that some scripts and emoji are written with
 
 
 def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> str:
@@ -46,7 +49,7 @@ def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
     while stack:
         view, lead, below, tied = stack.pop()
         time = _time(view, now)
-        yield _cut(lead + _line(view, tied=tied), width - len(time)) + time
+        yield cut(lead + _line(view, tied=tied), width - len(time)) + time
         together = Counter(child.sequence for child in view.children)
         last = view.children[-1] if view.children else None
         stack.extend(
@@ -62,11 +65,11 @@ def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
 
 def _line(view: NodeView, *, tied: bool) -> str:
     room = 60 if view.exception is None else 20  # why it failed matters more
-    args = ", ".join(f"{_name(name)}={_short(value, room)}" for name, value in view.inputs.items())
+    args = ", ".join(f"{_name(name)}={short(value, room)}" for name, value in view.inputs.items())
     number = f"{view.path} ∥{view.sequence}" if tied else view.path
     line = f"{_SIGNS[view.state]} {number} {_name(view.fn)}({args})"
     if view.state is NodeState.Success and view.outputs is not None:
-        line += f" → {_short(view.outputs)}"
+        line += f" → {short(view.outputs)}"
     elif view.exception is not None:
         line += f" → {printable(str(view.exception))}"
     elif view.status and (view.model is not None or view.state is NodeState.Paused):
@@ -90,17 +93,29 @@ def printable(text: str) -> str:
     )
 
 
+def readable(text: str) -> str:
+    """Return *text* with its lines, tabs and spaces as they are, and the rest as ``printable``."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char in _LAYOUT or unicodedata.category(char) == "Zs" else printable(char)
+        for char in text.replace("\r\n", "\n")
+    )
+
+
 def _name(name: str) -> str:
-    return _cut(printable(name), 40)
+    return cut(printable(name), 40)
 
 
-def _short(value: object, room: int = 60) -> str:
+def short(value: object, room: int = 60) -> str:
+    """Return the repr of *value* on one line of at most *room* characters or so."""
     try:
         shown = repr(value)
     except Exception as error:  # noqa: BLE001 - foreign code; the rest of the tree is shown anyway
         shown = f"<{type(value).__name__}: its __repr__ raised {type(error).__name__}>"
-    return printable(_cut(shown, room))
+    return printable(cut(shown, room))
 
 
-def _cut(text: str, width: int) -> str:
+def cut(text: str, width: int) -> str:
+    """Return *text*, or as much of it as *width* characters have room for."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"

@@ -1,0 +1,122 @@
+"""A program in a terminal of its own, and somebody who types and looks."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+from asyncio.subprocess import Process
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+PATIENCE = 30.0
+CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
+
+# The terminal has to be the session's own, or Ctrl-C would be a letter like any other.
+_LAUNCH = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+# What readline itself sends: that pasted lines are to be marked, and where the cursor goes.
+_READLINE = re.compile(r"\x1b\[\?2004[hl]\r?|\x1b\[[0-9]*[CDGK]")
+
+
+class Terminal:
+    """Runs ``python *args*``; whatever it does not do in time is an error."""
+
+    def __init__(self, *args: str, env: Mapping[str, str], columns: int = 100) -> None:
+        self._args = args
+        self._env = {**os.environ, "TERM": "xterm", **env}
+        self._columns = columns
+        self._output = bytearray()
+        self._seen = 0
+        self._more = asyncio.Event()
+        self._process: Process | None = None
+        self._master = -1
+
+    @property
+    def raw(self) -> str:
+        """All that was sent to the terminal."""
+        return self._output.decode(errors="replace")
+
+    @property
+    def shown(self) -> str:
+        """What there is to be seen, with line breaks as usual."""
+        return _READLINE.sub("", self.raw).replace("\r\n", "\n")
+
+    async def see(self, text: str, patience: float = PATIENCE) -> None:
+        """Wait until *text* is shown, after what was waited for before."""
+        try:
+            async with asyncio.timeout(patience):
+                while (at := self.shown.find(text, self._seen)) < 0:
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            raise AssertionError(f"{text!r} was not shown, but {self.shown!r}") from None
+        self._seen = at + len(text)
+
+    async def press_until(self, keys: str, text: str) -> None:
+        """Press *keys*, again and again, until *text* is shown.
+
+        Python overlooks a signal that comes when it has shown a prompt and does not wait yet.
+        """
+        for _ in range(int(PATIENCE)):
+            self.press(keys)
+            with contextlib.suppress(AssertionError):
+                return await self.see(text, patience=1)
+        raise AssertionError(f"{text!r} was not shown, but {self.shown!r}")
+
+    def press(self, keys: str) -> None:
+        """Press *keys*."""
+        os.write(self._master, keys.encode())
+
+    async def exit_code(self) -> int:
+        """Wait until the program ends."""
+        assert self._process is not None
+        async with asyncio.timeout(PATIENCE):
+            return await self._process.wait()
+
+    async def __aenter__(self) -> Self:
+        self._master, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, self._columns, 0, 0))
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", _LAUNCH, *self._args,
+                stdin=terminal, stdout=terminal, stderr=terminal,
+                env=self._env, start_new_session=True,
+            )  # fmt: skip
+        finally:
+            os.close(terminal)
+        asyncio.get_running_loop().add_reader(self._master, self._read)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        asyncio.get_running_loop().remove_reader(self._master)
+        os.close(self._master)
+
+    def _read(self) -> None:
+        try:
+            part = os.read(self._master, 65536)
+        except OSError:  # the other side is gone
+            part = b""
+        if not part:
+            asyncio.get_running_loop().remove_reader(self._master)
+        self._output += part
+        self._more.set()
