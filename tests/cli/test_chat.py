@@ -527,7 +527,7 @@ async def test_wrong_use_is_exit_code_2_and_a_sentence(tmp_path: Path, env: dict
         (["--local", "--model", "x"], "--local is a model of its own"),
         (["--model", "clod:x"], "no provider is called 'clod'"),
         (["--base-url", "http://127.0.0.1:9/v1"], "does not say which models it has: give --model"),
-        (["--local", "--tools", "empty.py"], "empty.py has no functions"),
+        (["--local", "--tools", "empty.py"], "empty.py has no public functions"),
         (["--local", "--tools", "empty.py:f"], "empty.py has no function 'f'; it has none"),
         (["--local", "--tools", "nowhere.py"], "there is no file nowhere.py"),
         (["--local", "--store", "chats.db"], "give --session, too"),

@@ -158,7 +158,12 @@ class Calls:
         rules, call = self._node.rule_chain, made.call
         if rules.asks(HOOK_POST_TOOL_USE):
             event = PostToolUseEvent(
-                call.name, dict(made.args), made.value, call.id, self._messages()
+                call.name,
+                dict(made.args),
+                made.value,
+                call.id,
+                self._messages(),
+                is_error=made.result is not None and made.result.is_error,
             )
             await rules.decide(HOOK_POST_TOOL_USE, event)
 

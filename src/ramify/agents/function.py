@@ -57,7 +57,8 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         user_prompt_template: what it is told first; may be a FromFile.
         uses: the functions that it may call.
         model_tools: further functions, by Provider or by the name of a model.
-        default_model: a Provider, a name or a Model; without one, the runtime's default.
+        default_model: a Provider, a name or a Model; without one, that of the Client that it works
+            for, or the runtime's default.
         returns: the type of the result; without one, whatever text the model ends with.
         max_steps: how many requests it may make.
         parallel_tools: run the calls that the model asks for in one go at the same time.
@@ -316,7 +317,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
             raise UsageError(f"{self.name} is an agent: call it by ctx.invoke, not run()")
         wish = self.default_model if node.wish is None else node.wish
         try:
-            model = node.commons.models.find(wish)
+            model = node.find_model(wish)
         except RamifyError as error:
             raise provider_fault(node, str(wish or "the default model"), error) from error
         task = Task(

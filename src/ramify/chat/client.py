@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from copy import copy
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -17,7 +18,13 @@ from ramify.chat.saving import Saver
 from ramify.chat.turn import ChatFunction, ChatTurn
 from ramify.chat.typed_messages import plain, typed
 from ramify.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent, RuleChain
-from ramify.core.errors import ClosedError, InvalidValueError, UsageError
+from ramify.core.errors import (
+    ClosedError,
+    InvalidValueError,
+    SessionConflictError,
+    StoreError,
+    UsageError,
+)
 from ramify.core.function import Node
 from ramify.core.messages import Message
 from ramify.core.states import NodeState
@@ -66,6 +73,10 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         options: who to talk to, and how.
         session: keep the conversation under this name, and go on with it if there is one.
         store: where to keep it, a file or a SessionStore; by default in the user's data folder.
+
+    Attributes:
+        options: who to talk to, and how.
+        turn_count: how many turns were read to their end.
 
     Raises:
         InvalidValueError: two tools have one name, or an option cannot be used.
@@ -117,7 +128,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         self._loaded = self._saver is None
 
     def __repr__(self) -> str:
-        return f"<Client {self.options.model_name}, {self.turn_count} turns>"
+        kept = "" if self._saver is None else f", session {self._saver.name!r}"
+        return f"<Client {self.options.model_name}, {self.turn_count} turns{kept}>"
 
     # What was said
 
@@ -166,7 +178,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         Raises:
             BlockedError: a hook, or a person, forbade it (a RuntimeError).
             InvalidValueError: there is nothing to send.
-            ModelProviderException: there is no such model, or no key for it.
+            CallGraphError: there is no such model, or it does not take such tools.
+            ModelProviderException: it cannot be asked; a key is missing, say.
         """
         if not isinstance(prompt, str):
             raise InvalidValueError(f"a prompt is text, not {prompt!r}")
@@ -289,16 +302,21 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         await turn.save()
 
     async def add_tool_result(
-        self, tool_call_id: str, content: Any, name: str | None = None
+        self,
+        tool_call_id: str,
+        content: Any,
+        name: str | None = None,
+        *,
+        is_error: bool = False,
     ) -> None:
         """Give the result of a call that the model asked for; the next query sends it.
 
-        Text is sent as it is, everything else as JSON.
+        Text is sent as it is, everything else as JSON. *is_error* says that the call failed.
         """
         call = self._find_call(tool_call_id)
         name = name or (call or {}).get("name")
         text = as_text(content) if content is not None else "null"
-        self._conversation.add_result(ToolResult(tool_call_id, text), name)
+        self._conversation.add_result(ToolResult(tool_call_id, text, is_error), name)
         if self._saver is not None:
             self._saver.keep(self._conversation.waiting)
             await self._saver.flush()
@@ -306,7 +324,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         if rules.asks(HOOK_POST_TOOL_USE):
             given = self._inputs.get(tool_call_id) or _arguments(call)
             event = PostToolUseEvent(
-                name or "unknown", dict(given), content, tool_call_id, self.history
+                name or "unknown", dict(given), content, tool_call_id, self.history, is_error
             )
             await rules.decide(HOOK_POST_TOOL_USE, event)
 
@@ -324,12 +342,14 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         """Return a client that goes on from here by itself, kept as *session* if that is given.
 
         Raises:
-            InvalidValueError: there is a session of that name.
+            DuplicateNameError: there is a session of that name (a ValueError).
+            UsageError: this client is not kept itself.
         """
         await self._load()
         if session is not None and self._saver is None:
             raise UsageError("this conversation is not kept: give the Client a session, too")
-        other = Client(self.options, session=session, store=self._place if session else None)
+        place = self._store if self._place == ":memory:" else self._place
+        other = Client(copy(self.options), session=session, store=place if session else None)
         if other._saver is not None and self._saver is not None:
             await self._saver.flush()
             await other._saver.branch(self._saver.name)
@@ -341,7 +361,10 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         if self._loaded or self._saver is None:
             return
         saved = await self._saver.load()
+        written = self._conversation.messages  # by hand, in place of what was saved
+        self._conversation.messages = []
         self._conversation.restore(saved.exchanges, saved.unsent)
+        self._conversation.messages = written or self._conversation.messages
         self._loaded = True
 
     # Beginning and end
@@ -353,12 +376,24 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
     async def close(self) -> None:
         """Interrupt what is under way, and write down what is to be kept."""
-        await self.interrupt()
-        self._mention_failure()
-        if self._saver is not None:
-            await self._saver.flush()
-        if self._store is not None and self._store is not self._place:
-            self._store.close()
+        try:
+            await self._end()
+        finally:
+            if self._store is not None and self._store is not self._place:
+                self._store.close()
+
+    async def _end(self) -> None:
+        saver = self._saver
+        told = None if saver is None else saver.failure
+        try:
+            await self.interrupt()
+            self._mention_failure()
+            if saver is not None:
+                await saver.flush()
+        except (StoreError, SessionConflictError):
+            if told is None:
+                raise
+            log.warning("%r was not saved to its end: %s", self, told)  # as was said before
 
     async def __aenter__(self) -> Self:
         await self._load()

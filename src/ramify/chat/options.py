@@ -14,6 +14,7 @@ from ramify.models.retry import Retry, Timers
 from ramify.models.wire_model import WireModel
 
 NO_KEY: Final = "not-needed"
+_BACKOFF: Final = (1.0, 2.0, 4.0, 8.0)  # seconds; somebody is waiting
 TEMPERATURE: Final = 0.7  # unless it is said, only models that take one get it
 
 
@@ -34,13 +35,13 @@ class AgentOptions:
         max_tokens: the longest response; None leaves it to the provider.
         temperature: how to sample; None leaves it to the provider.
         timeout: seconds to wait for the first byte, and from each piece of a response to the next.
-        api_key: the key, where one is needed; by default that of the environment.
+        api_key: the key, where one is needed; ``"not-needed"`` leaves it to the environment.
         hooks: who decides about prompts and calls, by HOOK_PRE_TOOL_USE and its like.
         allowed_tools: the only functions that may be called, at any depth.
         disallowed_tools: functions that may not be called.
         allow_lenient_tool_json: mend arguments that were cut off, where that is safe.
         tool_use_deltas: stream calls while the model is still writing them, as ToolUseDelta.
-        retry: when a failed request is made again.
+        retry: when a failed request is made again; by default after 1, 2, 4 and 8 seconds.
 
     Example:
         >>> from ramify import AgentOptions
@@ -136,22 +137,22 @@ class AgentOptions:
         Raises:
             InvalidValueError: there is none of that name.
         """
-        timers = Timers(self.timeout, self.timeout)
+        timers, retry = Timers(self.timeout, self.timeout), self.retry or Retry(_BACKOFF)
         key = None if self.api_key == NO_KEY else self.api_key
         if self.base_url is not None:
             return OpenAIModel(
-                self.model, base_url=self.base_url, api_key=key, timers=timers, retry=self.retry
+                self.model, base_url=self.base_url, api_key=key, timers=timers, retry=retry
             )
         model: Model = models.find(self.model)
         if model is self.model or not isinstance(model, WireModel):
             return model
-        return _adapted(copy(model), timers, self.retry, key)
+        return _adapted(copy(model), timers, retry, key)
 
 
-def _adapted(model: WireModel, timers: Timers, retry: Retry | None, key: str | None) -> WireModel:
+def _adapted(model: WireModel, timers: Timers, retry: Retry, key: str | None) -> WireModel:
     """Return *model*, which nobody else has, as the options say."""
     model.timers = timers
-    model.retry = retry or model.retry
+    model.retry = retry
     if key is not None:
         model.use_key(key)
     return model

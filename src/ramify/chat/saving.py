@@ -25,10 +25,13 @@ class Saver:
         self._head: int | None = None
         self._noted: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
+        self.failure: Exception | None = None  # why the last attempt to write came to nothing
 
     async def load(self) -> SavedSession:
-        """Return what was saved, if anything was."""
-        saved = await in_thread(self._store.open, self.name, model=self._model)
+        """Return what was saved, if anything was; a session is made when there is something."""
+        saved = await in_thread(self._store.find, self.name)
+        if saved is None:
+            return SavedSession(self.name, None, (), ())
         self._head = saved.head
         return saved
 
@@ -38,8 +41,10 @@ class Saver:
         Raises:
             DuplicateNameError: there is a session of this name already.
         """
-        saved = await in_thread(self._store.fork, name, self.name)
-        self._head = saved.head
+        if await in_thread(self._store.find, name) is None:  # nothing was said there yet
+            await in_thread(self._store.check_free, self.name)
+        else:
+            self._head = (await in_thread(self._store.fork, name, self.name)).head
 
     def append(self, exchange: Exchange, preview: str = "") -> None:
         """Note an exchange."""
@@ -65,9 +70,16 @@ class Saver:
 
     def _write(self) -> None:
         with self._lock:
-            while self._noted:
-                self._noted[0]()
-                self._noted.popleft()
+            try:
+                if self._head is None:
+                    self._store.open(self.name, model=self._model)
+                while self._noted:
+                    self._noted[0]()
+                    self._noted.popleft()
+            except Exception as error:
+                self.failure = error
+                raise
+            self.failure = None
 
     def _append(self, exchange: Exchange, preview: str) -> None:
         self._head = self._store.append(

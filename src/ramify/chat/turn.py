@@ -141,6 +141,7 @@ class _ChatLoop(Loop):
             parallel_tools=False,
         )
         super().__init__(ctx, node, task)
+        node.default_model = model  # of agents below that name none
         self._turn = turn
         self._conversation = turn.conversation
         self._calls = self._chat_calls = _ChatCalls(ctx, node, tools, turn)
@@ -333,6 +334,8 @@ def _failure(call: ToolUse, text: str) -> ToolResult:
 def _told(failure: BaseException) -> str:
     if isinstance(failure, DeniedError):
         return f"Tool use blocked: {failure.reason}"
+    if isinstance(failure, KeyError):  # whose text is the key alone
+        return cut(f"{type(failure).__name__}: {failure}")
     return cut(str(failure) or type(failure).__name__)
 
 

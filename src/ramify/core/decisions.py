@@ -26,7 +26,7 @@ class HookDecision:
 
     Attributes:
         continue_: False forbids it; the model is told *reason*.
-        modified_input: the arguments to use instead.
+        modified_input: the arguments to use instead; the history keeps those of the model.
         modified_prompt: the prompt to use instead.
         reason: why.
         ask: what to ask a person, who then decides.
@@ -70,6 +70,9 @@ class HookDecision:
 class PreToolUseEvent:
     """A model asks for a call, which has not been made yet.
 
+    ``tool_input`` is what the model wrote: whether it fits the function is checked when the call is
+    made.
+
     Example:
         >>> from ramify import PreToolUseEvent
         >>> PreToolUseEvent("bash", {"command": "ls"}, "call_1").tool_input["command"]
@@ -86,8 +89,8 @@ class PreToolUseEvent:
 class PostToolUseEvent:
     """A call that a model asked for has ended, or was denied.
 
-    ``tool_result`` is its value or, if there is none, what the model is told instead. What the hook
-    returns is not looked at.
+    ``tool_result`` is its value or, if there is none, what the model is told instead, and
+    ``is_error`` is True then. What the hook returns is not looked at.
 
     Example:
         >>> from ramify import PostToolUseEvent
@@ -100,6 +103,7 @@ class PostToolUseEvent:
     tool_result: Any
     tool_use_id: str
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    is_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)

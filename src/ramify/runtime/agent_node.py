@@ -80,15 +80,16 @@ class AgentNode(CallNode):
         "_model",
         "_own",
         "_parts",
-        "_responses",
         "_said",
         "_session",
         "_system",
         "_unsent",
         "call_times",
         "commons",
+        "default_model",
         "notices",
         "resignations",
+        "responses",
     )
 
     def __init__(
@@ -103,6 +104,7 @@ class AgentNode(CallNode):
     ) -> None:
         super().__init__(id, request, parent=parent, tree=tree, home=home, desk=commons.desk)
         self.commons = commons
+        self.default_model: Model | None = None  # for agents below it that name none
         self.call_times: list[float] = []  # when it made its calls
         self.notices: list[str] = []  # what the person who runs this should know
         # Made when it called raise_exception; node ids are no proof, other runtimes have the same.
@@ -110,7 +112,7 @@ class AgentNode(CallNode):
         self._model: Model | None = None
         self._session: Session | None = None
         self._parts: list[TranscriptPart] = []  # what was said and answered
-        self._responses = 0
+        self.responses = 0  # how many it has had
         self._system = 0  # characters of the system prompt
         self._own = Spent()
         self._accounted = TokenUsage()  # how much of what the session took is in the accounts
@@ -135,11 +137,6 @@ class AgentNode(CallNode):
         return self._own.cost
 
     @property
-    def responses(self) -> int:
-        """How many responses it has had."""
-        return self._responses
-
-    @property
     def said(self) -> Sequence[TranscriptPart]:
         """What was said so far and has been answered; grows, and is not to be changed."""
         return self._parts
@@ -151,6 +148,17 @@ class AgentNode(CallNode):
     def wish(self) -> Any:
         """The model that was asked for, for this call only."""
         return self._request.model
+
+    def find_model(self, wish: Any) -> Model:
+        """Return the model that *wish* stands for; None is for the default of here.
+
+        Raises:
+            InvalidValueError: it stands for none.
+        """
+        if wish is None:
+            above = [node.default_model for node in upwards(self) if isinstance(node, AgentNode)]
+            wish = next((model for model in above if model is not None), None)
+        return self.commons.models.find(wish)
 
     @property
     def rule_chain(self) -> RuleChain:
@@ -195,7 +203,7 @@ class AgentNode(CallNode):
         """Open a conversation, or the same one again with other settings."""
         session = model.open(system, functions, settings, exchanges=exchanges)
         self._parts = list(session.transcript)
-        self._responses = len(session.exchanges)
+        self.responses = len(session.exchanges)
         self.take_up(session, model, system, functions, settings)
         return session
 
@@ -273,7 +281,7 @@ class AgentNode(CallNode):
         exchange = session.exchanges[-1]
         parts = tuple(session.parts(len(session.exchanges) - 1))
         self._parts += parts
-        self._responses += 1
+        self.responses += 1
         self._unsent = self._said = ()
         completed = ResponseCompleted(self.id, time.time(), exchange, parts, usage, cost)
         self.tree.publish_instead(completed)

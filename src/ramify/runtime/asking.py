@@ -1,12 +1,15 @@
 """Wait for a person: without a lease, for as long as it takes."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from ramify.core.errors import ClosedError
 from ramify.core.question import CANCEL, RESUME, Answer, QuestionKind
 from ramify.runtime.leases import give_up_lease
 from ramify.runtime.node import CallNode
+
+log = logging.getLogger(__name__)
 
 
 async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[str] = ()) -> Answer:
@@ -27,6 +30,8 @@ async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[s
         node.desk.close(question.id)
         answered.cancel()
 
+    if not node.tree.kept:  # and nobody can look into the runtime that it is in
+        log.warning("%r asks %r, and nobody can answer it: use it in a Runtime", node, text)
     give_up_lease(node)
     question = node.desk.ask(node.id, node.tree, node.home, kind, text, choices, settle)
     node.stop(text)

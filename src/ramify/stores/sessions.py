@@ -112,6 +112,14 @@ class SessionStore:
             path = default_path()
         self._database = Database(path)
 
+    def find(self, name: str) -> SavedSession | None:
+        """Return the session of that name, if there is one."""
+        _check(name)
+        with self._database.snapshot() as rows:
+            if rows.execute("SELECT 1 FROM sessions WHERE name = ?", (name,)).fetchone() is None:
+                return None
+            return self._load(rows, name)
+
     def open(self, name: str, *, model: str = "", preview: str = "") -> SavedSession:
         """Return the session of that name, which is made if it is not there."""
         _check(name)
@@ -197,10 +205,7 @@ class SessionStore:
         now = time.time()
         with self._database.transaction() as rows:
             self._row(rows, name)
-            if rows.execute("SELECT 1 FROM sessions WHERE name = ?", (new_name,)).fetchone():
-                raise DuplicateNameError(
-                    f"there is a session {new_name!r} already; take another name, or delete it"
-                )
+            _check_free(rows, new_name)
             rows.execute(
                 """
                 INSERT INTO sessions (name, created, updated, head, length, unsent, model, preview)
@@ -209,6 +214,11 @@ class SessionStore:
                 (new_name, now, now, name),
             )
             return self._load(rows, new_name)
+
+    def check_free(self, name: str) -> None:
+        """Raise DuplicateNameError if there is a session of that name."""
+        with self._database.snapshot() as rows:
+            _check_free(rows, name)
 
     def list(self) -> list[SessionInfo]:
         """Return what there is, the newest first."""
@@ -292,6 +302,13 @@ def _check(name: str) -> None:
     if len(name) > _LONGEST_NAME:
         raise InvalidValueError(
             f"the name of a session has at most {_LONGEST_NAME} characters: {name[:20]!r}..."
+        )
+
+
+def _check_free(rows: sqlite3.Connection, name: str) -> None:
+    if rows.execute("SELECT 1 FROM sessions WHERE name = ?", (name,)).fetchone():
+        raise DuplicateNameError(
+            f"there is a session {name!r} already; take another name, or delete it"
         )
 
 
