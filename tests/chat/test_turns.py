@@ -3,18 +3,23 @@
 import asyncio
 from typing import Any
 
-from documents.chat_stage import add, asked, heard, text_of
+import pytest
+
+from documents.chat_stage import ANTHROPIC, add, asked, heard, serving, text_of
 from ramify import (
     AgentNode,
     AgentOptions,
     Client,
     Limits,
+    ModelProviderException,
     ModelText,
     Runtime,
     ToolUse,
     ToolUseBlock,
     UserText,
 )
+from ramify.core.errors import UsageError
+from ramify.models import AnthropicModel
 from ramify.testing import HANGS, ScriptedModel, ScriptedRequest
 
 ADDING = ToolUse("1", "add", {"a": 1, "b": 2})
@@ -62,3 +67,23 @@ async def test_options_that_are_changed_count_from_the_next_query_on():
     assert second.requests == [
         ScriptedRequest("Be long.", (), (UserText("1"), ModelText("one"), UserText("2")))
     ]
+
+
+async def test_a_turn_is_not_made_again_behind_the_back_of_its_client(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    async with (
+        serving(protocol=ANTHROPIC) as server,
+        Runtime() as runtime,
+        Client(
+            AgentOptions("You help.", AnthropicModel("claude-opus-4-1", base_url=server.url))
+        ) as client,
+    ):
+        with pytest.raises(ModelProviderException, match="needs a key"):
+            await asked(client, "Hello.")
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-key")
+        [node] = runtime.list_toplevel()
+        with pytest.raises(UsageError, match="query"):
+            await runtime.resume(node.id)
+    assert client.history == []

@@ -113,7 +113,7 @@ class ChatFunction(Function):
         if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
             raise UsageError("a turn of a chat is begun by client.query()")
         turn: object = node.past
-        if not isinstance(turn, ChatTurn):
+        if not isinstance(turn, ChatTurn) or turn.opened.done():
             raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
         try:
             loop = _ChatLoop(ctx, node, turn, self._tools)
