@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from copy import copy
+from copy import copy, deepcopy
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -145,12 +145,12 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
     @property
     def history(self) -> list[Message]:
         """A copy of the messages so far."""
-        return self._conversation.messages.copy()
+        return deepcopy(self._conversation.messages)
 
     @property
     def messages(self) -> list[TypedMessage]:
         """The messages so far as objects."""
-        return typed([one for message in self.history for one in plain(message)])
+        return typed([one for message in self.message_history for one in plain(message)])
 
     @property
     def turn_metadata(self) -> dict[str, Any]:
@@ -324,16 +324,22 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         if rules.asks(HOOK_POST_TOOL_USE):
             given = self._inputs.get(tool_call_id) or _arguments(call)
             event = PostToolUseEvent(
-                name or "unknown", dict(given), content, tool_call_id, self.history, is_error
+                name or "unknown",
+                dict(given),
+                content,
+                tool_call_id,
+                list(self.message_history),
+                is_error,
             )
             await rules.decide(HOOK_POST_TOOL_USE, event)
 
     def _find_call(self, id: str) -> Message | None:
         """Return the newest call with this id, as it is in the history."""
-        for message in reversed([one for m in self.history for one in plain(m)]):
-            for call in message.get("tool_calls") or ():
-                if call.get("id") == id:
-                    return call["function"]
+        for message in reversed(self.message_history):
+            for one in plain(message):
+                for call in one.get("tool_calls") or ():
+                    if call.get("id") == id:
+                        return call["function"]
         return None
 
     # Sessions

@@ -30,7 +30,8 @@ class Conversation:
         self._mirror: list[Message] = []  # as they are if nobody does
         self._stretches: list[Stretch] = []  # what the settled ones of them stand for
         self._settled = 0  # how many those are; the others have not been answered
-        self._prompt_at: int | None = None  # where a prompt is that was not answered yet
+        self._sent_at: int | None = None  # where what was sent last and not answered begins
+        self._made_up: list[ToolUse] = []  # results that were made up for it
         self._session: Session | None = None
         self._terms: object = None  # on which that was opened
         self._results: dict[str, ToolResult] = {}  # not sent yet
@@ -60,7 +61,9 @@ class Conversation:
         other.messages, other._mirror = deepcopy(self.messages), deepcopy(self._mirror)
         other._stretches, other._settled = list(self._stretches), self._settled
         other._results, other._texts = dict(self._results), list(self._texts)
+        other._sent_at, other._made_up = self._sent_at, self._made_up
         other._system, other.rewritten = list(self._system), self.rewritten
+        other.take_back()
         return other
 
     def restore(self, exchanges: Sequence[Exchange], results: Iterable[ToolResult]) -> None:
@@ -143,11 +146,11 @@ class Conversation:
                 "there is nothing to go on with: no call waits for its result; say something, by"
                 " query('...')"
             )
-        for call in self.asked:
-            if call.id not in self._results:
-                self.add_result(missing(call))
+        self._sent_at = len(self._mirror)
+        self._made_up = [call for call in self.asked if call.id not in self._results]
+        for call in self._made_up:
+            self.add_result(missing(call))
         if prompt:
-            self._prompt_at = len(self._mirror)
             self._show([{"role": "user", "content": prompt}])
         given = [self._results[call.id] for call in self.asked]
         waiting = self._session.pending
@@ -160,13 +163,15 @@ class Conversation:
         return [*results, *map(UserText, texts)]
 
     def take_back(self) -> None:
-        """Forget the newest prompt, if it was not answered."""
-        if self._prompt_at is None:
+        """Forget what was sent last, if it was not answered, but for results that were given."""
+        if self._sent_at is None:
             return
         if self.messages == self._mirror:
-            del self.messages[self._prompt_at :]
-        del self._mirror[self._prompt_at :]
-        self._prompt_at = None
+            del self.messages[self._sent_at :]
+        del self._mirror[self._sent_at :]
+        for call in self._made_up:
+            self._results.pop(call.id, None)
+        self._sent_at = None
 
     def add_result(self, result: ToolResult, name: str | None = None) -> None:
         """Keep the result of a call until it is sent; one that nobody asked for is only shown."""
@@ -179,6 +184,9 @@ class Conversation:
         self._results[result.tool_use_id] = result
         if is_new:
             self._show(messages_of([result], [call]))
+        else:
+            _correct(self._mirror, result)
+            _correct(self.messages, result)
 
     def complete(self, response: ResponseCompleted) -> None:
         """Write down an exchange."""
@@ -192,7 +200,7 @@ class Conversation:
         else:  # somebody is changing them
             self.messages += deepcopy([m for m in new if m["role"] == "assistant"])
         del self._mirror[self._settled :]
-        self._results, self._texts, self._prompt_at = {}, [], None
+        self._results, self._texts, self._sent_at = {}, [], None
         self._settle(new, response.exchange, tuple(self._session.pending), show=False)
 
     def _settle(
@@ -215,3 +223,14 @@ class Conversation:
     def _show(self, messages: list[Message]) -> None:
         self._mirror += messages
         self.messages += deepcopy(messages)
+
+
+def _correct(messages: Sequence[Any], result: ToolResult) -> None:
+    """Show *result* in place of an earlier one of the same call."""
+    for message in reversed(messages):
+        match message:
+            case {"role": "tool", "tool_call_id": result.tool_use_id}:
+                message["content"] = result.content
+                return
+            case _:
+                pass
