@@ -313,6 +313,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
         Text is sent as it is, everything else as JSON. *is_error* says that the call failed.
         """
+        await self._load()
         call = self._find_call(tool_call_id)
         name = name or (call or {}).get("name")
         text = as_text(content) if content is not None else "null"
@@ -356,10 +357,15 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             raise UsageError("this conversation is not kept: give the Client a session, too")
         place = self._store if self._place == ":memory:" else self._place
         other = Client(copy(self.options), session=session, store=place if session else None)
-        if other._saver is not None and self._saver is not None:
-            await self._saver.flush()
-            await other._saver.branch(self._saver.name)
         other._conversation = self._conversation.copied()
+        if other._saver is not None and self._saver is not None:
+            with suppress(SessionConflictError):  # the fork is where this one thought that it was
+                await self._saver.flush()
+            await other._saver.branch(self._saver.name)
+            if other._conversation.exchanges:
+                other._saver.replace(other._conversation.exchanges)
+                other._saver.keep(other._conversation.waiting)
+            await other._saver.flush()
         other._loaded = True
         return other
 
@@ -367,11 +373,12 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         if self._loaded or self._saver is None:
             return
         saved = await self._saver.load()
-        written = self._conversation.messages  # by hand, in place of what was saved
-        self._conversation.messages = []
-        self._conversation.restore(saved.exchanges, saved.unsent)
-        self._conversation.messages = written or self._conversation.messages
-        self._loaded = True
+        if not self._loaded:  # by somebody else meanwhile
+            written = self._conversation.messages  # by hand, in place of what was saved
+            self._conversation.messages = []
+            self._conversation.restore(saved.exchanges, saved.unsent)
+            self._conversation.messages = written or self._conversation.messages
+            self._loaded = True
 
     # Beginning and end
 

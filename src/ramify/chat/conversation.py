@@ -67,12 +67,16 @@ class Conversation:
         return other
 
     def restore(self, exchanges: Sequence[Exchange], results: Iterable[ToolResult]) -> None:
-        """Go on from what was saved."""
+        """Go on from what was saved, unless there are messages already."""
+        given = self.messages.copy()
+        self.messages.clear()
         for exchange, parts in zip(exchanges, read_exchanges(exchanges), strict=True):
             asked = tuple(part for part in parts if isinstance(part, ToolUse))
             self._settle(messages_of(parts, self.asked), exchange, asked)
         for result in results:
             self.add_result(result)
+        if given:
+            self.messages[:] = given
 
     # The session
 

@@ -161,6 +161,7 @@ class _ChatLoop(Loop):
     async def _begin(self) -> None:
         task, turn = self._task, self._turn
         conversation = turn.conversation
+        await turn.save()  # what is left: better now than when another response is paid for
         conversation.catch_up()
         try:
             session = conversation.open(
@@ -192,6 +193,11 @@ class _ChatLoop(Loop):
     def _history(self) -> list[Message]:
         return list(self._conversation.messages)
 
+    async def _request(self, inputs: Inputs) -> ResponseCompleted:
+        response = await super()._request(inputs)
+        await self._turn.save()
+        return response
+
     async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
         self._asking, self._text = inputs, ""
         response = await self._node.request(*inputs, over_budget=over_budget, hear=self._hear)
@@ -199,7 +205,6 @@ class _ChatLoop(Loop):
         if not self._text and (text := _text(response)):  # what was shown as thinking was none
             self._turn.outbox.put(TextBlock(text))
         self._complete(response)
-        await self._turn.save()
         return response
 
     def _complete(self, response: ResponseCompleted) -> None:
