@@ -55,6 +55,8 @@ class OpenAIDecoder(Decoder):
         self._muse(self._new_thought.end(), found)
         self._say(self._new_text.end(), found)
         _add_text(self._thoughts.end(), found)
+        if (self.is_done or self._finish) and (said := self._thoughts.mistaken()):
+            found.append(TextDelta(said))
 
     def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
         if chunk is DONE:

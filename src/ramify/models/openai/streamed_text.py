@@ -90,12 +90,15 @@ class Thoughts:
         self._held = ""
         self._blank = False  # nothing was said yet, so white space is not said either
         self._spoken: list[str] = []  # as long as a closing tag may still come
+        self._supposed: list[str] = []  # all there is, if it is only supposed to be thinking
 
     def feed(self, text: str) -> list[tuple[str, str]]:
         """Return what *text* adds, as pairs of a kind and a text.
 
         The kinds are "text", "thinking", and "rethink": all "text" so far was thinking.
         """
+        if self._thinks_first:
+            self._supposed.append(text)
         if self._held:
             text = self._held + text
             self._held = ""
@@ -111,9 +114,15 @@ class Thoughts:
             return [("thinking", held)] if held else []
         return [("text", held)] if held else []
 
+    def mistaken(self) -> str:
+        """Return what was given out as thinking and was none, for no tag has said that it was."""
+        return "".join(self._supposed) if self._take == self._think else ""
+
     def _begin(self, text: str, found: list[tuple[str, str]]) -> None:
         start = text.lstrip()
         opened = start.startswith(self._opening)
+        if opened:
+            self._thinks_first, self._supposed = False, []
         if self._opening.startswith(start) and not opened:  # or perhaps there is nothing yet
             self._held = text
         elif opened or self._thinks_first:
@@ -143,6 +152,7 @@ class Thoughts:
 
     def _speak_after(self, text: str, found: list[tuple[str, str]]) -> None:
         self._blank = True
+        self._thinks_first, self._supposed = False, []
         self._take = self._speak
         self._speak(text, found)
 
