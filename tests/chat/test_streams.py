@@ -2,9 +2,11 @@
 
 import pytest
 
-from documents.chat_stage import asked, joined, options, serving, text_of
-from ramify import Client, TextBlock, ThinkingBlock
+from documents.chat_stage import add, asked, joined, options, serving, text_of, until_failure
+from ramify import Client, ModelProviderException, TextBlock, ThinkingBlock, ToolUseDelta
+from ramify.models import Retry
 from wire import openai_wire
+from wire.replies import Cut, stream
 
 
 @pytest.mark.parametrize("pieces", [["It is", " 4."], ["It is 4."]])
@@ -27,3 +29,28 @@ async def test_thinking_that_was_expected_is_not_said_again_as_text():
     ):
         blocks = joined(await asked(client, "2 + 2?"))
         assert blocks == [ThinkingBlock("2 and 2"), TextBlock("It is 4.")]
+
+
+async def test_fragments_of_a_call_never_come_twice():
+    whole = openai_wire.calls([("1", "add", '{"a":1,', '"b":2}')])
+    broken = stream(*whole.steps[:2], Cut())
+    async with (
+        serving(broken) as server,
+        Client(options(server, tools=[add], tool_use_deltas=True, retry=Retry([0, 0]))) as client,
+    ):
+        await client.query("1 + 2?")
+        found, error = await until_failure(client)
+        assert isinstance(error, ModelProviderException)
+        assert [type(one) for one in found] == [ToolUseDelta, ToolUseDelta]
+        assert client.history == []
+
+
+async def test_a_call_that_broke_off_unseen_is_asked_for_again():
+    whole = openai_wire.calls([("1", "add", '{"a":1,', '"b":2}')])
+    broken = stream(*whole.steps[:2], Cut())
+    async with (
+        serving(broken, whole) as server,
+        Client(options(server, tools=[add], retry=Retry([0]))) as client,
+    ):
+        [call] = await asked(client, "1 + 2?")
+        assert call.input == {"a": 1, "b": 2}

@@ -147,6 +147,7 @@ class _ChatLoop(Loop):
         self._calls = self._chat_calls = _ChatCalls(ctx, node, tools, turn)
         self._asking: Inputs | None = None  # what is being answered
         self._text = ""  # of that answer, so far
+        self._has_fragments = False  # whether pieces of its calls were handed out
 
     async def run(self) -> Any:
         try:
@@ -199,7 +200,7 @@ class _ChatLoop(Loop):
         return response
 
     async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
-        self._asking, self._text = inputs, ""
+        self._asking, self._text, self._has_fragments = inputs, "", False
         response = await self._node.request(*inputs, over_budget=over_budget, hear=self._hear)
         self._asking = None
         if not self._text and (text := _text(response)):  # what was shown as thinking was none
@@ -224,8 +225,9 @@ class _ChatLoop(Loop):
                 put(ThinkingBlock(self._text, was_text=True))
                 self._text = ""
             case model_events.ToolUseDelta() if self._turn.options.tool_use_deltas:
+                self._has_fragments = True
                 put(ToolUseDelta(event.index, event.id, event.name, event.arguments))
-            case AttemptFailed() if self._text:
+            case AttemptFailed() if self._text or self._has_fragments:
                 raise self._broken(event)
             case Noticed():
                 log.warning("%s", event.text)
@@ -233,7 +235,7 @@ class _ChatLoop(Loop):
                 pass
 
     def _broken(self, failed: AttemptFailed) -> ModelProviderException:
-        """Return what is raised instead of trying again: half of the text was handed out."""
+        """Return what is raised instead of trying again: half of it was handed out."""
         model = self._task.model
         return ModelProviderException(
             type(model).__name__,
