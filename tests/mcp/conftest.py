@@ -1,0 +1,3 @@
+"""What is in ``servers`` is started by tests, not imported."""
+
+collect_ignore = ["servers"]
