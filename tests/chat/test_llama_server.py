@@ -33,7 +33,7 @@ def server(smollm2: Path) -> Iterator[LlamaServer]:
 
 
 def options(server: LlamaServer, **more: object) -> AgentOptions:
-    given: dict[str, object] = {"max_tokens": 24, "temperature": 0.0, "retry": Retry([])} | more
+    given: dict[str, object] = {"max_tokens": 24, "temperature": 0.0, "retry": Retry([0.1] * 3)} | more
     return AgentOptions(
         "You are a helpful assistant.",
         "smollm2",
