@@ -76,8 +76,7 @@ async def test_who_was_overtaken_can_go_on_beside_the_other_and_loses_nothing(pa
         await asked(branch, "3")
     assert await saved(path, "mine") == [*mine, User("3"), Assistant("three")]
     assert await saved(path) == [*mine[:3], Assistant("else")]
-    with pytest.raises(SessionConflictError):
-        await client.close()
+    await client.close()  # which was told already
 
 
 async def test_a_result_can_be_given_to_a_session_that_was_only_just_named(path: Path):
