@@ -19,7 +19,7 @@ demo: $(VENV)/base.done
 
 test: lint
 	@echo "==> tests"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(VENV)/dev.done
 	@echo "==> style"

@@ -33,13 +33,14 @@ def server(smollm2: Path) -> Iterator[LlamaServer]:
 
 
 def options(server: LlamaServer, **more: object) -> AgentOptions:
-    given: dict[str, object] = {"max_tokens": 24, "temperature": 0.0, "retry": Retry([0.1] * 3)} | more
+    again = Retry([0.1] * 3)  # it closes connections that have been idle
+    given: dict[str, object] = {"max_tokens": 24, "temperature": 0.0, "retry": again}
     return AgentOptions(
         "You are a helpful assistant.",
         "smollm2",
         server.base_url,
         api_key=server.api_key,
-        **given,  # pyright: ignore[reportArgumentType]
+        **(given | more),  # pyright: ignore[reportArgumentType]
     )
 
 

@@ -438,6 +438,15 @@ async def test_a_session_goes_on_where_it_ended(server: ModelServer, chat: Chat,
     ]
 
 
+async def test_what_was_forgotten_is_not_there_next_time(server: ModelServer, env: dict[str, str]):
+    server.add(text("In Rome."), text("Who knows?"))
+    options = ("--model", "qwen3", "--base-url", server.url, "--session", "trip")
+    await piped(*options, said="Where to?\n/clear\n", env=env)
+    code, out, err = await piped(*options, said="Where was it?\n", env=env)
+    assert (code, out, "going on" in err) == (0, "Who knows?\n", False)
+    assert messages(server) == [("user", "Where was it?")]
+
+
 async def test_two_chats_on_one_session_are_told_and_both_go_on(
     server: ModelServer, chat: Chat, tmp_path: Path
 ):

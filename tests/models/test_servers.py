@@ -74,7 +74,7 @@ async def test_a_server_without_models_is_found_too(data: Any):
         Reply(
             200,
             {"content-type": "application/json", "content-encoding": "gzip"},
-            (gzip.compress(b'{"data": [' + b" " * 50_000_000 + b"]}"),),
+            (gzip.compress(b'{"data": [' + b" " * 50_000_000 + b"]}", mtime=0),),
         ),
     ],
     ids=lambda reply: f"{reply.status} {reply.body[:20]!r}",

@@ -402,11 +402,22 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             await self.interrupt()
             self._mention_failure()
             if saver is not None:
+                self._note_changes(saver)
                 await saver.flush()
-        except (StoreError, SessionConflictError):
+        except StoreError:
             if told is None:
                 raise
             log.warning("%r was not saved to its end: %s", self, told)  # as was said before
+
+    def _note_changes(self, saver: Saver) -> None:
+        """Have a history saved that was changed after the last answer."""
+        conversation = self._conversation
+        if self._loaded:
+            conversation.catch_up()
+        if conversation.rewritten:
+            saver.replace(conversation.exchanges)
+            saver.keep(conversation.waiting)
+            conversation.rewritten = False
 
     async def __aenter__(self) -> Self:
         await self._load()

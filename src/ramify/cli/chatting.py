@@ -109,7 +109,7 @@ class _Chat:
             raise
         finally:
             self._runner.run(self._leave())
-        return EXIT_FAILED if self._failed else 0
+        return EXIT_FAILED if self._failed or self._talk.unsaved else 0
 
     def _converse(self) -> None:
         while (line := self._next_line()) is not None and line.strip() != QUIT:

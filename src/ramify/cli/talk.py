@@ -11,14 +11,18 @@ from ramify.chat.client import Client
 from ramify.cli.asking import shown
 from ramify.cli.line_reader import LineReader
 from ramify.cli.screen import Screen
-from ramify.core.errors import RamifyError, TracedError
+from ramify.core.errors import RamifyError, StoreError, TracedError
 from ramify.core.question import Question
 from ramify.runtime.runtime import Runtime
 from ramify.views.text import printable
 
 
 class Talk:
-    """Sends prompts, shows what comes, and puts to the user what tools ask."""
+    """Sends prompts, shows what comes, and puts to the user what tools ask.
+
+    Attributes:
+        unsaved: whether something could not be saved.
+    """
 
     def __init__(
         self, runtime: Runtime, client: Client, screen: Screen, reader: LineReader
@@ -27,6 +31,7 @@ class Talk:
         self._client = client
         self._screen = screen
         self._reader = reader
+        self.unsaved = False
 
     async def say(self, prompt: str) -> bool:
         """Send *prompt* and show the answer; return whether there was one.
@@ -63,8 +68,7 @@ class Talk:
             finally:
                 asking.cancel()
         except RamifyError as error:
-            message = error.message if isinstance(error, TracedError) else str(error)
-            self._screen.note(printable(message))
+            self._tell(error)
             return False
         finally:
             self._forget()
@@ -85,13 +89,18 @@ class Talk:
             case _:
                 pass
 
+    def _tell(self, error: RamifyError) -> None:
+        self.unsaved |= isinstance(error, StoreError)
+        message = error.message if isinstance(error, TracedError) else str(error)
+        self._screen.note(printable(message))
+
     async def _stop_when(self, stopped: asyncio.Event) -> None:
         await stopped.wait()
         self._screen.note("(interrupted)")
         try:
             await self._client.interrupt()
         except RamifyError as error:  # what was said until then cannot be kept
-            self._screen.note(str(error))
+            self._tell(error)
 
     async def _ask(self, stopped: asyncio.Event) -> None:
         """Put the questions of this turn to the user, one after the other."""
