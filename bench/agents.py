@@ -1,4 +1,4 @@
-"""What agents cost beside the same work by hand, on the same server, in one run.
+"""What agents and chats cost beside the same work by hand, on the same server, in one run.
 
 CPU time and memory of this process; the server has its own. Prints a table and writes JSON.
 """
@@ -13,7 +13,7 @@ import by_hand
 from side_by_side import Row, Run, compare
 
 from models import PATHS, add, ours
-from ramify import AgentFunction, Limits, Runtime
+from ramify import AgentFunction, AgentOptions, Client, Limits, Runtime
 from ramify.models import Model
 
 AGENTS = 500
@@ -34,6 +34,21 @@ def alone(agent: AgentFunction) -> Run:
     async def run() -> str:
         async with Runtime([agent]) as runtime:
             return await runtime.invoke(agent)
+
+    return run
+
+
+def chat(model: Model) -> Run:
+    """Return a run of one turn in which a client makes the calls."""
+    options = AgentOptions("", model, tools=[add], auto_execute_tools=True)
+    options.max_tool_iterations = 1000
+
+    async def run() -> str:
+        async with Client(options) as client:
+            await client.query("go")
+            async for _ in client.receive_messages():
+                pass
+            return client.history[-1]["content"]
 
     return run
 
@@ -97,6 +112,10 @@ async def measure(host: str, rounds: int) -> tuple[list[Row], dict[str, float]]:
             mine = alone(worker(ours(protocol, base)))
             rows.append(
                 Row(f"{protocol}: agent's cycle, {calls} of them", target, calls, mine, theirs)
+            )
+            talk = chat(ours(protocol, base))
+            rows.append(
+                Row(f"{protocol}: client's cycle, {calls} of them", target, calls, talk, theirs)
             )
     base = f"{host}/{CYCLES}/20"
     agent = worker(ours("openai", base))
