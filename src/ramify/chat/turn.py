@@ -61,6 +61,7 @@ class ChatTurn:
     saver: Saver | None
     opened: asyncio.Future[None]  # done when the prompt was let pass, or will not be
     outbox: Outbox = field(default_factory=Outbox)
+    begun: bool = False
     interrupted: bool = False
 
     def start(self, function: "ChatFunction", ctx: Context) -> CallNode:
@@ -113,8 +114,9 @@ class ChatFunction(Function):
         if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
             raise UsageError("a turn of a chat is begun by client.query()")
         turn: object = node.past
-        if not isinstance(turn, ChatTurn) or turn.opened.done():
+        if not isinstance(turn, ChatTurn) or turn.begun:
             raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
+        turn.begun = True
         try:
             loop = _ChatLoop(ctx, node, turn, self._tools)
         except RamifyError as error:
