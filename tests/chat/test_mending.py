@@ -16,6 +16,7 @@ from documents.chat_stage import (
     told,
 )
 from ramify import Client
+from ramify.chat.conversation import Conversation
 from ramify.core.errors import InvalidValueError
 from wire import anthropic_wire, openai_wire
 
@@ -74,3 +75,29 @@ async def test_what_is_no_message_is_the_fault_of_whoever_wrote_it(wrong: Any):
         assert client.message_history.pop() == wrong
         await asked(client, "Hello.")
         assert server.left == 0
+
+
+def test_a_change_costs_no_more_than_twice_when_the_history_is_twice_as_long():
+    def work(turns: int) -> int:
+        """Count what is compared when the last of many answers to the same prompt is changed."""
+        conversation, compared = Conversation(), 0
+
+        class Answer(str):
+            __slots__ = ()
+            __hash__ = str.__hash__
+
+            def __eq__(self, other: object) -> bool:
+                nonlocal compared
+                compared += 1
+                return str.__eq__(self, other)
+
+        for number in range(turns):
+            conversation.messages.append({"role": "user", "content": "Go on."})
+            conversation.messages.append({"role": "assistant", "content": Answer(number)})
+        conversation.catch_up()
+        conversation.messages[-1]["content"] = "changed"
+        compared = 0
+        conversation.catch_up()
+        return compared
+
+    assert work(400) < 3 * work(200)

@@ -6,7 +6,7 @@ result, a result without its call becomes text, and the roles take turns.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -101,16 +101,21 @@ class _Mender:
         """Take the stretch that begins here, if it is as it was and follows on what is before."""
         if self._open:
             return None
-        for place in self._places.get(_key(messages[at]), ()):
+        for place in self._candidates(messages[at]):
             stretch = self._known[place]
-            follows = self._last is not None and self._last + 1 == place
-            begins = not self._asked and self._answers_nothing(place)
-            end = at + len(stretch.messages)
-            if (follows or begins) and list(stretch.messages) == list(messages[at:end]):
+            if list(stretch.messages) == list(messages[at : at + len(stretch.messages)]):
                 self.mended.stretches.append(stretch)
                 self._last, self._asked = place, stretch.asked
                 return stretch
         return None
+
+    def _candidates(self, first: Message) -> Iterator[int]:
+        """Yield the places of stretches that may stand here: the next one, then any other."""
+        after = None if self._last is None else self._last + 1
+        if after is not None and after < len(self._known) and self._known[after].messages:
+            yield after
+        if not self._asked:
+            yield from filter(self._answers_nothing, self._places.get(_key(first), ()))
 
     def _answers_nothing(self, place: int) -> bool:
         """Whether a stretch can stand anywhere, there being no results in it, not even unseen."""
