@@ -1,11 +1,22 @@
 """Turns among other turns: several readers, leases, changed options, and a life after failure."""
 
 import asyncio
+from contextlib import closing
 from typing import Any
 
 import pytest
 
-from documents.chat_stage import ANTHROPIC, add, asked, heard, serving, text_of
+from documents.chat_stage import (
+    ANTHROPIC,
+    Assistant,
+    User,
+    add,
+    asked,
+    heard,
+    serving,
+    text_of,
+    written,
+)
 from ramify import (
     AgentNode,
     AgentOptions,
@@ -87,3 +98,21 @@ async def test_a_turn_is_not_made_again_behind_the_back_of_its_client(
         with pytest.raises(UsageError, match="query"):
             await runtime.resume(node.id)
     assert client.history == []
+
+
+def test_a_conversation_survives_the_loop_that_was_closed_under_it():
+    client = Client(options("Hello.", HANGS, "Good."))
+
+    async def begin():
+        await asked(client, "Hi.")
+        await client.query("Are you there?")
+
+    with closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(begin())
+    asyncio.run(asked(client, "How are you?"))
+    assert written(client.history) == [
+        User("Hi."),
+        Assistant("Hello."),
+        User("How are you?"),
+        Assistant("Good."),
+    ]

@@ -297,8 +297,12 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             return
         if not node.state.final:
             turn.interrupted = True
-            node.cancel("interrupted")
-            await node.ended()
+            try:
+                node.cancel("interrupted")
+            except ClosedError:  # its loop was closed under it: it neither goes on nor ends
+                self._conversation.abandon()
+            else:
+                await node.ended()
         await turn.save()
 
     async def add_tool_result(

@@ -177,6 +177,11 @@ class Conversation:
             self._results.pop(call.id, None)
         self._sent_at = None
 
+    def abandon(self) -> None:
+        """Go on without the session, which waits for something that will not come."""
+        self._session = None
+        self.take_back()
+
     def add_result(self, result: ToolResult, name: str | None = None) -> None:
         """Keep the result of a call until it is sent; one that nobody asked for is only shown."""
         calls = {call.id: call for call in self.asked}
