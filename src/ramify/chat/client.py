@@ -378,10 +378,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             return
         saved = await self._saver.load()
         if not self._loaded:  # by somebody else meanwhile
-            written = self._conversation.messages  # by hand, in place of what was saved
-            self._conversation.messages = []
             self._conversation.restore(saved.exchanges, saved.unsent)
-            self._conversation.messages = written or self._conversation.messages
             self._loaded = True
 
     # Beginning and end
