@@ -5,6 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import anthropic  # noqa: F401 - loading the SDKs takes seconds that no test is to wait for
+import google.genai  # noqa: F401
+import openai  # noqa: F401
+
 from ramify.core.model import Model, Session
 from ramify.core.model_events import ModelEvent, PartCompleted
 from ramify.core.transcript import ToolResult, ToolUse, UserText

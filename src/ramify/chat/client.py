@@ -362,16 +362,24 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         place = self._store if self._place == ":memory:" else self._place
         other = Client(copy(self.options), session=session, store=place if session else None)
         other._conversation = self._conversation.copied()
-        if other._saver is not None and self._saver is not None:
-            with suppress(SessionConflictError):  # the fork is where this one thought that it was
-                await self._saver.flush()
-            await other._saver.branch(self._saver.name)
-            if other._conversation.exchanges:
-                other._saver.replace(other._conversation.exchanges)
-                other._saver.keep(other._conversation.waiting)
-            await other._saver.flush()
+        try:
+            if other._saver is not None and self._saver is not None:
+                with suppress(SessionConflictError):  # the fork is where this one thought it was
+                    await self._saver.flush()
+                await other._save_as_fork(self._saver.name, other._saver)
+        except BaseException:
+            other._close_store()
+            raise
         other._loaded = True
         return other
+
+    async def _save_as_fork(self, name: str, saver: Saver) -> None:
+        """Save what is known here, as a fork of the session *name*."""
+        await saver.branch(name)
+        if self._conversation.exchanges:
+            saver.replace(self._conversation.exchanges)
+            saver.keep(self._conversation.waiting)
+        await saver.flush()
 
     async def _load(self) -> None:
         if self._loaded or self._saver is None:
@@ -393,8 +401,11 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         try:
             await self._end()
         finally:
-            if self._store is not None and self._store is not self._place:
-                self._store.close()
+            self._close_store()
+
+    def _close_store(self) -> None:
+        if self._store is not None and self._store is not self._place:
+            self._store.close()
 
     async def _end(self) -> None:
         saver = self._saver
