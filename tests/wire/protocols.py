@@ -3,11 +3,8 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
-
-import anthropic  # noqa: F401 - loading the SDKs takes seconds that no test is to wait for
-import google.genai  # noqa: F401
-import openai  # noqa: F401
 
 from ramify.core.model import Model, Session
 from ramify.core.model_events import ModelEvent, PartCompleted
@@ -21,6 +18,9 @@ from wire.replies import Reply, failure
 from wire.server import ModelServer
 
 KEY = "sk-this-is-the-secret-key"
+
+for package in ("anthropic", "google.genai", "openai"):
+    import_module(package)  # takes seconds, for which no test is to wait
 
 
 @dataclass(frozen=True)
