@@ -7,12 +7,11 @@ nothing is ever left out but where the program says so.
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 from ramify.chat.encodings import find_encoding
 from ramify.core.errors import InvalidValueError
-
-Message: TypeAlias = dict[str, Any]
+from ramify.core.messages import Message
 
 _OVERHEAD: Final = 4  # tokens around each message
 _CHARACTERS: Final = 4  # in one token, roughly

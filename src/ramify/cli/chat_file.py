@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ramify.core.errors import InvalidValueError
+from ramify.core.messages import Message
 from ramify.views.text import printable, readable
 
 _MARKDOWN: Final = {".md", ".markdown"}
 _SPEAKERS: Final = {"user": "You", "assistant": "Model", "system": "System", "tool": "Result"}
-
-Message = dict[str, Any]
 
 
 def default_name(now: datetime) -> str:
