@@ -6,8 +6,8 @@ from typing import Final
 from ramify.core.errors import InvalidValueError
 from ramify.models.openai.model import LOCAL_SERVERS
 
-_BASE_URL: Final = "RAMIFY_BASE_URL"
-_MODEL: Final = "RAMIFY_MODEL"
+BASE_URL_VARIABLE: Final = "RAMIFY_BASE_URL"
+MODEL_VARIABLE: Final = "RAMIFY_MODEL"
 _USUAL: Final = "lmstudio"
 
 
@@ -25,14 +25,14 @@ def get_base_url(provider: str | None = None, base_url: str | None = None) -> st
         >>> get_base_url(base_url="http://localhost:9999/v1")
         'http://localhost:9999/v1'
     """
-    told = base_url or os.environ.get(_BASE_URL)
+    told = base_url or os.environ.get(BASE_URL_VARIABLE)
     if told:
         return told
     usual = LOCAL_SERVERS.get((provider or _USUAL).lower())
     if usual is None:
         raise InvalidValueError(
-            f"nobody knows where {provider!r} listens: give base_url, set {_BASE_URL}, or name one"
-            f" of {', '.join(LOCAL_SERVERS)}"
+            f"nobody knows where {provider!r} listens: give base_url, set {BASE_URL_VARIABLE}, or"
+            f" name one of {', '.join(LOCAL_SERVERS)}"
         )
     return usual
 
@@ -50,8 +50,8 @@ def get_model(model: str | None = None, *, prefer_env: bool = True) -> str:
         >>> get_model("qwen3", prefer_env=False)
         'qwen3'
     """
-    told = os.environ.get(_MODEL)
+    told = os.environ.get(MODEL_VARIABLE)
     found = (told or model) if prefer_env else (model or told)
     if not found:
-        raise InvalidValueError(f"no model is named: give one, or set {_MODEL}")
+        raise InvalidValueError(f"no model is named: give one, or set {MODEL_VARIABLE}")
     return found

@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ramify.chat.config import BASE_URL_VARIABLE, MODEL_VARIABLE
 from ramify.core.errors import InvalidValueError
 from ramify.models.naming import find_model
 from ramify.models.openai.model import LOCAL_SERVERS
 from ramify.models.servers import FoundServer, find_servers
 
-_MODEL: Final = "RAMIFY_MODEL"
-_ADDRESS: Final = "RAMIFY_BASE_URL"
 _PATIENCE: Final = 5.0  # seconds for a server that was named
 
 
@@ -51,8 +50,8 @@ async def choose_model(
         if model or base_url:
             raise InvalidValueError("--local is a model of its own: leave out --model, --base-url")
         return ModelChoice("local", None, "--local")
-    name, name_from = _given(model, "--model", _MODEL)
-    address, address_from = _given(base_url, "--base-url", _ADDRESS)
+    name, name_from = _given(model, "--model", MODEL_VARIABLE)
+    address, address_from = _given(base_url, "--base-url", BASE_URL_VARIABLE)
     if name and address:
         return ModelChoice(name, address, f"{name_from} and {address_from}")
     if name:
