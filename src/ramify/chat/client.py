@@ -1,14 +1,13 @@
 """A person and a model: one question, or a conversation of many turns."""
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from copy import copy, deepcopy
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 from ramify.agents.prompts import as_text
 from ramify.chat.blocks import AssistantMessage, Block, TypedMessage
@@ -30,6 +29,7 @@ from ramify.core.messages import Message
 from ramify.core.states import NodeState
 from ramify.core.transcript import ToolResult
 from ramify.core.usage import TokenUsage
+from ramify.models.json_text import parsed_object
 from ramify.runtime.ambient import current_context
 from ramify.runtime.graph import check_listed, reachable
 from ramify.stores.sessions import SessionStore
@@ -327,7 +327,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             await self._saver.flush()
         rules = RuleChain([self.options.rules()]) if self._node is None else self._node.rule_chain
         if rules.asks(HOOK_POST_TOOL_USE):
-            given = self._inputs.get(tool_call_id) or _arguments(call)
+            written = parsed_object(call["arguments"]) if call else None
+            given = self._inputs.get(tool_call_id) or written or {}
             event = PostToolUseEvent(
                 name or "unknown",
                 dict(given),
@@ -450,12 +451,3 @@ def _store(session: str | None, store: SessionStore | str | Path | None) -> Sess
     if session is None:
         return None
     return store if isinstance(store, SessionStore) else SessionStore(store)
-
-
-def _arguments(call: Message | None) -> Mapping[str, Any]:
-    """Return the arguments of a call in the history."""
-    try:
-        found: Any = json.loads(call["arguments"]) if call else {}
-    except ValueError:
-        return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
