@@ -67,10 +67,11 @@ class Conversation:
         return other
 
     def restore(self, exchanges: Sequence[Exchange], results: Iterable[ToolResult]) -> None:
-        """Go on from what was saved, unless there are messages already."""
+        """Go on from what was saved; messages that are there already take its place."""
+        said = read_exchanges(exchanges)
         given = self.messages.copy()
         self.messages.clear()
-        for exchange, parts in zip(exchanges, read_exchanges(exchanges), strict=True):
+        for exchange, parts in zip(exchanges, said, strict=True):
             asked = tuple(part for part in parts if isinstance(part, ToolUse))
             self._settle(messages_of(parts, self.asked), exchange, asked)
         for result in results:
