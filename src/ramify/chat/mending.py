@@ -17,7 +17,7 @@ from ramify.core.messages import Message, text_of
 from ramify.core.transcript import ToolResult, ToolUse
 from ramify.core.usage import TokenUsage
 
-LEFT_OUT: Final = "[A message was left out here.]"
+_LEFT_OUT: Final = "[A message was left out here.]"
 _ORPHAN: Final = "[The result of an earlier call of {name}: {content}]"
 _NO_RESULT: Final = "There is no result: the call was not made, or it was interrupted."
 _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")  # what no name of a function has
@@ -158,7 +158,7 @@ class _Mender:
         results = [self.mended.results.get(call.id) or missing(call) for call in self._asked]
         sent = [{"role": "tool", "content": result.content} for result in results]
         if not sent and not self.mended.texts:
-            self.mended.texts.append(LEFT_OUT)
+            self.mended.texts.append(_LEFT_OUT)
         if self.mended.texts:
             sent.append({"role": "user", "content": "\n\n".join(self.mended.texts)})
         received = {"content": text, "tool_calls": calls}

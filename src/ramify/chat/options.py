@@ -13,9 +13,9 @@ from ramify.models.openai.model import OpenAIModel
 from ramify.models.retry import Retry, Timers
 from ramify.models.wire_model import WireModel
 
-NO_KEY: Final = "not-needed"
+_NO_KEY: Final = "not-needed"
 _BACKOFF: Final = (1.0, 2.0, 4.0, 8.0)  # seconds; somebody is waiting
-TEMPERATURE: Final = 0.7  # unless it is said, only models that take one get it
+_TEMPERATURE: Final = 0.7  # where it is this, models that take none are not given it
 
 
 @dataclass(slots=True)
@@ -58,9 +58,9 @@ class AgentOptions:
     max_tool_iterations: int = 5
     max_turns: int = 1
     max_tokens: int | None = 4096
-    temperature: float | None = TEMPERATURE
+    temperature: float | None = _TEMPERATURE
     timeout: float | None = 60.0
-    api_key: str | None = field(default=NO_KEY, repr=False)
+    api_key: str | None = field(default=_NO_KEY, repr=False)
     hooks: Hooks | None = None
     allowed_tools: Iterable[str | Function] | None = None
     disallowed_tools: Iterable[str | Function] = ()
@@ -119,15 +119,15 @@ class AgentOptions:
         """Return what the model may not do."""
         return Rules.of(self.allowed_tools, self.disallowed_tools, self.hooks)
 
-    def settings(self, model: Model, caching: Caching) -> ModelSettings:
+    def settings(self, model: Model) -> ModelSettings:
         """Return how *model* is to answer."""
         temperature = self.temperature
-        if temperature == TEMPERATURE and isinstance(model, WireModel):
+        if temperature == _TEMPERATURE and isinstance(model, WireModel):
             temperature = temperature if model.profile.sampling else None
         return ModelSettings(
             max_tokens=self.max_tokens,
             temperature=temperature,
-            caching=caching,
+            caching=Caching.MINUTES,  # each turn repeats the conversation from its beginning
             allow_lenient_tool_json=self.allow_lenient_tool_json,
         )
 
@@ -138,7 +138,7 @@ class AgentOptions:
             InvalidValueError: there is none of that name.
         """
         timers, retry = Timers(self.timeout, self.timeout), self.retry or Retry(_BACKOFF)
-        key = None if self.api_key == NO_KEY else self.api_key
+        key = None if self.api_key == _NO_KEY else self.api_key
         if self.base_url is not None:
             return OpenAIModel(
                 self.model, base_url=self.base_url, api_key=key, timers=timers, retry=retry

@@ -34,7 +34,6 @@ from ramify.core.errors import (
 )
 from ramify.core.function import Function, ModelFinder, RunContext
 from ramify.core.messages import Message
-from ramify.core.model import Caching
 from ramify.core.model_events import AttemptFailed, ModelEvent, Noticed
 from ramify.core.parameter import Parameter
 from ramify.core.parameters import Parameters
@@ -137,7 +136,7 @@ class _ChatLoop(Loop):
             system=options.system_prompt,
             prompt=turn.prompt,
             functions=tools,
-            settings=options.settings(model, Caching.MINUTES),
+            settings=options.settings(model),
             result=None,
             max_steps=options.max_tool_iterations,
             parallel_tools=False,
