@@ -180,6 +180,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             InvalidValueError: there is nothing to send.
             CallGraphError: there is no such model, or it does not take such tools.
             ModelProviderException: it cannot be asked; a key is missing, say.
+            StoreError: the session cannot be read or written.
+            SessionConflictError: somebody else went on with it.
         """
         if not isinstance(prompt, str):
             raise InvalidValueError(f"a prompt is text, not {prompt!r}")
@@ -189,7 +191,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             self._goes_on = True
             return
         await self.interrupt()
-        self._mention_failure()
+        self._let_go()
         await self._begin(prompt)
 
     @property
@@ -199,8 +201,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         failed = self._node is not None and self._node.state is NodeState.Error
         return turn is not None and (failed or not turn.outbox.is_empty)
 
-    def _mention_failure(self) -> None:
-        """Log why a turn failed that nobody read to its end."""
+    def _let_go(self) -> None:
+        """Forget the newest turn; if it failed and nobody read it to its end, log why."""
         if self._turn is not None and self._node.state is NodeState.Error:
             log.warning("%s failed, and nobody read it: %s", self._node, self._node.exception)
         self._turn = None
@@ -413,7 +415,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         told = None if saver is None else saver.failure
         try:
             await self.interrupt()
-            self._mention_failure()
+            self._let_go()
             if saver is not None:
                 self._note_changes(saver)
                 await saver.flush()

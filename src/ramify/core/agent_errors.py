@@ -40,6 +40,7 @@ class BlockedError(CallError, RuntimeError):
     """A hook, a rule or a person forbade a prompt, or a call that the program would have made.
 
     Attributes:
+        what: "Prompt" or "Tool use".
         reason: why.
 
     Example:
