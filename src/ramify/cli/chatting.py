@@ -1,4 +1,4 @@
-"""The loop of prompts and answers."""
+"""A whole chat in the terminal, from its options to its exit code."""
 
 import argparse
 import asyncio
@@ -48,13 +48,15 @@ def _started(runner: asyncio.Runner, screen: Screen, options: argparse.Namespace
         raise InvalidValueError("--store is where a session is kept: give --session, too")
     choosing = choose_model(options.model, options.base_url, embedded=options.local)
     choice = runner.run(choosing)
-    agent = _agent(options, choice, screen)
-    client = Client(agent, session=options.session, store=options.store)
+    told = _agent_options(options, choice, screen)
+    client = Client(told, session=options.session, store=options.store)
     screen.note(f"talking to {choice} ({choice.why}); /help lists what else can be done")
     return _Chat(runner, screen, client, str(choice))
 
 
-def _agent(options: argparse.Namespace, choice: ModelChoice, screen: Screen) -> AgentOptions:
+def _agent_options(
+    options: argparse.Namespace, choice: ModelChoice, screen: Screen
+) -> AgentOptions:
     async def show_result(event: PostToolUseEvent) -> None:
         screen.result(event.tool_use_id, event.tool_result)
 
@@ -78,7 +80,6 @@ def _logged(screen: Screen) -> Generator[None]:
     log = logging.getLogger("ramify")
     before, log.propagate = log.propagate, False
     log.addHandler(screen)
-    logging.getLogger("ramify.chat").setLevel(logging.INFO)
     try:
         yield
     finally:
