@@ -38,9 +38,10 @@ def load_functions(targets: Iterable[str]) -> list[Function]:
     for target in targets:
         place, _, name = target.rpartition(":")
         place, name = (place, name) if place and name else (target, "")
-        module = modules.setdefault(place, modules.get(place) or _loaded(place))
-        names = [name] if name else _public(module, place)
-        found.update(dict.fromkeys(_named(module, place, one) for one in names))
+        if place not in modules:
+            modules[place] = _loaded(place)
+        names = [name] if name else _public(modules[place], place)
+        found.update(dict.fromkeys(_named(modules[place], place, one) for one in names))
     return list(found)
 
 
@@ -66,7 +67,7 @@ def _public(module: ModuleType, place: str) -> list[str]:
         and not (listed is None and (name.startswith("_") or name in imported))
     ]
     if not names:
-        more = f"; it imports some, name one to serve it: {place}:NAME" if imported else ""
+        more = f"; it imports some, name one to have it: {place}:NAME" if imported else ""
         raise InvalidValueError(f"{place} has no public functions of its own{more}")
     return names
 
