@@ -1,4 +1,9 @@
-"""The ``ramify`` command: one module a subcommand."""
+"""The ``ramify`` command: ``run``, ``chat``, ``mcp`` and ``local`` are a subcommand each.
+
+Behind ``chat`` stand ``chatting`` (the whole of it), ``talk`` (one prompt and its answer),
+``chat_commands`` (lines that begin with a slash), ``screen`` and ``line_reader`` (the two sides of
+the terminal) and ``model_choice``. ``loading`` finds the functions that any command line names.
+"""
 
 import argparse
 import io
