@@ -52,7 +52,7 @@ async def talk(
         tools=[critic],
         auto_execute_tools=True,
     )
-    async with Runtime(models=model) as runtime:  # agents that name no model are asked of this one
+    async with Runtime() as runtime:  # the agent names no model, and asks the client's
         async with Client(options, session=session, store=store) as client:
             print(f"({len(client.history)} messages so far)")
             if fork is None:
