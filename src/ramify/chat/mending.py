@@ -200,7 +200,10 @@ def _calls(message: Message) -> list[Message]:
                 function = {"name": _usable(name), "arguments": arguments}
                 calls[id] = {"id": id, "type": "function", "function": function}
             case _:
-                raise InvalidValueError(f"a call in the history is not as it should be: {call!r}")
+                raise InvalidValueError(
+                    "a call in the history is {'id': '...', 'function': {'name': '...',"
+                    f" 'arguments': '...'}}}}, which {call!r} is not"
+                )
     return list(calls.values())
 
 
