@@ -76,12 +76,24 @@ class AgentOptions:
                 f"model={self.model!r}: give the name of a model, such as 'qwen3' with a base_url,"
                 " 'anthropic:claude-opus-4-1', or 'local'"
             )
-        if self.base_url is not None and not (
-            isinstance(self.base_url, str) and isinstance(self.model, str)
-        ):
+        if self.base_url is not None:
+            self._check_address(self.base_url)
+        if not isinstance(self.api_key, str | None):  # which is not shown, whatever it is
+            raise InvalidValueError(f"the api_key is text, not {type(self.api_key).__name__}")
+        if not isinstance(self.retry, Retry | None):
+            raise InvalidValueError(f"retry={self.retry!r}: give a Retry([...]), or None")
+        self._check_numbers()
+
+    def _check_address(self, base_url: str) -> None:
+        if not isinstance(base_url, str) or not isinstance(self.model, str):
             raise InvalidValueError(
-                f"base_url={self.base_url!r} goes with the name of a model; a Model has its own"
+                f"base_url={base_url!r} goes with the name of a model; a Model has its own"
             )
+        if not base_url.strip():
+            raise InvalidValueError("the base_url is empty: give an address, or None")
+        OpenAIModel(self.model, base_url=base_url)  # raises if that is no address
+
+    def _check_numbers(self) -> None:
         for name in ("max_tool_iterations", "max_turns"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
@@ -93,8 +105,6 @@ class AgentOptions:
         if self.timeout is not None and not self.timeout > 0:
             raise InvalidValueError(f"timeout={self.timeout!r}: give seconds, or None")
         ModelSettings(max_tokens=self.max_tokens)  # raises if that is none
-        if isinstance(self.base_url, str) and isinstance(self.model, str):
-            OpenAIModel(self.model, base_url=self.base_url)  # raises if that is no address
 
     def functions(self) -> tuple[Function, ...]:
         """Return the tools.
