@@ -108,3 +108,12 @@ async def test_a_session_is_read_once_however_many_ask_for_it(path: Path):
     branches = [fork.result() for fork in forks]
     assert [written(one.history) for one in (client, *branches)] == [HELLO] * 6
     await client.close()
+
+
+async def test_the_list_of_messages_is_the_same_before_and_after_the_session_is_read(path: Path):
+    async with Client(options("Hello."), session="s", store=path) as client:
+        await asked(client, "Hi.")
+    client = Client(options("Fine."), session="s", store=path)
+    messages = client.message_history
+    async with client:
+        assert written(messages) == HELLO
