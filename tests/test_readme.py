@@ -41,7 +41,7 @@ PUBLIC = {
     "ModelProviderException", "ModelRefusedError", "ModelText", "Provider", "ThinkingPart",
     "TokenUsage", "ToolResult", "ToolUse", "TranscriptPart", "UserText",
     # saved conversations
-    "SessionConflictError", "SessionInfo", "SessionStore",
+    "SessionConflictError", "SessionInfo", "SessionStore", "StoreError", "UnknownSessionError",
     # chat
     "compact_messages", "estimate_tokens", "get_base_url", "get_model", "truncate_messages",
     # turns

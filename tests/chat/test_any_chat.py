@@ -127,7 +127,7 @@ class Chat(RuleBasedStateMachine):
 
     def run(self, doing: Coroutine[Any, Any, Any]) -> Any:
         async def bounded() -> Any:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):  # a machine may have other things to do
                 return await doing
 
         return self.stage.runner.run(bounded())

@@ -28,6 +28,7 @@ from ramify.core.errors import DuplicateNameError
 from ramify.models import Retry
 from ramify.runtime.model_book import ModelBook
 from ramify.testing import ScriptedModel
+from wire.protocols import PROTOCOLS
 
 
 @tool("add", "Add two numbers", {"a": int, "b": int})
@@ -40,7 +41,7 @@ def look_up(args: dict[str, Any]) -> str:
     return {"bee": "it buzzes"}[args["word"]]
 
 
-def automatic(model: ScriptedModel, *tools: Any, **more: Any) -> AgentOptions:
+def automatic(model: Any, *tools: Any, **more: Any) -> AgentOptions:
     return AgentOptions("Be brief.", model, tools=tools, auto_execute_tools=True, **more)
 
 
@@ -181,3 +182,17 @@ async def test_the_representation_of_a_client_names_its_session():
     client = Client(automatic(ScriptedModel(name="m")), session="trip", store=":memory:")
     assert repr(client) == "<Client m, 0 turns, session 'trip'>"
     await client.close()
+
+
+async def test_a_failed_call_is_still_a_failed_one_in_a_history_that_was_cut():
+    claude = PROTOCOLS[1]
+    call = claude.calls(("1", "look_up", '{"word":"wasp"}'))
+    async with (
+        claude.server(call, claude.text("No."), claude.text("Yes.")) as server,
+        Client(automatic(claude.model(server), look_up)) as client,
+    ):
+        await asked(client, "Look it up.")
+        client.message_history = client.history[:3]
+        await asked(client, "Really?")
+    [_, _, results] = server.requests[-1].json["messages"][:3]
+    assert results["content"][0]["is_error"] is True

@@ -22,6 +22,8 @@ class TextBlock:
 class ThinkingBlock:
     """A piece of what the model thinks.
 
+    ``signature`` is for histories that are written by hand: what is streamed has none.
+
     Some servers leave out where thinking begins. What came as TextBlocks since the request turns
     out to be thinking then, and comes again as one of these, whole, with ``was_text``.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from ramify.chat.failures import failed
+from ramify.chat.failures import failed, is_failure
 from ramify.core.errors import InvalidValueError
 from ramify.core.exchange import PLAIN, Exchange, Finish
 from ramify.core.messages import Message, text_of
@@ -147,7 +147,7 @@ class _Mender:
     def _take_result(self, message: Message, text: str) -> None:
         id = str(message.get("tool_call_id"))
         if any(call.id == id for call in self._asked):
-            self.mended.results[id] = ToolResult(id, text)
+            self.mended.results[id] = ToolResult(id, text, is_error=is_failure(text))
         else:
             self.mended.texts.append(orphan(message.get("name") or "a function", text))
 
@@ -156,7 +156,10 @@ class _Mender:
         if not text and not calls:
             return
         results = [self.mended.results.get(call.id) or missing(call) for call in self._asked]
-        sent = [{"role": "tool", "content": result.content} for result in results]
+        sent: list[Message] = [
+            {"role": "tool", "content": result.content, "is_error": result.is_error}
+            for result in results
+        ]
         if not sent and not self.mended.texts:
             self.mended.texts.append(_LEFT_OUT)
         if self.mended.texts:

@@ -224,7 +224,17 @@ class UnknownQuestionError(UnregisteredError):
 
 
 class UnknownSessionError(UnregisteredError):
-    """No conversation is saved under that name."""
+    """No conversation is saved under that name.
+
+    Example:
+        >>> from ramify import SessionStore, UnknownSessionError
+        >>> with SessionStore(":memory:") as store:
+        ...     try:
+        ...         store.delete("trip")
+        ...     except UnknownSessionError as error:
+        ...         print(error)
+        no session is called 'trip'; there are none
+    """
 
 
 class NoParentSessionError(UsageError):
@@ -309,6 +319,14 @@ class StoreError(RamifyError):
 
     Attributes:
         path: the file.
+
+    Example:
+        >>> from ramify import SessionStore, StoreError
+        >>> try:
+        ...     SessionStore("/nowhere/chats.db").list()
+        ... except StoreError as error:
+        ...     print(error.path)
+        /nowhere/chats.db
     """
 
     def __init__(self, path: str, message: str) -> None:

@@ -29,7 +29,8 @@ def translated(
     results: list[ToolResult] = []
     for message in map(parsed, exchange.sent):
         if message["role"] == "tool":
-            results.append(ToolResult("", message["content"]))
+            failed = message.get("is_error") is True
+            results.append(ToolResult("", message["content"], failed))
         else:
             texts.append(UserText(message["content"]))
     received = [parsed(message) for message in exchange.received]
