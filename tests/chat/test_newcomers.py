@@ -196,3 +196,23 @@ async def test_a_failed_call_is_still_a_failed_one_in_a_history_that_was_cut():
         await asked(client, "Really?")
     [_, _, results] = server.requests[-1].json["messages"][:3]
     assert results["content"][0]["is_error"] is True
+
+
+async def test_no_call_is_without_a_result_after_an_interrupt():
+    begun = asyncio.Event()
+
+    @tool("wait", "Wait.", {})
+    async def wait(args: dict[str, Any]) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    calls = [ToolUse("1", "wait"), ToolUse("2", "add", {"a": 1, "b": 2})]
+    async with Client(automatic(ScriptedModel(calls, "Fine."), wait, add)) as client:
+        async with asyncio.timeout(10):
+            await client.query("Go.")
+            await begun.wait()
+            await client.interrupt()
+        results = [m["tool_call_id"] for m in client.history if m["role"] == "tool"]
+        assert results == ["1", "2"]
+        await asked(client, "And now?")
+    assert client.history[-1] == {"role": "assistant", "content": "Fine."}

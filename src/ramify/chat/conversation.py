@@ -152,9 +152,7 @@ class Conversation:
                 " query('...')"
             )
         self._sent_at = len(self._mirror)
-        self._made_up = [call for call in self.asked if call.id not in self._results]
-        for call in self._made_up:
-            self.add_result(missing(call))
+        self._made_up = self.answer_rest()
         if prompt:
             self._show([{"role": "user", "content": prompt}])
         given = [self._results[call.id] for call in self.asked]
@@ -166,6 +164,13 @@ class Conversation:
         pairs = zip(given, waiting, strict=True)  # a provider may have its own ids
         results = [replace(result, tool_use_id=call.id) for result, call in pairs]
         return [*results, *map(UserText, texts)]
+
+    def answer_rest(self) -> list[ToolUse]:
+        """Give each call that has no result one that says so; return those calls."""
+        unanswered = [call for call in self.asked if call.id not in self._results]
+        for call in unanswered:
+            self.add_result(missing(call))
+        return unanswered
 
     def take_back(self) -> None:
         """Forget what was sent last, if it was not answered, but for results that were given."""

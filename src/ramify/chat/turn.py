@@ -159,6 +159,12 @@ class _ChatLoop(Loop):
             raise
         finally:
             self._conversation.take_back()
+            if self._turn.options.auto_execute_tools:  # nobody else will answer what is left
+                self._answer_rest()
+
+    def _answer_rest(self) -> None:
+        if self._conversation.answer_rest() and self._turn.saver is not None:
+            self._turn.saver.keep(self._conversation.waiting)
 
     async def _begin(self) -> None:
         task, turn = self._task, self._turn
