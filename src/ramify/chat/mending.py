@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from ramify.chat.failures import failed, is_failure
 from ramify.core.errors import InvalidValueError
 from ramify.core.exchange import PLAIN, Exchange, Finish
+from ramify.core.failures import failed, is_failure
 from ramify.core.messages import Message, text_of
 from ramify.core.transcript import ToolResult, ToolUse
 from ramify.core.usage import TokenUsage

@@ -18,7 +18,6 @@ from ramify.chat.blocks import (
     ToolUseError,
 )
 from ramify.chat.conversation import Conversation
-from ramify.chat.failures import failed
 from ramify.chat.options import AgentOptions
 from ramify.chat.outbox import Outbox
 from ramify.chat.saving import Saver
@@ -32,6 +31,7 @@ from ramify.core.errors import (
     RamifyError,
     UsageError,
 )
+from ramify.core.failures import failed
 from ramify.core.function import Function, ModelFinder, RunContext
 from ramify.core.messages import Message
 from ramify.core.model_events import AttemptFailed, ModelEvent, Noticed

@@ -14,8 +14,8 @@ from ramify.chat.blocks import (
     TypedMessage,
     UserMessage,
 )
-from ramify.chat.failures import is_failure
 from ramify.core.errors import InvalidValueError
+from ramify.core.failures import is_failure
 from ramify.core.messages import Message, text_of
 from ramify.models.json_text import parsed_object
 

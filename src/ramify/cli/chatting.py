@@ -58,7 +58,7 @@ def _agent_options(
     options: argparse.Namespace, choice: ModelChoice, screen: Screen
 ) -> AgentOptions:
     async def show_result(event: PostToolUseEvent) -> None:
-        screen.result(event.tool_use_id, event.tool_result)
+        screen.result(event.tool_use_id, event.tool_result, is_error=event.is_error)
 
     tools = load_functions(options.tools)
     given = {"max_tokens": options.max_tokens, "temperature": options.temperature}

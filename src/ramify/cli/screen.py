@@ -54,13 +54,13 @@ class Screen(logging.Handler):
         self._call, self._room = id, width - len(line)
         self._calls[id] = name
 
-    def result(self, id: str, value: object) -> None:
+    def result(self, id: str, value: object, *, is_error: bool) -> None:
         """Show what came of a call, if that is shown: it may be one of an agent far below."""
         name = self._calls.pop(id, None)
         if name is None:
             return
-        if (error := _error(value)) is not None:
-            self.failed(error)
+        if is_error:
+            self.failed(_why(value))
         elif self._call == id:
             self._end_call(f" → {_told(value)}")
         else:  # something else was shown meanwhile
@@ -124,12 +124,11 @@ def _width() -> int:
     return max(_NARROWEST, shutil.get_terminal_size().columns - 1)
 
 
-def _error(value: object) -> str | None:
-    """Return why there is no result, if this is what a model is told then."""
+def _why(value: object) -> str:
+    """Return why there is no result, of what a model is told then."""
     if not isinstance(value, Mapping):
-        return None
-    told = cast("Mapping[str, Any]", value)
-    return str(told["error"]) if set(told) == {"error", "tool"} else None
+        return str(value)
+    return str(cast("Mapping[str, Any]", value).get("error", ""))
 
 
 def _told(value: object) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
+from ramify.core.failures import is_failure
 from ramify.core.transcript import (
     ModelText,
     ThinkingPart,
@@ -17,9 +18,7 @@ from ramify.models.openai.decoder import REASONING_FIELDS, OpenAIDecoder
 from ramify.models.openai.streamed_text import Thoughts
 from ramify.models.profiles import Profile
 
-# The protocol has no flag for a result that is a failure.
-_FAILED: Final = "tool_error"
-_ERROR: Final = '{"error": '  # says so itself, as a chat does
+_FAILED: Final = "tool_error"  # the protocol has no flag for a result that is a failure
 
 
 class OpenAIDialect(Dialect):
@@ -57,7 +56,7 @@ class OpenAIDialect(Dialect):
         messages: list[dict[str, Any]] = []
         for call, result in results:
             content = result.content
-            if result.is_error and not content.startswith(_ERROR):
+            if result.is_error and not is_failure(content):  # which says so itself
                 content = compact({_FAILED: content})
             messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
         if texts:
@@ -115,13 +114,11 @@ class OpenAIDialect(Dialect):
 
 
 def _result(id: str, content: str) -> ToolResult:
-    match parsed(content) if content.startswith((f'{{"{_FAILED}"', _ERROR)) else None:
+    match parsed(content) if content.startswith(f'{{"{_FAILED}"') else None:
         case {"tool_error": str(failure)}:
             return ToolResult(id, failure, is_error=True)
-        case {"error": str(), "tool": str(), **more} if not more:
-            return ToolResult(id, content, is_error=True)
         case _:
-            return ToolResult(id, content)
+            return ToolResult(id, content, is_error=is_failure(content))
 
 
 def _spoken(content: str, profile: Profile) -> list[TranscriptPart]:
