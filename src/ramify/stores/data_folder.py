@@ -1,25 +1,19 @@
 """Where this user's data is kept, unless a program says otherwise."""
 
-import os
-import sys
 from pathlib import Path
+from typing import Final
 
 from ramify.core.errors import StoreError
+from ramify.core.user_folder import UserFolder
+
+_DATA: Final = UserFolder(
+    "RAMIFY_HOME", "XDG_DATA_HOME", "data", "Library/Application Support", ".local/share"
+)
 
 
 def data_folder() -> Path:
     """Return ``$RAMIFY_HOME``, or the folder for ramify where this system keeps users' data."""
-    if own := os.environ.get("RAMIFY_HOME"):
-        return Path(own).expanduser().absolute()
-    shared = os.environ.get("XDG_DATA_HOME", "")
-    if os.path.isabs(shared):
-        return Path(shared) / "ramify"
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "ramify" / "data"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "ramify"
-    return Path.home() / ".local" / "share" / "ramify"
+    return _DATA.path()
 
 
 def make_data_folder() -> Path:

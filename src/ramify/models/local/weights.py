@@ -5,7 +5,6 @@ import hashlib
 import importlib.metadata
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ramify.core.errors import UsageError
+from ramify.core.user_folder import UserFolder
 from ramify.models.local.download import DownloadFailedError, download
+
+_CACHE = UserFolder("RAMIFY_CACHE", "XDG_CACHE_HOME", "cache", "Library/Caches", ".cache")
 
 _UNFINISHED = ".fetching-"
 _ABANDONED_AFTER = 24 * 3600.0
@@ -110,17 +112,7 @@ def cached_weights(weights: Weights = SMOLLM2, *, folder: Path | None = None) ->
 
 def cache_folder() -> Path:
     """Return ``$RAMIFY_CACHE``, or the folder for ramify where this system keeps its caches."""
-    if own := os.environ.get("RAMIFY_CACHE"):
-        return Path(own).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(shared):
-        return Path(shared) / "ramify"
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "ramify" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "ramify"
-    return Path.home() / ".cache" / "ramify"
+    return _CACHE.path()
 
 
 def _fetch(
