@@ -63,10 +63,12 @@ class Task:
 class Loop:
     """One call of an agent, from its prompt to its answer."""
 
-    def __init__(self, ctx: Context, node: AgentNode, task: Task) -> None:
+    def __init__(
+        self, ctx: Context, node: AgentNode, task: Task, calls: Calls | None = None
+    ) -> None:
         self._node = node
         self._task = task
-        self._calls = Calls(ctx, node, task.functions)
+        self._calls = calls or Calls(ctx, node, task.functions)
         self._reminders = 0
         self._exceeded: BudgetExceeded | None = None  # since then it may only say what it has
         self._settings = _with_caching(task, node)

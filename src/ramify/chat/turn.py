@@ -141,11 +141,11 @@ class _ChatLoop(Loop):
             max_steps=options.max_tool_iterations,
             parallel_tools=False,
         )
-        super().__init__(ctx, node, task)
+        self._chat_calls = _ChatCalls(ctx, node, tools, turn)
+        super().__init__(ctx, node, task, self._chat_calls)
         node.default_model = model  # of agents below that name none
         self._turn = turn
         self._conversation = turn.conversation
-        self._calls = self._chat_calls = _ChatCalls(ctx, node, tools, turn)
         self._asking: Inputs | None = None  # what is being answered
         self._text = ""  # of that answer, so far
         self._has_fragments = False  # whether pieces of its calls were handed out
