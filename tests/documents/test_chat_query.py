@@ -194,6 +194,7 @@ async def test_one_that_is_cancelled_closes_its_stream():
         await said.wait()
         task.cancel()
         await server.disconnected.wait()
+    assert server.in_flight == 0
 
 
 async def test_queries_at_the_same_time_do_not_mix():
