@@ -32,6 +32,8 @@ RamifyError
 │   ├── FileError                 a file is not as the call needs it (in ramify.toolbox, ValueError)
 │   ├── CancellationException     somebody cancelled it
 │   ├── RecursionDepthError       a function called itself too often (RecursionError)
+│   ├── InDoubtError              nobody knows whether it was done, and a person said so
+│   ├── RecordedError             what it raised in an earlier process, if that cannot be made again
 │   ├── AgentException            an agent decided to give up (in core.agent_errors, with the rest)
 │   ├── DeniedError               a rule or a person forbade it
 │   ├── BlockedError              a rule or a person forbade it, in a chat (RuntimeError)
@@ -42,7 +44,9 @@ RamifyError
 │   ├── EnsembleError             too few candidates, or nobody to choose among them
 │   └── ModelRefusedError         the model would not answer this
 ├── StoreError                    a file of ours cannot be read or written: see to the disk
-│   └── SessionConflictError      somebody else went on with the session
+│   ├── SessionConflictError      somebody else went on with the session
+│   ├── StoreOwnedError           another runtime drives what is in it
+│   └── FencedError               another runtime has written what this one was to write
 └── TracedError                   with an agent traceback; AgentException is one, too
     └── ModelProviderException    a model's provider failed: nothing the agent did
 
@@ -314,6 +318,40 @@ class CancellationException(CallError):  # noqa: N818 - the name is part of the 
         return (CancellationException, (self.function, self.path, self.reason))
 
 
+class InDoubtError(CallError):
+    """Nobody knows whether a call was done: its process ended meanwhile, and a person said 'fail'.
+
+    Example:
+        >>> from ramify import InDoubtError
+        >>> raise InDoubtError("pay had begun when its process ended")
+        Traceback (most recent call last):
+        ...
+        ramify.core.errors.InDoubtError: pay had begun when its process ended
+    """
+
+
+class RecordedError(CallError):
+    """What a call raised in an earlier process, if the exception itself cannot be made again.
+
+    Attributes:
+        type: the name of the exception's class.
+        message: what it said.
+
+    Example:
+        >>> from ramify import RecordedError
+        >>> print(RecordedError("HTTPError", "404 Not Found"))
+        HTTPError: 404 Not Found
+    """
+
+    def __init__(self, type: str, message: str) -> None:
+        super().__init__(type, message)
+        self.type = type
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.message else self.type
+
+
 class StoreError(RamifyError):
     """What is saved could not be read or written; nothing was saved by half.
 
@@ -359,6 +397,34 @@ class SessionConflictError(StoreError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (SessionConflictError, (self.path, self.session))
+
+
+class StoreOwnedError(StoreError):
+    """Another runtime drives what is in the store: only one may, so that nothing runs twice.
+
+    Others may look, and answer questions.
+
+    Example:
+        >>> from ramify import Runtime, StoreOwnedError
+        >>> from ramify.stores import MemoryStore
+        >>> store = MemoryStore()
+        >>> with Runtime(store=store):
+        ...     try:
+        ...         Runtime(store=store)
+        ...     except StoreOwnedError as error:
+        ...         print(error)
+        memory: another runtime drives it...
+    """
+
+
+class FencedError(StoreError):
+    """Another has written what was to be written here, so this runtime must not go on.
+
+    Example:
+        >>> from ramify import FencedError
+        >>> print(FencedError("run.db", "node 3 has an entry 7 already"))
+        run.db: node 3 has an entry 7 already
+    """
 
 
 class TracedError(RamifyError):

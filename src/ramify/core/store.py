@@ -1,0 +1,202 @@
+"""What a journal is kept in: the contract of every store.
+
+A journal is the list of all that happened, in order. A store keeps it and, in the same transaction,
+what has to be found without reading it: which trees there are, what is open, which questions wait.
+It knows numbers and texts, and nothing of what they mean.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ramify.core.question import Question
+from ramify.core.states import NodeState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What a node is found by; part of its first entry.
+
+    Attributes:
+        parent: the node that made the call; 0 for a top-level call.
+        key: what tells it from the other calls of its parent.
+        index: its place among them, from 1; of a top-level call, the number of its tree.
+        source: of the top-level node of a fork, the tree that it goes on from; otherwise 0.
+        inherited: how many ids after its own belong to nodes that the fork took over.
+    """
+
+    parent: int
+    key: str
+    index: int
+    function: str
+    source: int = 0
+    inherited: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One event, as it is kept.
+
+    Attributes:
+        tree: the id of the top-level node.
+        number: its place among the entries of its node, from 1, without a gap.
+        kind: what happened.
+        body: the rest, as JSON; long texts are referred to by their hash.
+        texts: the long texts that it refers to, by their hash; only when it is written.
+        call: with the first entry of a node, and no other.
+        state: the state of the node from now on, if that changes.
+        question: one that waits for an answer from now on.
+        settled: the id of one that does so no longer; the end of a node settles all of its own.
+        seq: its place in the journal; the store gives it.
+    """
+
+    tree: int
+    node: int
+    number: int
+    kind: str
+    body: str
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    call: Call | None = None
+    state: NodeState | None = None
+    question: Question | None = None
+    settled: str | None = None
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeRow:
+    """A tree in a list of them.
+
+    Attributes:
+        key: of its top-level call.
+        open: whether any node of it has not ended.
+        parked: whether it is open, and each of its open nodes that has no open child has a question
+            that waits: nothing can go on in it until somebody answers.
+    """
+
+    id: int
+    number: int
+    key: str
+    function: str
+    state: NodeState
+    open: bool
+    parked: bool
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What another process wants of the driver."""
+
+    id: int
+    body: str
+
+
+class Store(Protocol):
+    """Keeps one journal; every method may be called from any thread.
+
+    Reading needs no permission, and any number of processes may read at once; ``append``,
+    ``delete`` and ``done`` are for the driver.
+
+    Every method raises StoreError if the medium fails; then nothing of the call was kept.
+    """
+
+    @property
+    def id(self) -> str:
+        """What tells this journal from every other, for ever."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Where it is, for messages."""
+        ...
+
+    def drive(self) -> None:
+        """Become the only one that may write, until ``close`` or the end of the process.
+
+        Raises:
+            StoreOwnedError: another is.
+        """
+        ...
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        """Keep *entries*, all or none, and return the place of the last when they are safe.
+
+        Raises:
+            FencedError: a node has an entry of that number, or a parent a call of that key.
+            UsageError: ``drive`` was not called.
+        """
+        ...
+
+    def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
+        """Return the entries of a tree whose place in the journal is later than *after*."""
+        ...
+
+    def text(self, hash: str) -> str:
+        """Return the long text that has this hash.
+
+        Raises:
+            StoreError: there is none; the journal is damaged.
+        """
+        ...
+
+    def trees(self) -> list[TreeRow]:
+        """Return all trees, oldest first."""
+        ...
+
+    def find(self, *, node: int) -> int | None:
+        """Return the tree that a node is in, ids taken over by a fork included."""
+        ...
+
+    def find_key(self, key: str) -> int | None:
+        """Return the tree whose top-level call has this key."""
+        ...
+
+    def length(self, node: int) -> int:
+        """Return how many entries a node has."""
+        ...
+
+    def highest(self) -> tuple[int, int]:
+        """Return the highest node id and the highest tree number ever used, deleted ones included."""
+        ...
+
+    def last(self) -> int:
+        """Return the place of the newest entry, 0 if there is none."""
+        ...
+
+    def questions(self) -> list[Question]:
+        """Return the questions that wait and that nobody has posted an answer to, oldest first."""
+        ...
+
+    def post(self, body: str, *, question: str | None = None) -> bool:
+        """Leave a message for the driver, from any process.
+
+        With *question*, it answers that one: False if the question does not wait any longer, or
+        somebody has answered it already.
+        """
+        ...
+
+    def inbox(self) -> list[Message]:
+        """Return the messages that are not done, oldest first."""
+        ...
+
+    def done(self, message: int) -> None:
+        """Forget a message that was followed."""
+        ...
+
+    def delete(self, tree: int) -> None:
+        """Forget a tree, and the texts that no other has.
+
+        Raises:
+            UsageError: it is open, or a fork goes on from it.
+            UnknownNodeError: there is no such tree.
+        """
+        ...
+
+    def vacuum(self) -> None:
+        """Give back the room that deleted trees took."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; closing twice is fine."""
+        ...
