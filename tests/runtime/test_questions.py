@@ -95,7 +95,7 @@ async def test_a_failed_call_is_not_made_again_when_its_agent_is_to_be_cancelled
 
 
 async def test_who_answers_after_somebody_quicker_is_told_so():
-    desk, tree = Desk(), Tree(1, kept=True)
+    desk, tree = Desk(), Tree(1, 1, kept=True)
     settled: list[Answer] = []
 
     class BusyHome(Home):

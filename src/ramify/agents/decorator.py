@@ -78,7 +78,7 @@ def agent(
     settings: ModelSettings | None = None,
     budget: Budget | None = None,
     tags: Iterable[str] | None = None,
-    repeatable: bool = False,
+    repeatable: bool | None = None,
     uses_recursion: bool = False,
     max_depth: int = 10,
 ) -> Callable[[Callable[..., Any]], AgentFunction]: ...

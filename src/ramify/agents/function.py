@@ -103,7 +103,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         settings: ModelSettings | None = None,
         budget: Budget | None = None,
         tags: Iterable[str] | None = None,
-        repeatable: bool = False,
+        repeatable: bool | None = None,
         uses_recursion: bool = False,
         max_depth: int = 10,
     ) -> None:

@@ -28,7 +28,7 @@ from ramify.core.model import Model, ModelSettings, Session
 from ramify.core.states import NodeState
 from ramify.core.transcript import ModelText, ToolResult, UserText
 from ramify.models.caching import RUNS, PastRun, caching_policy
-from ramify.runtime.agent_node import AgentNode
+from ramify.runtime.agent_node import AgentNode, Past
 from ramify.runtime.asking import pause
 from ramify.runtime.context import Context
 from ramify.runtime.node import CallNode
@@ -83,9 +83,10 @@ class Loop:
             CallError: there is no answer, for one reason or another.
         """
         await self._begin()
-        inputs = await self._opening()
-        for _ in range(self._task.max_steps):
-            response = await self._request(inputs)
+        left = self._unfollowed
+        inputs: Inputs = () if left else await self._opening()
+        for _ in range(self._node.responses - bool(left), self._task.max_steps):
+            response, left = left or await self._request(inputs), None
             if response.exchange.finish is Finish.PAUSED:
                 inputs = ()
                 continue
@@ -101,6 +102,12 @@ class Loop:
         """Open the conversation, or go on with an earlier one."""
         past = self._node.past
         self._session = self._open(self._settings, () if past is None else past.exchanges)
+
+    @property
+    def _unfollowed(self) -> ResponseCompleted | None:
+        """The response that an earlier process had, and could not follow to the end."""
+        past = self._node.past
+        return past.response if isinstance(past, Past) else None
 
     def _out_of_steps(self) -> Any:
         raise StepLimitError(

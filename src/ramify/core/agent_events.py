@@ -21,7 +21,8 @@ class ConversationOpened(Event):
     system: str
     functions: tuple[str, ...]
     caching: str
-    transcript: tuple[TranscriptPart, ...] = ()  # what was said before
+    transcript: tuple[TranscriptPart, ...] = ()  # what another call has said before
+    goes_on: bool = False  # with what this call has said before
 
 
 @fact

@@ -40,7 +40,7 @@ class CodeFunction(Function):
         args: Sequence[FunctionArg] | JsonSchema | None = None,
         uses: Iterable[Function] = (),
         tags: Iterable[str] | None = None,
-        repeatable: bool = False,
+        repeatable: bool | None = None,
         uses_recursion: bool = False,
         max_depth: int = 10,
         budget: Budget | None = None,

@@ -5,9 +5,10 @@ Times are seconds since the epoch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, dataclass_transform
 
+from ramify.core.budget import Budget
 from ramify.core.errors import TracedError
 from ramify.core.question import Answer, Question
 from ramify.core.states import NodeState
@@ -32,6 +33,16 @@ class Event:
 
 
 @fact
+class CallOptions:
+    """How a top-level call is to be made, if anything was said of that."""
+
+    timeout: float | None = None
+    model: str | None = None
+    budget: Budget | None = None
+    passing: bool = False  # it means nothing without the program that made it
+
+
+@fact
 class CallRequested(Event):
     """Somebody asked for a call; it waits to be run."""
 
@@ -41,6 +52,51 @@ class CallRequested(Event):
     function: str
     inputs: Mapping[str, Any]
     tool_use_id: str | None = None  # if a model asked for it
+    options: CallOptions | None = None  # of a top-level call
+    key: str = ""  # what a journal finds it by among the calls of its parent
+
+
+@fact
+class TreeForked(Event):
+    """A tree goes on from where another was.
+
+    Places are counted from 1 in the events of that other tree, nodes in the order of their ids.
+    """
+
+    at: float
+    key: str
+    number: int  # of the tree
+    function: str
+    source: int  # the other tree
+    inherited: int  # how many nodes below the top-level one are shared
+    cut: int  # the last place of which those nodes know that are open again
+    length: int  # the last place that is shared at all
+    reopened: tuple[int, ...]  # the nodes that are open again, the top-level one first
+
+
+@fact
+class CallInherited(Event):
+    """The call is open in a fork, too, or again."""
+
+    parent: int
+    key: str
+    index: int
+    function: str
+
+
+@fact
+class CallReopened(Event):
+    """The call is to give a value once more: the one that it gave cannot be had any longer."""
+
+    at: float
+
+
+@fact
+class AgentEdited(Event):
+    """The agent is told something else than it was, or asks another model."""
+
+    prompt: str | None = None
+    model: str | None = None
 
 
 @fact
@@ -102,13 +158,14 @@ class Failure:
 
     type: str
     message: str
+    module: str = field(default="", compare=False, repr=False)  # of the type
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
         """Describe *error*, even if it cannot describe itself."""
         try:
             message = error.message if isinstance(error, TracedError) else str(error)
-            return cls(type(error).__name__, message)
+            return cls(type(error).__name__, message, type(error).__module__)
         except Exception as fault:  # noqa: BLE001 - foreign code; the call has to end all the same
             return cls(type(error).__name__, f"(its __str__ raised {type(fault).__name__})")
 

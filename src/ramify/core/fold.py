@@ -16,19 +16,24 @@ from ramify.core.agent_events import (
     ResponseStreamed,
 )
 from ramify.core.events import (
+    AgentEdited,
     ArgumentsEdited,
     CallEnded,
+    CallInherited,
     CallPaused,
+    CallReopened,
     CallRequested,
     CallResumed,
     CallStarted,
     Event,
     QuestionAsked,
     QuestionSettled,
+    TreeForked,
     ValueSent,
 )
+from ramify.core.exchange import Exchange
 from ramify.core.model_events import TextDelta, TextWasThinking
-from ramify.core.question import Question
+from ramify.core.question import Answer, Question
 from ramify.core.states import NodeState
 from ramify.core.transcript import TranscriptPart
 from ramify.core.usage import added
@@ -37,13 +42,17 @@ from ramify.core.views import NO_COST, NO_USAGE, NodeView
 _RUNS: Final = "runs"
 
 
-class _Record:
-    """What the events have said of one node so far."""
+class Record:
+    """What the events have said of one node so far: all that is needed to show it, or to go on."""
 
     __slots__ = (
+        "answers",
+        "asked",
         "children",
         "cost",
+        "edit",
         "ended",
+        "exchanges",
         "inputs",
         "model",
         "notices",
@@ -51,6 +60,7 @@ class _Record:
         "path",
         "questions",
         "requested",
+        "response",
         "said",
         "started_at",
         "state",
@@ -78,6 +88,11 @@ class _Record:
         self.cost: Decimal | None = NO_COST
         self.notices: list[str] = []
         self.questions: dict[str, Question] = {}
+        self.asked: dict[str, Question] = {}  # each that there ever was
+        self.answers: list[tuple[Question, Answer]] = []
+        self.exchanges: list[Exchange] = []
+        self.response: ResponseCompleted | None = None  # since which nothing was sent
+        self.edit: AgentEdited | None = None
 
     def take(self, event: Event) -> None:
         """Take in something that happened to the node."""
@@ -93,22 +108,39 @@ class _Record:
                 self.state, self.status = NodeState.Paused, event.reason
             case CallResumed():
                 self.state, self.status = NodeState.Running, _RUNS
-            case QuestionAsked():
-                self.questions[event.question.id] = event.question
-            case QuestionSettled():
-                self.questions.pop(event.id, None)
             case CallEnded():
                 self.ended, self.state, self.status = event, event.state, ""
                 self.partial.clear()
                 self.questions.clear()
+            case CallReopened() | CallInherited() | TreeForked():
+                self._reopen()
+            case QuestionAsked() | QuestionSettled():
+                self._take_of_people(event)
             case _:
                 self._take_of_conversation(event)
+
+    def _take_of_people(self, event: QuestionAsked | QuestionSettled) -> None:
+        if isinstance(event, QuestionAsked):
+            self.questions[event.question.id] = self.asked[event.question.id] = event.question
+            return
+        self.questions.pop(event.id, None)
+        if event.answer is not None and event.id in self.asked:
+            self.answers.append((self.asked[event.id], event.answer))
+
+    def _reopen(self) -> None:
+        self.ended = None
+        waits = self.started_at is None
+        self.state = NodeState.Waiting if waits else NodeState.Running
+        self.status = "waits to be started" if waits else _RUNS
 
     def _take_of_conversation(self, event: Event) -> None:
         match event:
             case ConversationOpened():
                 self.model = event.model
-                self.transcript = list(event.transcript)
+                if not event.goes_on:
+                    self.transcript = list(event.transcript)
+            case AgentEdited():
+                self.edit = event
             case LeaseAwaited():
                 self.status = "waits until fewer requests are under way"
             case NoticeGiven():
@@ -137,6 +169,7 @@ class _Record:
             case RequestSent():
                 self.status = "waits for the model"
                 self.said = event.inputs
+                self.response = None
             case RequestRetried():
                 self.status = f"tries again in {event.wait:g} s: {event.failure}"
             case RequestFailed():
@@ -146,6 +179,9 @@ class _Record:
                 self.status = _RUNS
                 self.transcript += event.parts
                 self.said = ()
+                self.exchanges.append(event.exchange)
+                self.response = event
+                self.answers.clear()  # nothing that was asked before will be asked again
                 self._spend(event)
 
     def _spend(self, event: ResponseCompleted | RequestFailed) -> None:
@@ -163,7 +199,7 @@ class TreeFold:
 
     def __init__(self, root_number: int) -> None:
         self._root_number = root_number
-        self._records: dict[int, _Record] = {}
+        self.records: dict[int, Record] = {}
         self._seqnum = 0
         self.views: dict[int, NodeView] = {}
 
@@ -176,22 +212,22 @@ class TreeFold:
             above: int | None = event.node
             while above is not None and above not in touched:
                 touched.add(above)
-                above = self._records[above].requested.parent
+                above = self.records[above].requested.parent
         for id in sorted(touched, reverse=True):
-            self.views[id] = self._view(self._records[id])
+            self.views[id] = self._view(self.records[id])
 
     def _take(self, event: Event) -> None:
         match event:
             case CallRequested(parent=int(parent)):
-                above = self._records[parent]
+                above = self.records[parent]
                 above.children.append(event.node)
-                self._records[event.node] = _Record(event, f"{above.path}.{event.index}")
+                self.records[event.node] = Record(event, f"{above.path}.{event.index}")
             case CallRequested():
-                self._records[event.node] = _Record(event, str(self._root_number))
+                self.records[event.node] = Record(event, str(self._root_number))
             case _:
-                self._records[event.node].take(event)
+                self.records[event.node].take(event)
 
-    def _view(self, record: _Record) -> NodeView:
+    def _view(self, record: Record) -> NodeView:
         ended = record.ended
         children = tuple([self.views[id] for id in record.children])
         total_usage, total_cost, status = record.usage, record.cost, record.status

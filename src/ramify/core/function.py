@@ -127,6 +127,7 @@ class Function(ABC):
     trained_as: str | None = None  # the tool that some models were trained on, if it is one
     is_agent: bool = False  # whether a call of it talks to a model
     asks_people: bool = False  # whether a call of it waits for a person
+    ends_its_caller: bool = False  # whether the agent that calls it gives up
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class Function(ABC):
         *,
         uses: Iterable["Function"] = (),
         tags: Iterable[str] | None = None,
-        repeatable: bool = False,
+        repeatable: bool | None = None,
         uses_recursion: bool = False,
         max_depth: int = 10,
         budget: Budget | None = None,
@@ -145,7 +146,7 @@ class Function(ABC):
         self._name = name
         self._description = desc
         self.tags = checked_tags(tags, f"function {name!r}")
-        self.repeatable = repeatable
+        self.repeatable = repeatable  # None: nobody has said
         self.uses_recursion = uses_recursion  # whether a call of it may call it again
         self.max_depth = max_depth  # how many calls of it may be under way inside each other
         if not isinstance(max_depth, int) or max_depth < 1:
@@ -165,6 +166,15 @@ class Function(ABC):
     def description(self) -> str:
         """What it does, for whoever decides to call it."""
         return self._description
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether a call that was cut off may be made again without asking anybody.
+
+        Unless it was said, that goes for code that calls other functions: what those gave is known,
+        and only the code between the calls runs again.
+        """
+        return bool(self.may_call) if self.repeatable is None else self.repeatable
 
     @property
     def uses(self) -> Sequence["Function"]:
@@ -367,18 +377,28 @@ class RunContext(Injected):
         tied_with: Node | None = None,
         model: Any = None,
         budget: Budget | None = None,
+        key: str | None = None,
     ) -> Node:
         """Start a call of *function* as a child of this one and return its node at once.
 
         A wrong argument is an InvalidArgumentsError (a ValueError) of that node. *timeout* is in
         seconds. A call tied with another was asked for in parallel and shares its number. *model*
         is for this call of an agent only: a model, its name, or a Provider. *budget* is for the
-        call and all below it.
+        call and all below it. After a crash, a journal knows the call by its *key*, or else by what
+        is called with which arguments.
 
         Raises:
             CallGraphError: *function* is not among the ``uses`` of this one.
             ClosedError: this call has ended, or the runtime was closed.
             InvalidValueError: an option is not what it should be.
+        """
+
+    @property
+    @abstractmethod
+    def idempotency_key(self) -> str:
+        """A text that is the same whenever this very call is run again, and no other call's.
+
+        Give it to a service that does nothing twice for the same key.
         """
 
     @abstractmethod

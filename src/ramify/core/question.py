@@ -12,6 +12,9 @@ CANCEL: Final = "cancel"
 REPORT: Final = "report"
 ALLOW: Final = "allow"
 DENY: Final = "deny"
+RETRY: Final = "retry"
+USE: Final = "use"
+FAIL: Final = "fail"
 
 
 class QuestionKind(StrEnum):
@@ -68,6 +71,9 @@ class Question:
             return self._approval(text, args)
         if args is not None:
             raise InvalidValueError(f"question {self.id} ({self.kind}) takes no arguments")
+        if self.kind is QuestionKind.InDoubt:
+            word, _, rest = text.partition(":")
+            return Answer(self._choice(word, text), rest.strip())
         return Answer(self._choice(text, text) if self.choices else text)
 
     def _approval(self, text: str, args: Mapping[str, Any] | None) -> "Answer":
@@ -96,5 +102,5 @@ class Answer:
     """What somebody said."""
 
     text: str
-    reason: str = ""
+    reason: str = ""  # what was said after the choice
     args: Mapping[str, Any] | None = None  # the arguments to use instead

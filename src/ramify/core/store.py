@@ -92,7 +92,7 @@ class Message:
     body: str
 
 
-class Store(Protocol):
+class Store(Protocol):  # noqa: PLR0904 - all that a journal wants of its medium
     """Keeps one journal; every method may be called from any thread.
 
     Reading needs no permission, and any number of processes may read at once; ``append``,
@@ -157,7 +157,7 @@ class Store(Protocol):
         ...
 
     def highest(self) -> tuple[int, int]:
-        """Return the highest node id and the highest tree number ever used, deleted ones included."""
+        """Return the highest node id and tree number ever used, deleted ones included."""
         ...
 
     def last(self) -> int:

@@ -24,6 +24,7 @@ from ramify.core.decisions import RuleChain
 from ramify.core.errors import UsageError
 from ramify.core.events import Failure
 from ramify.core.exchange import Exchange
+from ramify.core.fold import Record
 from ramify.core.function import Function
 from ramify.core.model import Caching, Model, ModelSettings, Session
 from ramify.core.model_events import (
@@ -57,9 +58,10 @@ class Past:
 
     exchanges: Sequence[Exchange]
     unsent: Sequence[UserText | ToolResult]
+    response: ResponseCompleted | None = None  # the last, if nothing has come of it yet
 
 
-class AgentNode(CallNode):
+class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
     """A call of an agent, with its conversation.
 
     Example:
@@ -77,6 +79,7 @@ class AgentNode(CallNode):
     __slots__ = (
         "_accounted",
         "_first",
+        "_goes_on",
         "_model",
         "_own",
         "_parts",
@@ -101,8 +104,11 @@ class AgentNode(CallNode):
         tree: Tree,
         home: Home,
         commons: Commons,
+        record: Record | None = None,
     ) -> None:
-        super().__init__(id, request, parent=parent, tree=tree, home=home, desk=commons.desk)
+        self.responses = 0  # how many it has had
+        desk = commons.desk
+        super().__init__(id, request, parent=parent, tree=tree, home=home, desk=desk, record=record)
         self.commons = commons
         self.default_model: Model | None = None  # for agents below it that name none
         self.call_times: list[float] = []  # when it made its calls
@@ -112,7 +118,7 @@ class AgentNode(CallNode):
         self._model: Model | None = None
         self._session: Session | None = None
         self._parts: list[TranscriptPart] = []  # what was said and answered
-        self.responses = 0  # how many it has had
+        self._goes_on = False  # it has begun its conversation
         self._system = 0  # characters of the system prompt
         self._own = Spent()
         self._accounted = TokenUsage()  # how much of what the session took is in the accounts
@@ -120,13 +126,34 @@ class AgentNode(CallNode):
         self._said: tuple[UserText | ToolResult, ...] = ()  # and not answered yet
         self._first = home.loop.create_future()  # done when the model begins to answer
         self.when_ended(partial(settle, self._first))
+        if record is not None:
+            self._parts, self._said = list(record.transcript), _inputs(record)
+            self._own = Spent(record.usage, record.cost)
+
+    def _restore(self, record: Record) -> None:
+        self.responses = len(record.exchanges)
+        super()._restore(record)
+
+    def may_make_again(self, key: str) -> bool:
+        return super().may_make_again(key) and key.startswith(f"{self.responses}/")
+
+    def resigned(self, error: BaseException | None) -> None:
+        if isinstance(error, AgentException):
+            self.resignations.append(error)
+
+    def _content_key(self, request: CallRequest) -> str:
+        if request.tool_use_id is None:
+            return super()._content_key(request)
+        return f"{self.responses}/{request.tool_use_id}"
 
     # What it is
 
     @property
     def model(self) -> str | None:
         """The name of the model that it talks to."""
-        return None if self._model is None else self._model.name
+        if self._model is not None:
+            return self._model.name
+        return None if self.record is None else self.record.model
 
     @property
     def usage(self) -> TokenUsage:
@@ -147,7 +174,8 @@ class AgentNode(CallNode):
     @property
     def wish(self) -> Any:
         """The model that was asked for, for this call only."""
-        return self._request.model
+        edit = None if self.record is None else self.record.edit
+        return self._request.model if edit is None or edit.model is None else edit.model
 
     def find_model(self, wish: Any) -> Model:
         """Return the model that *wish* stands for; None is for the default of here.
@@ -168,8 +196,11 @@ class AgentNode(CallNode):
 
     @property
     def past(self) -> Past | None:
-        """The conversation that this call goes on with, if another began it."""
-        return self._request.past
+        """The conversation that it goes on with, of another call or an earlier process."""
+        record = self.record
+        if record is None or not (record.exchanges or record.said):
+            return self._request.past
+        return Past(record.exchanges, _inputs(record), record.response)
 
     def continued(self) -> CallRequest:
         """Return the request for a call that goes on where this one ended."""
@@ -222,9 +253,12 @@ class AgentNode(CallNode):
         self._accounted = session.usage
         names = tuple(function.name for function in functions)
         caching = Caching.NONE if settings.caching is None else settings.caching
-        said = tuple(self._parts)
-        opened = ConversationOpened(self.id, model.name, system, names, caching.value, said)
-        self.tree.publish(opened)
+        goes_on = self._goes_on or self.record is not None
+        self._goes_on = True
+        said = () if goes_on else tuple(self._parts)
+        self.tree.publish(
+            ConversationOpened(self.id, model.name, system, names, caching.value, said, goes_on)
+        )
 
     async def request(
         self,
@@ -365,6 +399,10 @@ class AgentNode(CallNode):
         for account in accounts:
             account.charge(estimate, usage, cost)
         return usage, cost
+
+
+def _inputs(record: Record) -> tuple[UserText | ToolResult, ...]:
+    return tuple([part for part in record.said if isinstance(part, UserText | ToolResult)])
 
 
 def _price_if_known(usage: TokenUsage, model: Model) -> Decimal | None:

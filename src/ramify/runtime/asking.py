@@ -2,14 +2,23 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
+from functools import partial
+from typing import Final
 
-from ramify.core.errors import ClosedError
-from ramify.core.question import CANCEL, RESUME, Answer, QuestionKind
+from ramify.core.errors import ClosedError, StoreError
+from ramify.core.events import QuestionAsked
+from ramify.core.question import CANCEL, REPORT, RESUME, RETRY, Answer, Question, QuestionKind
+from ramify.core.states import NodeState
+from ramify.runtime.home import settle as settle_future
 from ramify.runtime.leases import give_up_lease
 from ramify.runtime.node import CallNode
+from ramify.runtime.walk import root_of
 
 log = logging.getLogger(__name__)
+
+_JOURNAL: Final = "journal"  # the id of the question that is about the journal itself
 
 
 async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[str] = ()) -> Answer:
@@ -20,6 +29,8 @@ async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[s
     """
     if node.state.final:
         raise ClosedError(f"{node!r} has ended, and waits for no answer any more")
+    if (known := _known_answer(node, kind, text, choices)) is not None:
+        return known
     answered: asyncio.Future[Answer] = node.home.loop.create_future()
 
     def settle(answer: Answer) -> None:
@@ -37,11 +48,32 @@ async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[s
     node.stop(text)
     node.when_ended(leave)
     try:
-        return await answered
+        answer = await answered
     finally:
         node.wake_no_more(leave)
         node.desk.close(question.id)
         node.go_on()
+    if node.tree.journal is not None:
+        await node.tree.journal.saved(node)
+    return answer
+
+
+def _known_answer(
+    node: CallNode, kind: QuestionKind, text: str, choices: Sequence[str]
+) -> Answer | None:
+    """Return what somebody said when an earlier process asked the same, if that still counts.
+
+    That a call be made again was for that one time; so was that a paused one go on, unless it is
+    the failure of a call that is known, too.
+    """
+    answers = node.record.answers if node.record is not None else []
+    for number, (question, answer) in enumerate(answers):
+        if (question.kind, question.text) != (kind, text) or answer.text == RETRY:
+            continue
+        if kind is not QuestionKind.Paused or REPORT in choices:
+            del answers[number]
+            return answer
+    return None
 
 
 async def pause(node: CallNode, why: str, choices: Sequence[str] = ()) -> str:
@@ -54,3 +86,39 @@ async def pause(node: CallNode, why: str, choices: Sequence[str] = ()) -> str:
         node.cancel_here(f"cancelled while it was paused: {why}")
         await asyncio.sleep(0)  # raises
     return answer.text
+
+
+async def wait_for_help(node: CallNode, error: StoreError) -> None:
+    """Wait until a person says that the journal can be written again, or cancels the tree.
+
+    One question is enough for all that wait; it is nowhere but in this process.
+    """
+    desk = node.desk
+    if desk.trouble is None:
+        desk.trouble = node.home.loop.create_future()
+        text = f"{error}; nothing goes on until it can be written: see to that, then resume"
+        question = Question(
+            id=_JOURNAL,
+            node_id=node.id,
+            kind=QuestionKind.Paused,
+            text=text,
+            choices=(RESUME, CANCEL),
+        )
+        desk.put(question, node.tree.show, node.home, partial(_helped, node, desk.trouble))
+        node.tree.show(QuestionAsked(node.id, time.time(), question))
+        log.error("%s", text)
+    goes_on = node.state is NodeState.Running and not node.concluded
+    if goes_on:
+        node.stop(str(error))
+    try:
+        await asyncio.shield(desk.trouble)
+    finally:
+        if goes_on:
+            node.go_on()
+
+
+def _helped(node: CallNode, trouble: "asyncio.Future[None]", answer: Answer) -> None:
+    node.desk.trouble = None
+    settle_future(trouble)
+    if answer.text == CANCEL:
+        root_of(node).cancel_here("cancelled while it could not be written down")

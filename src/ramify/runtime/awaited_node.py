@@ -45,6 +45,11 @@ class AwaitedNode(Node):
         self._traceback: TracebackType | None = None
         self._waiters: dict[Callable[[], object], None] = {}  # in order, and quick to leave
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has, so that those who wait for it have been told."""
+        return self._ended is not None
+
     def result(self, timeout: float | None = None) -> Any:
         self.asked_for = True
         if self._ended is None:

@@ -25,3 +25,13 @@ class CallRequest:
     gate: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None  # may it run, and with what?
     rules: Rules | None = None  # for the models in the call and below it, beside those above
     past: Any = None  # the conversation that an agent goes on with
+    key: str | None = None  # what its caller calls it by
+    call_key: str = ""  # what tells it from the other calls of its parent, if that is written down
+
+
+class Concluded(Exception):  # noqa: N818 - no fault: whoever was asked knows the value already
+    """Raised by a gate if the call is not to be made because its value is known."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.value = value

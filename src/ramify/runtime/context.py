@@ -20,6 +20,7 @@ from ramify.runtime.call_request import CallRequest
 from ramify.runtime.graph import check_use
 from ramify.runtime.leases import give_up_lease, usable_lease
 from ramify.runtime.node import CallNode
+from ramify.runtime.placed_node import named
 from ramify.runtime.threads import in_thread
 from ramify.runtime.walk import root_of
 
@@ -29,6 +30,11 @@ Q = ParamSpec("Q")
 
 class Starter(Protocol):
     """Whoever starts calls."""
+
+    @property
+    def id(self) -> str:
+        """What tells its calls from those of all others."""
+        ...
 
     def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
         """Start the call that *request* asks for, and return its node."""
@@ -78,6 +84,7 @@ class Context(RunContext):
         tied_with: Node | None = None,
         model: Any = None,
         budget: Budget | None = None,
+        key: str | None = None,
     ) -> CallNode:
         function = checked_function(function, "a call")
         if self._node is not None:
@@ -91,8 +98,10 @@ class Context(RunContext):
             raise InvalidValueError(f"{function.name} is code and talks to no model: {model!r}")
         if budget is not None and not isinstance(budget, Budget):
             raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
+        if key is not None:
+            named(key)
         request = CallRequest(
-            function, dict(args or {}), timeout, tied_with, model=model, budget=budget
+            function, dict(args or {}), timeout, tied_with, model=model, budget=budget, key=key
         )
         return self.start(request)
 
@@ -112,6 +121,10 @@ class Context(RunContext):
                 " SessionScope.Self or SessionScope.TopLevel"
             )
         return self.node.parent
+
+    @property
+    def idempotency_key(self) -> str:
+        return f"{self._runtime.id}-{self.node.id}"
 
     async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
         if isinstance(choices, str) or not all(isinstance(c, str) for c in (text, *choices)):

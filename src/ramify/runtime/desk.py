@@ -1,12 +1,13 @@
 """The questions that wait for a person."""
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ramify.core.errors import UnknownQuestionError
-from ramify.core.events import QuestionAsked, QuestionSettled
+from ramify.core.events import Event, QuestionAsked, QuestionSettled
 from ramify.core.question import Answer, Question, QuestionKind
 from ramify.runtime.home import Home
 from ramify.runtime.tree import Tree
@@ -17,7 +18,7 @@ class OpenQuestion:
     """A question, and what to do with the answer."""
 
     question: Question
-    tree: Tree
+    publish: Callable[[Event], None]
     home: Home
     settle: Callable[[Answer], None]
 
@@ -27,6 +28,29 @@ class Desk:
 
     def __init__(self) -> None:
         self._open: dict[str, OpenQuestion] = {}
+        self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
+        self.trouble: asyncio.Future[None] | None = None  # done when the journal can be written
+
+    def take_over(
+        self,
+        question: Question,
+        publish: Callable[[Event], None],
+        home: Home,
+        settle: Callable[[Answer], None],
+    ) -> None:
+        """Take in a question that an earlier process has asked, until its node asks it again."""
+        self._old.setdefault(question.node_id, []).append(question)
+        self.put(question, publish, home, settle)
+
+    def put(
+        self,
+        question: Question,
+        publish: Callable[[Event], None],
+        home: Home,
+        settle: Callable[[Answer], None],
+    ) -> None:
+        """Lay down a question that whoever looks knows of already."""
+        self._open[question.id] = OpenQuestion(question, publish, home, settle)
 
     def ask(
         self,
@@ -38,12 +62,20 @@ class Desk:
         choices: Sequence[str],
         settle: Callable[[Answer], None],
     ) -> Question:
-        """Open a question; *settle* is called on the loop when somebody has answered it."""
+        """Open a question; *settle* is called on the loop when somebody has answered it.
+
+        One that an earlier process has asked, and that is the same, is not asked again.
+        """
+        for old in self._old.get(node_id, ()):
+            if (old.kind, old.text, old.choices) == (kind, text, tuple(choices)):
+                self._old[node_id].remove(old)
+                self._open[old.id] = OpenQuestion(old, tree.publish, home, settle)
+                return old
         number = tree.asked[node_id] = tree.asked.get(node_id, 0) + 1
         question = Question(
             id=f"{node_id}-{number}", node_id=node_id, kind=kind, text=text, choices=tuple(choices)
         )
-        self._open[question.id] = OpenQuestion(question, tree, home, settle)
+        self._open[question.id] = OpenQuestion(question, tree.publish, home, settle)
         tree.publish(QuestionAsked(node_id, time.time(), question))
         return question
 
@@ -71,7 +103,12 @@ class Desk:
         waiting = self._open.pop(id, None)
         if waiting is not None:
             node_id = waiting.question.node_id
-            waiting.tree.publish(QuestionSettled(node_id, time.time(), id, answer))
+            waiting.publish(QuestionSettled(node_id, time.time(), id, answer))
+
+    def forget_old(self, node_id: int) -> None:
+        """Take from the desk what an earlier process has asked and the node has not asked again."""
+        for old in self._old.pop(node_id, ()):
+            self._open.pop(old.id, None)
 
     def _unknown(self, id: str) -> UnknownQuestionError:
         known = ", ".join(self._open) or "none"

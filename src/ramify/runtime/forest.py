@@ -1,13 +1,15 @@
 """The trees of one runtime: which there are, which still run, and what happens when they go."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from ramify.core.errors import UnknownNodeError, UsageError
 from ramify.core.function import Node
 from ramify.runtime.bags import close_all
+from ramify.runtime.home import settle_from_anywhere
 from ramify.runtime.node import CallNode, report_if_unseen
-from ramify.runtime.walk import root_of, subtree
+from ramify.runtime.walk import is_parked, root_of, subtree
 
 
 class Forest:
@@ -22,6 +24,8 @@ class Forest:
         self._roots: dict[int, CallNode] = {}
         self._open: set[CallNode] = set()  # top-level calls that have not ended
         self._closing: set[asyncio.Task[None]] = set()
+        self.before_cancel: Callable[[], None] | None = None  # when the rest is left for later
+        self.loader: Callable[[int], CallNode | None] | None = None  # knows those of the past
 
     @property
     def roots(self) -> list[CallNode]:
@@ -30,17 +34,32 @@ class Forest:
 
     def add(self, node: CallNode) -> None:
         """Take in a new node."""
+        self.show(node)
+        if node.parent is None:
+            self.expect(node)
+
+    def show(self, node: CallNode) -> None:
+        """Take in a node of the past."""
         self._nodes[node.id] = node
         if node.parent is None:
             self._roots[node.id] = node
-            self._open.add(node)
-            node.when_ended(partial(self._root_ended, node))
+
+    def expect(self, root: CallNode) -> None:
+        """Count *root* among those that run."""
+        self._open.add(root)
+        root.when_ended(partial(self._root_ended, root))
+
+    def get(self, id: int) -> CallNode | None:
+        """Return the node with this id if it is in memory."""
+        return self._nodes.get(id)
 
     def find(self, node: Node | int) -> CallNode:
         """Return the node, or the one with that id."""
         if isinstance(node, CallNode):
             return node
         found = self._nodes.get(node) if isinstance(node, int) else None
+        if found is None and self.loader is not None and isinstance(node, int):
+            found = self.loader(node)
         if found is None:
             raise UnknownNodeError(f"this runtime has no node {node!r}; it may have been deleted")
         return found
@@ -66,12 +85,15 @@ class Forest:
         interrupted = insist = False
         while self._open:
             if cancel:
+                if self.before_cancel is not None:
+                    self.before_cancel()
                 for root in tuple(self._open):
                     root.cancel_here("its runtime was closed", insist=insist)
             try:
                 async with asyncio.timeout(patience if cancel else None):
                     for root in tuple(self._open):
-                        await root.ended()
+                        await self._over(root, cancel=cancel)
+                cancel = cancel or self.before_cancel is not None  # what is left waits for people
             except asyncio.CancelledError:
                 insist = interrupted  # whoever cancels a second time means it
                 cancel = interrupted = True
@@ -83,6 +105,19 @@ class Forest:
         await self._bags_closed()
         if interrupted:
             raise asyncio.CancelledError
+
+    async def _over(self, root: CallNode, *, cancel: bool) -> None:
+        """Wait until *root* has ended or, if it will be gone on with, waits for a person."""
+        if cancel or self.before_cancel is None:
+            await root.ended()
+        while not root.state.final and not is_parked(root):
+            changed = root.home.loop.create_future()
+            wake = settle_from_anywhere(changed)
+            root.tree.on_next_event(wake)
+            try:
+                await changed
+            finally:
+                root.tree.forget(wake)
 
     async def _bags_closed(self) -> None:
         interrupted = False

@@ -14,45 +14,51 @@ from decimal import Decimal
 from typing import Any
 
 from ramify.core.agent_errors import BudgetExceeded
+from ramify.core.agent_events import NoticeGiven
 from ramify.core.decisions import Rules
 from ramify.core.errors import (
     CallTimeoutError,
     CancellationException,
     ClosedError,
-    InvalidValueError,
+    FencedError,
     RecursionDepthError,
     UsageError,
 )
 from ramify.core.events import (
     ArgumentsEdited,
     CallEnded,
+    CallOptions,
     CallPaused,
+    CallReopened,
     CallRequested,
     CallResumed,
     CallStarted,
     Failure,
     ValueSent,
 )
+from ramify.core.fold import Record
 from ramify.core.from_file import FromFile
-from ramify.core.function import Node, RunContext
+from ramify.core.function import RunContext
+from ramify.core.reviving import exception_of
 from ramify.core.states import NodeState, check_transition
 from ramify.core.usage import TokenUsage
-from ramify.runtime.awaited_node import AwaitedNode
-from ramify.runtime.bags import SessionBag
-from ramify.runtime.call_request import CallRequest
+from ramify.runtime.call_request import CallRequest, Concluded
 from ramify.runtime.desk import Desk
 from ramify.runtime.files import read_files
 from ramify.runtime.home import Home
+from ramify.runtime.placed_node import PlacedNode, named
 from ramify.runtime.spending import Account, Spent
 from ramify.runtime.tree import Tree
 
 log = logging.getLogger(__name__)
 
+Outcome = tuple[NodeState, Any, BaseException | None]
+
 # A cancelled timer may stay in the loop's heap for long; its variables would keep the node there.
 _NO_VARIABLES = contextvars.Context()
 
 
-class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
+class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
     """A call, run as one task.
 
     When its function is done, the node waits for the children that still run (having cancelled
@@ -62,31 +68,25 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
 
     __slots__ = (
         "__weakref__",
-        "_closing",
-        "_failures",
-        "_index",
-        "_next_sequence",
+        "_ends",
         "_overdue",
-        "_parent",
         "_reason",
+        "_repeated",
         "_request",
         "_returned",
-        "_running",
         "_started",
         "_stops",
         "_task",
         "_timers",
         "accounts",
-        "children",
+        "concluded",
         "desk",
-        "id",
         "inputs",
         "leave",
-        "sequence",
+        "record",
         "spent",
         "state",
         "tool_use_id",
-        "tree",
     )
 
     def __init__(
@@ -98,43 +98,53 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         tree: Tree,
         home: Home,
         desk: Desk,
+        record: Record | None = None,
     ) -> None:
-        super().__init__(home)
-        self.id = id
+        super().__init__(home, id, tree, parent)
         self.function = request.function
         self.inputs = request.args
         self.state = NodeState.Waiting
         self.tool_use_id = request.tool_use_id
-        self.tree = tree
         self.desk = desk
         self.spent: Spent | None = None
         self.accounts: tuple[Account, ...] = ()
         self.leave: Callable[[], None] | None = None  # what to do if it ends before it began
         self.asked_for = request.sink is not None
-        self._parent = parent
+        self.children: list[CallNode]
         self._request = request
-        self.children: list[CallNode] = []
-        self._running = 0  # how many children have not ended
-        self._next_sequence = 1
-        self._closing = False  # its children are being cancelled, and there will be no more
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] | None = None
         self._overdue: Exception | None = None  # why its time is over
         self._reason: str | None = None  # why it is being cancelled
-        self._failures = 0  # how many children have failed
         self._stops = 0  # for how many reasons it waits for a person
         self._returned = False  # its function is done; only children may still run
         self._started: float | None = None
-        if parent is None:
-            self._index = self.sequence = tree.number
+        self._ends: float | None = None
+        self.concluded = False  # what came of it has been published
+        self.record = record  # what an earlier process has written down
+        self._repeated = 0  # how many values it will send that are written down already
+        if record is None:
+            self._take_place(request.tied_with)
+            tree.publish(self._requested(request))
         else:
-            parent._adopt(self, request.tied_with)
-        above = None if parent is None else parent.id
-        name = request.function.name
-        tree.publish(
-            CallRequested(
-                id, above, self._index, self.sequence, name, request.args, request.tool_use_id
-            )
+            self._restore(record)
+
+    def _requested(self, request: CallRequest) -> CallRequested:
+        parent, key, options = self._parent, request.call_key, None
+        if parent is None:
+            key = f"#{self.id}" if request.key is None else named(request.key)
+            if self.tree.journal is not None:
+                options = _options(request)
+        return CallRequested(
+            self.id,
+            None if parent is None else parent.id,
+            self._index,
+            self.sequence,
+            request.function.name,
+            request.args,
+            request.tool_use_id,
+            options,
+            key,
         )
 
     def __repr__(self) -> str:
@@ -145,15 +155,6 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
     @property
     def parent(self) -> "CallNode | None":
         return self._parent
-
-    @property
-    def path(self) -> str:
-        numbers: list[str] = []
-        node: CallNode | None = self
-        while node is not None:
-            numbers.append(str(node._index))
-            node = node._parent
-        return ".".join(reversed(numbers))
 
     @property
     def started_at(self) -> datetime | None:
@@ -189,17 +190,6 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         """Whether it was stopped because it took too long."""
         return isinstance(self._overdue, CallTimeoutError)
 
-    def get_children(self) -> list[Node | list[Node]]:
-        batches: dict[int, list[Node]] = {}
-        for child in list(self.children):
-            batches.setdefault(child.sequence, []).append(child)
-        return [batch if len(batch) > 1 else batch[0] for batch in batches.values()]
-
-    @property
-    def bag(self) -> SessionBag:
-        """The objects that live as long as its tree."""
-        return self.tree.bag_of(self.id)
-
     # Running it
 
     def start(self, context: RunContext) -> None:
@@ -208,8 +198,9 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
             return
         self.context = context
         self.leave = None
-        task = self.home.loop.create_task(self._drive(context), name=self.function.name)
-        if self.state is NodeState.Waiting:
+        work = self._send_again() if self.state.final else self._drive(context)
+        task = self.home.loop.create_task(work, name=self.function.name)
+        if self._task is None and self._ended is None:  # the loop does not start tasks eagerly
             self._task = task
             task.add_done_callback(self._never_began)
 
@@ -223,10 +214,11 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
             self._task = asyncio.current_task()
         else:
             self._task.remove_done_callback(self._never_began)
-        self._enter(NodeState.Running)
-        self._started = now = time.time()
-        self.tree.publish(CallStarted(self.id, now))
-        outcome: tuple[NodeState, Any, BaseException | None]
+        if self.state is NodeState.Waiting:
+            self._enter(NodeState.Running)
+            self._started = now = time.time()
+            self.tree.publish(CallStarted(self.id, now))
+        outcome: Outcome
         try:
             if self._request.timeout is not None or self.accounts:
                 self._start_timers()
@@ -238,26 +230,42 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
                 raise
             outcome = NodeState.Error, None, error  # whatever a function raises is the outcome
         self._returned = True
-        if self._running:
+        if self._running or self.unclaimed:
             await self._join(cancel=outcome[0] is not NodeState.Success)
-        if self._timers is not None:
-            self._stop_timers()
+        self._stop_timers()
         try:
-            if self._parent is None and not self.tree.kept:
-                await self.tree.close_bags()
+            if self.tree.journal is not None or self._parent is None:
+                outcome = await self._tidy_up(outcome)
         finally:
             self._end(*outcome)
+
+    async def _tidy_up(self, outcome: Outcome) -> Outcome:
+        """Do what is to be done before anybody is told of the *outcome*; return what it is then."""
+        if self._parent is None and not self.tree.kept:
+            await self.tree.close_bags()
+        if self.tree.journal is not None:
+            self._conclude(*outcome)
+            try:
+                await self.tree.journal.saved(self)
+            except FencedError as error:  # it is another's, and so is what comes of it
+                return NodeState.Error, None, error
+        return outcome
 
     async def _work(self, context: RunContext) -> Any:
         args, request = self.inputs, self._request
         if request.gate is not None or self.function.uses_recursion:
-            args = await self._let_through()
+            try:
+                args = await self._let_through()
+            except Concluded as known:
+                return known.value
         for value in args.values():
             if type(value) is FromFile:
                 args = await read_files(args, self.function.name)
                 break
         if not request.checked:
             args = self.function.parameters.validate(args)
+        if self.tree.journal is not None:
+            await self.tree.journal.saved(self)
         return await self.function.run(context, args)
 
     async def _let_through(self) -> Mapping[str, Any]:
@@ -299,7 +307,10 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
             raise ClosedError(
                 f"{self.function.name} (node {self.path}) has ended; it sends no more"
             )
-        self.tree.publish(ValueSent(self.id, value))
+        if self._repeated:
+            self._repeated -= 1
+        else:
+            self.tree.publish(ValueSent(self.id, value))
         if self._request.sink is not None:
             await self._request.sink(value)
 
@@ -344,7 +355,7 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
             stack.extend((child, below) for child in node.children)
             if node._task is not None:
                 node._task.cancel()
-            if node.state is NodeState.Waiting:  # its task will not get to its first line
+            if node._task is None or node.state is NodeState.Waiting:  # it will not get to its end
                 node._end(*node._given_up())
 
     def _expire(self, account: Account | None) -> None:
@@ -360,7 +371,7 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
             self._overdue = error
         self.cancel_here(reason)
 
-    def _given_up(self) -> tuple[NodeState, None, BaseException]:
+    def _given_up(self) -> Outcome:
         if self._overdue is not None:
             return NodeState.Error, None, self._overdue
         name, reason = self.function.name, self._reason or "its task was cancelled"
@@ -368,6 +379,8 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
 
     async def _join(self, *, cancel: bool) -> None:
         """Wait for the children that still run; the outcome stands, whatever happens meanwhile."""
+        if self.unclaimed:
+            self._leave_unclaimed()
         insist = False
         while self._running:
             if cancel:
@@ -391,24 +404,32 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         self.exception = error
         self._traceback = None if error is None else error.__traceback__
         self._enter(state)  # now other threads may look at them
-        now = time.time()
-        failure = None if error is None else Failure.of(error)
-        self.tree.publish(CallEnded(self.id, state, now, value, failure))
-        self._ended = now
+        if not self.concluded:
+            self._conclude(state, value, error)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Be over, and wake those who wait for that."""
+        self._ended = self._ends
         self._task = None
         if self._failures:
             for child in self.children:
                 report_if_unseen(child)
         self.context = None  # or the two would keep each other alive
-        if self._timers is not None:
-            self._stop_timers()
+        self._stop_timers()
         if self.leave is not None:
             self.leave()
         if self._parent is not None:
-            self._parent._child_ended(failed=state is NodeState.Error)
+            self._parent._child_ended(failed=self.state is NodeState.Error)
         waiters, self._waiters = self._waiters, {}
         for wake in waiters:
             wake()
+
+    def _conclude(self, state: NodeState, value: Any, error: BaseException | None) -> None:
+        """Say what came of it."""
+        self.concluded, self._ends = True, time.time()
+        failure = None if error is None else Failure.of(error)
+        self.tree.publish(CallEnded(self.id, state, self._ends, value, failure))
 
     def _start_timers(self) -> None:
         if self._request.timeout is not None:
@@ -443,30 +464,68 @@ class CallNode(AwaitedNode):  # noqa: PLR0904 - most of them say what it is
         """
         raise UsageError(f"{self!r} is no call of an agent, and cannot go on: call it again")
 
-    # Its children
+    # What an earlier process has done
 
-    def _adopt(self, child: "CallNode", tied_with: Node | None) -> None:
-        if self._ended is not None or self._closing:
-            raise ClosedError(
-                f"{self.function.name} (node {self.path}) has ended and can make no more calls;"
-                " await what it starts before it returns"
-            )
-        if tied_with is None:
-            child.sequence = self._next_sequence
-            self._next_sequence += 1
-        elif isinstance(tied_with, Node) and tied_with.parent is self:
-            child.sequence = tied_with.sequence
-        else:
-            raise InvalidValueError(
-                f"{tied_with!r} was called by another node; only siblings can be tied"
-            )
-        self.children.append(child)
-        self._running += 1
-        child._index = len(self.children)
+    def _restore(self, record: Record) -> None:
+        requested, ended = record.requested, record.ended
+        self.inputs = record.inputs
+        self.tool_use_id = requested.tool_use_id
+        if record.started_at is not None:
+            self._started = record.started_at.timestamp()
+            self.state = NodeState.Running
+        if ended is not None:
+            self.state, self.concluded = ended.state, True
+            self._ended = self._ends = ended.at
+            self.outputs = ended.outputs
+            self.exception = None if ended.exception is None else exception_of(ended.exception)
+            self.asked_for = True  # by those who were there
+        self._repeated = len(record.values)
+        self._take_old_place(
+            requested.index, requested.sequence, requested.key, ended=ended is not None
+        )
 
-    def _child_ended(self, *, failed: bool) -> None:
-        self._running -= 1
-        self._failures += failed
+    def resigned(self, error: BaseException | None) -> None:
+        """Take note that it gave up by what one of its calls raised."""
+
+    def take_on(self, request: CallRequest) -> None:
+        """Be the call that *request* asks for, as it was in an earlier process."""
+        if self.record is not None and self.record.state is NodeState.Paused:
+            self.tree.publish(CallResumed(self.id, time.time()))
+        self._request = request
+        self.function = request.function
+        if self._ended is None:
+            self.asked_for = request.sink is not None
+        elif request.sink is not None and self._parent is not None:  # and wants all values again
+            self._ended = None
+            self._parent._running += 1
+
+    def reopen(self) -> None:
+        """Be open again: what came of it cannot be had any longer."""
+        self.tree.publish(CallReopened(self.id, time.time()))
+        self._ended, self.concluded = None, False
+        self.state, self.outputs, self.exception = NodeState.Running, None, None
+        if self._parent is not None:
+            self._parent._running += 1
+
+    async def _send_again(self) -> None:
+        """Hand over the values of a call that has ended."""
+        try:
+            for value in self.record.values if self.record is not None else ():
+                if self._request.sink is not None:
+                    await self._request.sink(value)
+        finally:
+            self._settle()
+
+    def _leave_unclaimed(self) -> None:
+        """Say which calls of an earlier process were not made again, and let them end."""
+        left = list((self.unclaimed or {}).values())
+        self.unclaimed = None
+        for node in left:
+            node.cancel_here(f"{self.function.name} did not ask for it again")
+        if self._reason is None:
+            names = ", ".join(f"{node.function.name} (node {node.path})" for node in left)
+            text = f"these calls of an earlier process were not asked for again: {names}"
+            self.tree.publish(NoticeGiven(self.id, text))
 
 
 class CodeNode(CallNode):
@@ -481,6 +540,17 @@ class CodeNode(CallNode):
     """
 
     __slots__ = ()
+
+
+def _options(request: CallRequest) -> CallOptions | None:
+    model = request.model
+    options = CallOptions(
+        timeout=request.timeout,
+        model=None if model is None else str(getattr(model, "name", model)),
+        budget=request.budget,
+        passing=request.past is not None,
+    )
+    return None if options == CallOptions() else options
 
 
 def report_if_unseen(node: CallNode) -> None:

@@ -3,12 +3,14 @@
 import asyncio
 import itertools
 import logging
+import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Token
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self
+from uuid import uuid4
 from weakref import WeakSet
 
 from ramify.core.budget import Budget
@@ -23,6 +25,7 @@ from ramify.core.errors import (
 from ramify.core.frames import Frame
 from ramify.core.function import Function, Node, RunContext
 from ramify.core.question import RESUME, Question, QuestionKind
+from ramify.core.store import Store
 from ramify.core.views import NodeView
 from ramify.runtime.call_request import CallRequest
 from ramify.runtime.commons import Commons
@@ -34,6 +37,7 @@ from ramify.runtime.home import BackgroundHome, Home
 from ramify.runtime.limits import DEFAULT_LIMITS, Limits
 from ramify.runtime.model_book import ModelBook
 from ramify.runtime.node import CallNode, CodeNode
+from ramify.runtime.placed_node import named, same_arguments
 from ramify.runtime.spending import Account
 from ramify.runtime.tree import Tree
 from ramify.runtime.walk import subtree
@@ -63,6 +67,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             resumes.
         on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until somebody
             decides.
+        store: the journal, by the path of a file: every call is written down there, and what is
+            open when the process ends goes on when a runtime is made with it again.
+        redact: what to make of each text before it is written down.
 
     Example:
         >>> from ramify import CodeFunction, Runtime
@@ -88,6 +95,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         disallowed_tools: Iterable[str | Function] = (),
         on_provider_failure: Literal["raise", "pause"] = "raise",
         on_tool_error: Literal["report", "pause"] = "report",
+        store: Store | str | os.PathLike[str] | None = None,
+        redact: Callable[[str], str] | None = None,
     ) -> None:
         for value, choices in (on_provider_failure, "raise"), (on_tool_error, "report"):
             if value not in {choices, "pause"}:
@@ -108,13 +117,30 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         check_listed(self._commons.rules, self.invocable_functions)
         self._seen = WeakSet(self.invocable_functions.values())  # and found to be in order
         self._forest = Forest(keeps_finished=self.keeps_finished_trees)
+        self._keyed: dict[str, CallNode] = {}  # top-level calls by their keys
         self._context = Context(self, None)
         self._home: Home | None = None
         self._lock = threading.Lock()  # for changing from no home to one, from open to closed
         self._closed = False
+        self.id = uuid4().hex  # what tells its calls from those of all others
         self._ids = itertools.count(1)
         self._numbers = itertools.count(1)
         self._token: Token[RunContext] | None = None
+        self._past: Any = None if store is None else self._open_store(store, redact)
+
+    def _open_store(
+        self, store: Store | str | os.PathLike[str], redact: Callable[[str], str] | None
+    ) -> Any:
+        from ramify.runtime.archive import open_archive  # noqa: PLC0415 - only journals need it
+
+        past = open_archive(store, redact, self.invocable_functions, self._commons.desk, self)
+        self.id = past.store.id
+        highest_id, highest_number = past.store.highest()
+        self._ids = itertools.count(highest_id + 1)
+        self._numbers = itertools.count(highest_number + 1)
+        self._forest.loader = self._load
+        self._forest.before_cancel = past.suspend
+        return past
 
     # Calls
 
@@ -130,17 +156,22 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         timeout: float | None = None,
         model: Any = None,
         budget: Budget | None = None,
+        key: str | None = None,
     ) -> Node:
         """Start a top-level call of *function* and return its node at once.
 
         A function that this runtime was not made with is checked now. *timeout* is in seconds;
-        *model* and *budget* are for this call.
+        *model* and *budget* are for this call. With a *key* there is one such call: if it has been
+        made, by this or an earlier process that wrote to the same store, its node is returned.
 
         Raises:
             CallGraphError: the function, or one that it may call, cannot be run.
+            InvalidValueError: another call was made with that key.
             ClosedError: the runtime was closed.
         """
-        return self._context.invoke(function, args, timeout=timeout, model=model, budget=budget)
+        return self._context.invoke(
+            function, args, timeout=timeout, model=model, budget=budget, key=key
+        )
 
     def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
         """Start the call that *request* asks for; its task has the context variables of here."""
@@ -148,35 +179,146 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if parent is not None:  # it is the loop's, and not to be touched from elsewhere
             return home.call(self._start_child, home, request, parent)
         self._check(request.function)
-        tree = Tree(next(self._numbers), kept=self.keeps_finished_trees)
-        node = self._make(request, home, tree, None)
-        self._forest.add(node)
+        with self._lock:
+            if request.key is not None and (known := self._known(request)) is not None:
+                return known
+            id, journal = next(self._ids), None if self._past is None else self._past.journal
+            number = next(self._numbers)
+            tree = Tree(id, number, kept=self.keeps_finished_trees, journal=journal)
+            node = self._make(id, request, home, tree, None)
+            self._forest.add(node)
+            if request.key is not None:
+                self._keyed[named(request.key)] = node
         home.tell(node.start, Context(self, node))
         return node
 
+    def _known(self, request: CallRequest) -> CallNode | None:
+        """Return the top-level call that has the key of *request*, if there is one."""
+        assert request.key is not None  # or nobody would ask
+        key = named(request.key)
+        node = self._keyed.get(key)
+        if node is None and self._past is not None:
+            tree = self._past.store.find_key(key)
+            node = None if tree is None else self._forest.find(tree)
+        if node is None:
+            return None
+        same = node.function.name == request.function.name
+        if not same or not same_arguments(node.inputs, request.args):
+            raise InvalidValueError(
+                f"{node!r} has the key {request.key!r}, and is another call; give another key"
+            )
+        return node
+
     def _start_child(self, home: Home, request: CallRequest, parent: CallNode) -> CallNode:
-        node = self._make(request, home, parent.tree, parent)
-        self._forest.add(node)
-        start(node, Context(self, node))
+        node: CallNode | None = None
+        if self._past is not None or request.key is not None:
+            node = parent.claimed(request)
+        if node is None:
+            node = self._make(next(self._ids), request, home, parent.tree, parent)
+            self._forest.add(node)
+        elif self._past is not None:
+            self._past.hand_over(node, request)
+            self._open_accounts(node, request)
+        if not node.has_ended:
+            start(node, Context(self, node))
         return node
 
     def _make(
-        self, request: CallRequest, home: Home, tree: Tree, parent: CallNode | None
+        self, id: int, request: CallRequest, home: Home, tree: Tree, parent: CallNode | None
     ) -> CallNode:
-        node: CallNode
-        id, commons = next(self._ids), self._commons
+        node = self._node(id, request, home, tree, parent)
+        self._open_accounts(node, request)
+        return node
+
+    def _node(
+        self,
+        id: int,
+        request: CallRequest,
+        home: Home,
+        tree: Tree,
+        parent: CallNode | None,
+        record: Any = None,
+    ) -> CallNode:
+        commons = self._commons
         if request.function.is_agent:
             from ramify.runtime.agent_node import AgentNode  # noqa: PLC0415 - only agents need it
 
-            node = AgentNode(id, request, parent=parent, tree=tree, home=home, commons=commons)
-        else:
-            node = CodeNode(id, request, parent=parent, tree=tree, home=home, desk=commons.desk)
-        budget, own = request.budget, request.function.budget
-        if budget is not None or own is not None or (parent is None and commons.account):
+            return AgentNode(
+                id, request, parent=parent, tree=tree, home=home, commons=commons, record=record
+            )
+        return CodeNode(
+            id, request, parent=parent, tree=tree, home=home, desk=commons.desk, record=record
+        )
+
+    def _open_accounts(self, node: CallNode, request: CallRequest) -> None:
+        """Have *node* draw from its budgets, and count what an earlier process has drawn."""
+        budget, own, common = request.budget, request.function.budget, self._commons.account
+        if budget is not None or own is not None or (node.parent is None and common):
             node.accounts = tuple([Account(one, node) for one in (budget, own) if one is not None])
-            if parent is None and commons.account is not None:
-                node.accounts += (commons.account,)
+            if node.parent is None and common is not None:
+                node.accounts += (common,)
+            if node.spent is not None:
+                for account in node.accounts:
+                    account.take_over(node.spent)
+
+    # Calls of earlier processes
+
+    def recover(self) -> list[Node]:
+        """Go on with what was open when an earlier process ended; return its top-level calls.
+
+        This happens by itself when a ``with`` block is entered, or at the first call. A tree in
+        which everything waits for a person goes on when somebody answers.
+        """
+        self._open_home()
+        if self._past is None:
+            return []
+        return [self._forest.find(id) for id in self._past.recovered]
+
+    def _load(self, id: int) -> CallNode | None:
+        """Return a node of an earlier process."""
+        if self._past is None or (tree := self._past.store.find(node=id)) is None:
+            return None
+        self._open_home()
+        if self._forest.get(id) is None:
+            self._past.load(tree)
+        return self._forest.get(id)
+
+    def remake(
+        self, record: Any, request: CallRequest, tree: Tree, parent: CallNode | None
+    ) -> CallNode:
+        """Return the node that *record* tells of."""
+        id = record.requested.node
+        node = self._node(id, request, self._open_home(), tree, parent, record)
+        self._forest.show(node)
         return node
+
+    def follow(self, wish: Mapping[str, Any]) -> None:
+        """Do what another process asks for.
+
+        Raises:
+            RamifyError: it cannot be done.
+        """
+        match wish:
+            case {"do": "answer", "id": str(id), "text": str(text), "args": args}:
+                self.answer(id, text, args=args)
+            case {"do": "cancel", "node": int(node), "reason": str(reason)}:
+                self.cancel(node, reason)
+            case {"do": "pause", "node": int(node), "reason": str(reason)}:
+                self.pause(node, reason)
+            case {"do": "resume", "node": int(node)}:
+                self.resume(node)
+            case _:
+                raise InvalidValueError(f"nobody here knows how to do {wish!r}")
+
+    def loaded(self, id: int) -> CallNode | None:
+        """Return the node with this id if it is in memory."""
+        return self._forest.get(id)
+
+    def go_on(self, root: CallNode, request: CallRequest) -> None:
+        """Start a top-level call that an earlier process began."""
+        self._open_accounts(root, request)
+        self._forest.expect(root)
+        root.home.tell(root.start, Context(self, root))
 
     def _check(self, function: Function) -> None:
         """Check a function that is called at top level for the first time."""
@@ -187,8 +329,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     # What runs and what ran
 
     def list_toplevel(self) -> list[Node]:
-        """Return the top-level calls, oldest first."""
-        return list[Node](self._forest.roots)
+        """Return the top-level calls, oldest first, those of earlier processes included."""
+        if self._past is not None and not self._closed:
+            for row in self._past.store.trees():
+                self._forest.find(row.id)
+        return sorted(self._forest.roots, key=lambda root: root.id)
 
     def get_subtree(self, id: int) -> list[Node]:
         """Return the node with this id and all below it, each before those that it called."""
@@ -286,6 +431,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             root.home.call(self._forest.delete, root)
         except ClosedError:  # and all bags with it
             self._forest.forget(root)
+        self._keyed = {key: node for key, node in self._keyed.items() if node is not root}
+        if self._past is not None:
+            self._past.delete(id)
 
     # Beginning and end
 
@@ -304,6 +452,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             home, was_closed = self._home, self._closed
             self._closed = was_closed or cancel or home is None
         if was_closed or home is None:
+            self._close_store()
             return
         try:
             self._mention_questions()
@@ -313,11 +462,14 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             raise
         finally:
             self._closed = True
+            self._close_store()
             if isinstance(home, BackgroundHome):
                 home.stop()
 
     def _mention_questions(self) -> None:
         """Say so if the end is waited for in vain until somebody answers."""
+        if self._past is not None:  # it is not: they wait for the next who opens the store
+            return
         if questions := self.questions():
             ids = ", ".join(question.id for question in questions)
             log.warning("the runtime ends when these questions are answered: %s", ids)
@@ -344,6 +496,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             raise UsageError("this runtime has been used already; make a new one for this block")
         self._home = Home(asyncio.get_running_loop(), self.patience)
         self._token = RunContext.active.set(self._context)
+        self._settle_in(self._home)
         return self
 
     async def __aexit__(
@@ -361,6 +514,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             await self._forest.end(cancel=self._closed, patience=self.patience)
         finally:
             self._closed = True
+            self._close_store()
+
+    def _close_store(self) -> None:
+        if self._past is not None:
+            self._past.close()
 
     def _open_home(self) -> Home:
         """Return where it lives; that is a loop of its own if it has none yet."""
@@ -373,4 +531,10 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
                 raise ClosedError("this runtime has been closed; make a new one to run more calls")
             if self._home is None:
                 self._home = BackgroundHome(self.patience)
-            return self._home
+            home = self._home
+        self._settle_in(home)
+        return home
+
+    def _settle_in(self, home: Home) -> None:
+        if self._past is not None:
+            home.call(self._past.recover, home)

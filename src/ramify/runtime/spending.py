@@ -17,11 +17,13 @@ class Spent:
 
     usage: TokenUsage = field(default_factory=TokenUsage)
     cost: Decimal | None = Decimal(0)  # None: a price is not known
+    requests: int = 0
 
-    def add(self, usage: TokenUsage, cost: Decimal | None) -> None:
-        """Count one more request."""
+    def add(self, usage: TokenUsage, cost: Decimal | None, requests: int = 1) -> None:
+        """Count one more request, or several."""
         self.usage += usage
         self.cost = added(self.cost, cost)
+        self.requests += requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,12 @@ class Account:
         if budget.usd is not None and self._usd + usd > Decimal(budget.usd):
             return f"${self._usd:.4f} of ${budget.usd} are used, and about ${usd:.4f} needed"
         return None
+
+    def take_over(self, spent: Spent) -> None:
+        """Count what an earlier process has drawn from it."""
+        self._calls += spent.requests
+        self._tokens += spent.usage.total
+        self._usd += spent.cost or Decimal(0)
 
     def set_aside(self, estimate: Estimate) -> None:
         """Keep room for a request."""

@@ -6,14 +6,26 @@ the asker's own thread, so that being watched costs a run nothing.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from ramify.core.errors import ClosedError
 from ramify.core.events import Event
 from ramify.core.views import NodeView
 from ramify.runtime.bags import SessionBag, close_all
+
+
+class Recorder(Protocol):
+    """Whoever writes down what happens."""
+
+    def record(self, tree: int, event: Event) -> None:
+        """Take down *event* of the tree with this id."""
+        ...
+
+    async def saved(self, node: Any) -> None:
+        """Wait until all that happened so far is safe; if there is trouble, *node* has it."""
+        ...
 
 
 class Tree:
@@ -30,6 +42,8 @@ class Tree:
         "_waiting",
         "asked",
         "holds",
+        "id",
+        "journal",
         "kept",
         "lease_waiters",
         "leases",
@@ -37,8 +51,12 @@ class Tree:
         "paused",
     )
 
-    def __init__(self, number: int, *, kept: bool) -> None:
+    def __init__(
+        self, id: int, number: int, *, kept: bool, journal: Recorder | None = None
+    ) -> None:
+        self.id = id  # that of its top-level node
         self.number = number
+        self.journal = journal
         self.kept = kept  # until somebody deletes it; otherwise only while it runs
         self._bags: dict[int, SessionBag] = {}
         self._closed = False
@@ -58,6 +76,13 @@ class Tree:
 
     def publish(self, event: Event) -> None:
         """Record *event* and wake those who wait."""
+        if self.journal is not None:
+            self.journal.record(self.id, event)
+        self._pending.append(event)
+        self._wake()
+
+    def show(self, event: Event) -> None:
+        """Let those see *event* who look, and nobody after this process has ended."""
         self._pending.append(event)
         self._wake()
 
@@ -72,6 +97,8 @@ class Tree:
 
     def publish_instead(self, event: Event) -> None:
         """Record *event*, and drop what was live of its node."""
+        if self.journal is not None:
+            self.journal.record(self.id, event)
         with self._lock:
             self._pending.append(event)
             self._live.pop(event.node, None)
@@ -94,6 +121,13 @@ class Tree:
             self._fold.apply(pending)
             self._fold.apply(event for events in live.values() for event in events)
             return self._fold.views[id]
+
+    def restore(self, events: Iterable[Event]) -> dict[int, Any]:
+        """Take in what happened in an earlier process; return what is known of each node."""
+        with self._fold_lock:
+            self._prepare()
+            self._fold.apply(events)
+            return self._fold.records
 
     def expect_views(self) -> None:
         """Load what is needed to make views, so that the first takes no longer than the next."""

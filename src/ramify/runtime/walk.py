@@ -1,5 +1,6 @@
 """Go through a tree of nodes, at any depth."""
 
+from ramify.core.states import NodeState
 from ramify.runtime.node import CallNode
 
 
@@ -29,3 +30,14 @@ def upwards(node: CallNode) -> list[CallNode]:
         found.append(above)
         above = above.parent
     return found
+
+
+def is_parked(root: CallNode) -> bool:
+    """Whether nothing in the tree can go on before somebody answers a question."""
+    for node in subtree(root):
+        if node.state.final or node.state is NodeState.Paused:
+            continue
+        waits = any(not child.state.final for child in node.children)
+        if not waits or not node.function.is_agent:  # what code does meanwhile nobody knows
+            return False
+    return not root.state.final

@@ -37,8 +37,12 @@ class RaiseException(CodeFunction):
         find: there is no such thing
     """
 
+    ends_its_caller = True
+
     def __init__(self) -> None:
-        super().__init__(name="raise_exception", desc=_DESCRIPTION, callable=self._give_up)
+        super().__init__(
+            name="raise_exception", desc=_DESCRIPTION, callable=self._give_up, repeatable=True
+        )
 
     async def _give_up(self, ctx: RunContext, msg: str) -> None:
         """Give up.

@@ -30,7 +30,9 @@ class HumanInLoop(CodeFunction):
     asks_people = True
 
     def __init__(self) -> None:
-        super().__init__(name="human_in_loop", desc=_DESCRIPTION, callable=self._ask)
+        super().__init__(
+            name="human_in_loop", desc=_DESCRIPTION, callable=self._ask, repeatable=True
+        )
 
     async def _ask(
         self, ctx: RunContext, question: str, choices: Sequence[str] | None = None

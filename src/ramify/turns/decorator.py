@@ -27,7 +27,7 @@ def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for th
     tags: Iterable[str] | None = None,
     type: ToolType = ToolType.ACTION,
     uses: Iterable[Function] = (),
-    repeatable: bool = False,
+    repeatable: bool | None = None,
 ) -> NamedDecorator: ...
 
 
@@ -38,7 +38,7 @@ def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for th
     tags: Iterable[str] | None = None,
     type: ToolType = ToolType.ACTION,
     uses: Iterable[Function] = (),
-    repeatable: bool = False,
+    repeatable: bool | None = None,
 ) -> ToolDecorator: ...
 
 
@@ -49,7 +49,7 @@ def tool(
     tags: Iterable[str] | None = None,
     type: ToolType = ToolType.ACTION,
     uses: Iterable[Function] = (),
-    repeatable: bool = False,
+    repeatable: bool | None = None,
     **fixed_kwargs: Any,
 ) -> FixingDecorator: ...
 
@@ -60,7 +60,7 @@ def tool(
     tags: Iterable[str] | None = None,
     type: ToolType = ToolType.ACTION,
     uses: Iterable[Function] = (),
-    repeatable: bool = False,
+    repeatable: bool | None = None,
     **fixed_kwargs: Any,
 ) -> AnyTool | ToolDecorator | NamedDecorator:
     """Make a Tool of an ``async def`` or an async generator, and register it by its name.

@@ -39,7 +39,7 @@ class ToolOptions:
     tags: Iterable[str] | None
     type: ToolType
     uses: Sequence[Function]
-    repeatable: bool
+    repeatable: bool | None
     fixed: Mapping[str, Any]
 
     def check(self, fn: Callable[..., Any]) -> None:
@@ -62,8 +62,8 @@ class ToolOptions:
 
     def check_options(self, name: str, fn: Callable[..., Any]) -> None:
         """Raise DefinitionError unless these go together with *fn*, whatever its parameters."""
-        for option in ("lock", "repeatable"):
-            if not isinstance(getattr(self, option), bool):
+        for option, value in ("lock", self.lock), ("repeatable", self.repeatable or False):
+            if not isinstance(value, bool):
                 raise self._reserved(name, option, "True or False")
         if not isinstance(self.type, ToolType):
             raise self._reserved(name, "type", "a ToolType")

@@ -308,7 +308,7 @@ class Tool(CodeFunction, Generic[P, R]):
         tags: Iterable[str] | None = None,
         type: ToolType = ToolType.ACTION,
         uses: Iterable[Function] = (),
-        repeatable: bool = False,
+        repeatable: bool | None = None,
         **fixed_kwargs: Any,
     ) -> ToolDecorator: ...
 
@@ -321,7 +321,7 @@ class Tool(CodeFunction, Generic[P, R]):
         tags: Iterable[str] | None = None,
         type: ToolType = ToolType.ACTION,
         uses: Iterable[Function] = (),
-        repeatable: bool = False,
+        repeatable: bool | None = None,
         **fixed_kwargs: Any,
     ) -> "Tool[Q, S] | ToolDecorator":
         """Make the decorated function a tool under this one, registered as ``parent.child``."""

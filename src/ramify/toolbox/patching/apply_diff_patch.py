@@ -86,6 +86,7 @@ class ApplyDiffPatch(CodeFunction):
             desc=_DESCRIPTION.format(where=where),
             callable=self._apply,
             uses=[self._settlers.by_editing, self._settlers.by_rewriting],
+            repeatable=False,  # what it has patched would not be found a second time
         )
 
     async def _apply(

@@ -1,0 +1,292 @@
+"""Events as entries of a journal, and back.
+
+Each kind of event is written by the types of its fields: what an entry says of its node anyway, and
+what has its default value, is left out. Nothing but these classes is ever made from a journal.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from decimal import Decimal
+from enum import StrEnum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
+
+from ramify.core import agent_events, events
+from ramify.core.events import (
+    CallEnded,
+    CallInherited,
+    CallPaused,
+    CallRequested,
+    Event,
+    TreeForked,
+)
+from ramify.core.packing import Packer, unpack
+from ramify.core.question import Question
+from ramify.core.states import NodeState
+from ramify.core.store import Call, Entry
+from ramify.core.transcript import (
+    ModelText,
+    ThinkingPart,
+    ToolResult,
+    ToolUse,
+    TranscriptPart,
+    UserText,
+)
+
+VERSION: Final = 1  # of the bodies
+
+_KINDS: Final[dict[str, type[Event]]] = {
+    kind.__name__: kind
+    for kind in (
+        events.CallRequested,
+        events.CallStarted,
+        events.ValueSent,
+        events.ArgumentsEdited,
+        events.CallPaused,
+        events.CallResumed,
+        events.QuestionAsked,
+        events.QuestionSettled,
+        events.CallEnded,
+        events.TreeForked,
+        events.CallInherited,
+        events.CallReopened,
+        events.AgentEdited,
+        agent_events.ConversationOpened,
+        agent_events.LeaseAwaited,
+        agent_events.RequestSent,
+        agent_events.RequestRetried,
+        agent_events.RequestFailed,
+        agent_events.NoticeGiven,
+        agent_events.ResponseCompleted,
+    )
+}
+_PARTS: Final[dict[str, type[TranscriptPart]]] = {
+    part.__name__: part for part in (UserText, ModelText, ThinkingPart, ToolUse, ToolResult)
+}
+_SAID_BY_ENTRY: Final = {  # fields that the entry has, by class
+    CallRequested: {"node", "parent", "index", "function", "key"},
+    TreeForked: {"node", "number", "function", "key", "source", "inherited"},
+    CallInherited: {"node", "parent", "index", "function", "key"},
+    Question: {"id", "node_id"},
+}
+_NODE: Final = {"node"}
+_COMPARED: Final = {int, float, bool, str, tuple}  # others may say anything when compared
+
+Write = Callable[[Any, Packer], Any]
+Read = Callable[[Any, Callable[[str], str]], Any]
+
+
+def entry_of(
+    event: Event,
+    *,
+    tree: int,
+    number: int,
+    redact: Callable[[str], str] | None = None,
+) -> Entry:
+    """Return *event* as the entry with this *number* of its node."""
+    packer = Packer(redact)
+    body: dict[str, Any] = {"v": VERSION, **_written(event, packer)}
+    question: Question | None = None
+    settled: str | None = None
+    match event:
+        case events.QuestionAsked():
+            question = _redacted(event.question, packer)
+            body["question"] |= {"k": event.question.id.partition("-")[2]}
+        case events.QuestionSettled():
+            settled = event.id
+            body["id"] = event.id.partition("-")[2]
+        case _:
+            pass
+    return Entry(
+        tree=tree,
+        node=event.node,
+        number=number,
+        kind=type(event).__name__,
+        body=_json(body),
+        texts=packer.texts,
+        call=_call_of(event),
+        state=_state_after(event),
+        question=question,
+        settled=settled,
+    )
+
+
+def event_of(entry: Entry, text_of: Callable[[str], str]) -> Event:
+    """Return the event that *entry* was made from.
+
+    Raises:
+        ValueError: it is damaged, or from a newer version.
+    """
+    kind = _KINDS.get(entry.kind)
+    if kind is None:
+        raise ValueError(f"events of the kind {entry.kind!r} are not known here")
+    try:
+        body: dict[str, Any] = json.loads(entry.body)
+        if (version := body.pop("v")) > VERSION:
+            raise ValueError(f"a newer ramify has written it (version {version})")
+        extra: dict[str, Any] = {"node": entry.node}
+        match entry.kind:
+            case "CallRequested" | "CallInherited" | "TreeForked":
+                extra |= _said_by(entry.call, kind)
+            case "QuestionAsked":
+                number = body["question"].pop("k")
+                fixed = {"id": f"{entry.node}-{number}", "node_id": entry.node}
+                extra["question"] = _read(Question, body.pop("question"), text_of, fixed)
+            case "QuestionSettled":
+                body["id"] = f"{entry.node}-{body['id']}"
+            case _:
+                pass
+        return _read(kind, body, text_of, extra)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a journal's {entry.kind}: {error!r}") from error
+
+
+def _call_of(event: Event) -> Call | None:
+    match event:
+        case CallRequested() | CallInherited():
+            return Call(
+                parent=event.parent or 0,
+                key=event.key,
+                index=event.index,
+                function=event.function,
+            )
+        case TreeForked():
+            return Call(
+                parent=0,
+                key=event.key,
+                index=event.number,
+                function=event.function,
+                source=event.source,
+                inherited=event.inherited,
+            )
+        case _:
+            return None
+
+
+def _said_by(call: Call | None, kind: type[Event]) -> dict[str, Any]:
+    """Return the fields of an event of this *kind* that its entry's call has."""
+    assert call is not None  # every such entry has one
+    if kind is TreeForked:
+        found: dict[str, Any] = {"number": call.index, "source": call.source}
+        found["inherited"] = call.inherited
+    else:
+        found = {"parent": call.parent or None, "index": call.index}
+    return found | {"key": call.key, "function": call.function}
+
+
+def _state_after(event: Event) -> NodeState | None:
+    match event:
+        case CallRequested() | TreeForked() | CallInherited():
+            return NodeState.Waiting
+        case CallEnded():
+            return event.state
+        case CallPaused():
+            return NodeState.Paused
+        case events.CallStarted() | events.CallResumed() | events.CallReopened():
+            return NodeState.Running
+        case _:
+            return None
+
+
+def _redacted(question: Question, packer: Packer) -> Question:
+    return Question(
+        id=question.id,
+        node_id=question.node_id,
+        kind=question.kind,
+        text=packer.redacted(question.text),
+        choices=question.choices,
+    )
+
+
+def _json(body: dict[str, Any]) -> str:
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, which only an escape can say
+        return json.dumps(body, separators=(",", ":"))
+    return text
+
+
+# How each class is written, worked out once from its annotations
+
+
+@cache
+def _plan(kind: type[Any]) -> list[tuple[str, Any, Write | None, Read | None]]:
+    hints = get_type_hints(kind)
+    left_out = _SAID_BY_ENTRY.get(kind, _NODE if issubclass(kind, Event) else set[str]())
+    plan: list[tuple[str, Any, Write | None, Read | None]] = []
+    for field in fields(kind):
+        if field.name in left_out:
+            continue
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        plan.append((field.name, default, *_codec(hints[field.name])))
+    return plan
+
+
+def _written(value: Any, packer: Packer) -> dict[str, Any]:
+    written: dict[str, Any] = {}
+    kind = cast("type[Any]", type(value))
+    for name, default, write, _ in _plan(kind):
+        item = getattr(value, name)
+        if item is default or (type(item) in _COMPARED and item == default):
+            continue
+        written[name] = item if write is None or item is None else write(item, packer)
+    return written
+
+
+def _read(
+    kind: type, data: Mapping[str, Any], text_of: Callable[[str], str], extra: Mapping[str, Any]
+) -> Any:
+    values = dict(extra)
+    for name, _, _, read in _plan(kind):
+        if name in data:
+            item = data[name]
+            values[name] = item if read is None or item is None else read(item, text_of)
+    return kind(**values)
+
+
+def _codec(hint: Any) -> tuple[Write | None, Read | None]:
+    """Return how a field of this type is written and read; None: as it is."""
+    hint = _without_none(hint)
+    if get_origin(hint) is tuple:
+        write, read = _codec(get_args(hint)[0])
+        return (
+            lambda items, packer: [write(i, packer) if write else i for i in items],
+            lambda items, text_of: tuple([read(i, text_of) if read else i for i in items]),
+        )
+    if hint is TranscriptPart or get_origin(hint) in {Union, UnionType}:  # of parts
+        return _write_part, _read_part
+    if hint in {int, float, bool}:
+        return None, None
+    if hint is Decimal:
+        return (lambda value, _: str(value)), (lambda value, _: Decimal(value))
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return (lambda value, _: str(value)), (lambda value, _: hint(value))
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _written, (lambda value, text_of: _read(hint, value, text_of, {}))
+    return (lambda value, packer: packer.pack(_plain_dict(value))), unpack
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) in {Union, UnionType}:
+        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
+        if len(kinds) == 1:
+            return kinds[0]
+        if Decimal in kinds:  # what else may be given for money is made one
+            return Decimal
+    return hint
+
+
+def _plain_dict(value: Any) -> Any:
+    return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else value
+
+
+def _write_part(part: TranscriptPart, packer: Packer) -> list[Any]:
+    return [type(part).__name__, _written(part, packer)]
+
+
+def _read_part(data: list[Any], text_of: Callable[[str], str]) -> TranscriptPart:
+    name, body = data
+    return _read(_PARTS[name], body, text_of, {})

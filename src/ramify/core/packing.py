@@ -1,0 +1,201 @@
+"""Values as JSON, with every long text kept apart under its hash, so that it is written once.
+
+What is said to a model comes again as an argument, a result, a part of the transcript and a part of
+a message: each time as the same text, which may itself be JSON inside a text. That is looked into.
+Builtins come back as they were; other objects as the JSON that pydantic makes of them.
+"""
+
+import base64
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, cast
+
+from ramify.core.frames import shortened
+from ramify.core.from_file import FromFile
+
+_LONG: Final = 256  # characters; below that a reference saves nothing
+_TAG: Final = "$"  # the key of an object that stands for something else
+_REPR: Final = 500
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value that has no JSON form: what it was, and how it looked.
+
+    Example:
+        >>> from ramify.core.packing import Opaque
+        >>> Opaque("Socket", "<Socket open>")
+        <Socket open>
+    """
+
+    type: str
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Packer:
+    """Packs values; the long texts that it meets are in ``texts`` afterwards, by their hash.
+
+    Args:
+        redact: what to make of each text before anything else is done with it.
+    """
+
+    def __init__(self, redact: Callable[[str], str] | None = None) -> None:
+        self._redact = redact
+        self.texts: dict[str, str] = {}
+
+    def pack(self, value: Any) -> Any:
+        """Return *value* as plain JSON data."""
+        kind = cast("type[Any]", type(value))
+        if kind is str:
+            return self._text(value)
+        if value is None or kind is bool or kind is int or kind is float:
+            return value
+        if kind is dict:
+            return self._dict(value)
+        if kind is list:
+            return [self.pack(item) for item in value]
+        return self._other(value)
+
+    def _dict(self, value: dict[Any, Any]) -> Any:
+        if _TAG not in value and all(type(key) is str for key in value):
+            if self._redact is not None:
+                return {self.redacted(key): self.pack(item) for key, item in value.items()}
+            return {key: self.pack(item) for key, item in value.items()}
+        return {_TAG: "dict", "v": [[self.pack(k), self.pack(v)] for k, v in value.items()]}
+
+    def _other(self, value: Any) -> Any:
+        kind = cast("type[Any]", type(value))
+        if kind is tuple:
+            return {_TAG: "tuple", "v": [self.pack(item) for item in value]}
+        if kind is set or kind is frozenset:
+            items = [self.pack(item) for item in value]
+            return {_TAG: kind.__name__, "v": sorted(items, key=json.dumps)}
+        match value:
+            case bytes():
+                return {_TAG: "bytes", "v": base64.b64encode(value).decode()}
+            case FromFile():
+                return {_TAG: "file", "v": self.redacted(str(value.path))}
+            case Opaque():
+                return {_TAG: "opaque", "type": value.type, "v": self.redacted(value.text)}
+            case _:
+                plain = as_json(value)
+                return self._other(plain) if isinstance(plain, Opaque) else self.pack(plain)
+
+    def _text(self, text: str) -> Any:
+        if len(text) >= _LONG or self._redact is not None:
+            if text[:1] in {"{", "["} and (parsed := _parsed(text)) is not None:
+                style, value = parsed
+                return {_TAG: "json", "style": style, "v": self.pack(value)}
+            text = self.redacted(text)
+        return self._reference(text) if len(text) >= _LONG else text
+
+    def _reference(self, text: str) -> Any:
+        try:
+            written = text.encode()
+        except UnicodeEncodeError:  # half a character: JSON can say it, a table of texts cannot
+            return text
+        hash = blake2b(written, digest_size=20).hexdigest()
+        self.texts[hash] = text
+        return {_TAG: "text", "v": hash}
+
+    def redacted(self, text: str) -> str:
+        """Return *text* as it may be written."""
+        if self._redact is None:
+            return text
+        try:
+            return str(self._redact(text))
+        except Exception:  # foreign code; what it may hide must not be written because of that
+            log.exception("the function for redaction failed; the text is left out")
+            return "[redaction failed]"
+
+
+def as_json(value: Any) -> Any:
+    """Return an object as plain data, or as an Opaque if it has no JSON form."""
+    from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415 - slow
+
+    only_once = isinstance(value, Iterator)
+    try:
+        if not only_once:
+            return to_jsonable_python(value, inf_nan_mode="constants", bytes_mode="base64")
+    except (PydanticSerializationError, TypeError, ValueError, RecursionError):
+        pass
+    return Opaque(type(value).__name__, shortened(value, _REPR))
+
+
+def unpack(value: Any, text_of: Callable[[str], str]) -> Any:
+    """Return what was packed as *value*; *text_of* knows the long texts."""
+    if type(value) is dict:
+        data = cast("dict[str, Any]", value)
+        if _TAG in data:
+            return _untagged(data, text_of)
+        return {key: unpack(item, text_of) for key, item in data.items()}
+    if type(value) is list:
+        return [unpack(item, text_of) for item in cast("list[Any]", value)]
+    return value
+
+
+def _untagged(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
+    inner = data["v"]
+    match data[_TAG]:
+        case "text":
+            return text_of(inner)
+        case "json":
+            return _written(unpack(inner, text_of), data["style"])
+        case "dict":
+            return {unpack(key, text_of): unpack(item, text_of) for key, item in inner}
+        case "tuple":
+            return tuple([unpack(item, text_of) for item in inner])
+        case "set":
+            return {unpack(item, text_of) for item in inner}
+        case "frozenset":
+            return frozenset(unpack(item, text_of) for item in inner)
+        case "bytes":
+            return base64.b64decode(inner)
+        case "file":
+            return FromFile(inner)
+        case "opaque":
+            return Opaque(data["type"], inner)
+        case unknown:
+            raise ValueError(f"a value of the kind {unknown!r} is not known here")
+
+
+def digest(value: Any) -> str:
+    """Return what tells *value* from others, the same in every process."""
+    packed = _KeyPacker().pack(value)
+    text = json.dumps(packed, sort_keys=True, separators=(",", ":"))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class _KeyPacker(Packer):
+    """Looks into no text, and tells objects by their class: how one looks may name its address."""
+
+    def _text(self, text: str) -> Any:
+        return text
+
+    def _other(self, value: Any) -> Any:
+        packed: Any = super()._other(value)
+        opaque = isinstance(value, Opaque)
+        return {_TAG: "opaque", "type": value.type, "v": ""} if opaque else packed
+
+
+def _parsed(text: str) -> tuple[int, Any] | None:
+    """Return how *text* is written as JSON and what it says, if that gives the same text again."""
+    style = (2 if '": ' in text else 0) + (1 if "\\u" in text else 0)
+    try:
+        value = json.loads(text)
+        return (style, value) if _written(value, style) == text else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _written(value: Any, style: int) -> str:
+    separators = (", ", ": ") if style & 2 else (",", ":")
+    return json.dumps(value, ensure_ascii=bool(style & 1), separators=separators)

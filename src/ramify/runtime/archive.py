@@ -1,0 +1,307 @@
+"""The trees of earlier processes: read from the journal, shown, and gone on with.
+
+An open tree is gone on with from the top: its top-level call is started again, and each call that
+it makes again is one that the journal knows. Agents go on after their last response, code runs from
+its beginning. A tree in which everything waits for a person is left alone until somebody answers.
+"""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, Protocol
+
+from ramify.core.errors import (
+    RamifyError,
+    StoreError,
+    UnknownNodeError,
+    UsageError,
+)
+from ramify.core.events import CallEnded, CallOptions, CallRequested, Event
+from ramify.core.fold import Record
+from ramify.core.function import Function, RunContext
+from ramify.core.journaling import event_of
+from ramify.core.packing import Opaque
+from ramify.core.parameters import Parameters
+from ramify.core.question import Answer, Question
+from ramify.core.reviving import revived
+from ramify.core.store import Message, Store
+from ramify.runtime.asking import wait_for_help
+from ramify.runtime.call_request import CallRequest
+from ramify.runtime.desk import Desk
+from ramify.runtime.doubt import gate_after_crash
+from ramify.runtime.home import Home
+from ramify.runtime.journal import Journal
+from ramify.runtime.node import CallNode
+from ramify.runtime.spending import Spent
+from ramify.runtime.tree import Tree
+from ramify.runtime.walk import upwards
+
+log = logging.getLogger(__name__)
+
+_LOOKS_EVERY: Final = 0.1  # seconds between two looks into the inbox
+
+
+class PastFunction(Function):
+    """Stands for a function that this program does not have."""
+
+    def __init__(self, name: str, *, is_agent: bool) -> None:
+        super().__init__(name, "")
+        self.is_agent = is_agent
+
+    @property
+    def parameters(self) -> Parameters:
+        return Parameters.of_schema(self.name, {"type": "object"})
+
+    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        raise UsageError(f"{self.name} is not among the functions of this runtime")
+
+
+class Maker(Protocol):
+    """Whoever makes nodes and starts them."""
+
+    def remake(
+        self, record: Record, request: CallRequest, tree: Tree, parent: CallNode | None
+    ) -> CallNode:
+        """Return the node that *record* tells of."""
+        ...
+
+    def go_on(self, root: CallNode, request: CallRequest) -> None:
+        """Start a top-level call that an earlier process began."""
+        ...
+
+    def follow(self, wish: Mapping[str, Any]) -> None:
+        """Do what another process asks for."""
+        ...
+
+    def loaded(self, id: int) -> CallNode | None:
+        """Return the node with this id if it is in memory."""
+        ...
+
+
+class Archive:
+    """Reads trees from a store, and has them gone on with."""
+
+    def __init__(
+        self, journal: Journal, functions: Mapping[str, Function], desk: Desk, maker: Maker
+    ) -> None:
+        self.journal = journal
+        self._functions = functions
+        self._desk = desk
+        self._maker = maker
+        self.parked: set[int] = set()  # trees that wait for a person
+        self.recovered: list[int] = []
+        self._looking: asyncio.TimerHandle | None = None
+
+    @property
+    def store(self) -> Store:
+        return self.journal.store
+
+    # Reading
+
+    def load(self, id: int) -> CallNode:
+        """Return the top-level node of the tree with this id, all below it restored."""
+        events = self.events(id)
+        first = events[0]
+        assert isinstance(first, CallRequested)  # so it begins
+        tree = Tree(id, first.index, kept=True, journal=self.journal)
+        records = tree.restore(events)
+        nodes: dict[int, CallNode] = {}
+        for node_id in sorted(records):
+            record = records[node_id]
+            parent = record.requested.parent
+            request = self._request(record)
+            above = None if parent is None else nodes[parent]
+            nodes[node_id] = self._maker.remake(record, request, tree, above)
+            tree.asked[node_id] = len(record.asked)
+        for node_id, node in nodes.items():
+            if (record := records[node_id]).exchanges or record.usage.total:
+                for above in upwards(node):
+                    above.spent = above.spent or Spent()
+                    above.spent.add(record.usage, record.cost, len(record.exchanges))
+        return nodes[id]
+
+    def events(self, tree: int) -> list[Event]:
+        """Return all that happened in a tree, with results as their functions gave them."""
+        events = read_events(self.store, tree)
+        names = {e.node: e.function for e in events if isinstance(e, CallRequested)}
+        for number, event in enumerate(events):
+            if isinstance(event, CallEnded) and event.outputs is not None:
+                function = self._functions.get(names[event.node])
+                if function is not None:
+                    value = revived(function.output_type, event.outputs)
+                    events[number] = CallEnded(
+                        event.node, event.state, event.at, value, event.exception
+                    )
+        return events
+
+    def _request(self, record: Record) -> CallRequest:
+        requested = record.requested
+        options = requested.options or CallOptions()
+        function = self._functions.get(requested.function)
+        if function is None:
+            function = PastFunction(requested.function, is_agent=record.model is not None)
+        return CallRequest(
+            function,
+            record.inputs,
+            options.timeout,
+            model=options.model,
+            budget=options.budget,
+            tool_use_id=requested.tool_use_id,
+        )
+
+    # Going on
+
+    def recover(self, home: Home) -> None:
+        """Go on, once, with every open tree that can be, and take over what is asked."""
+        if self._looking is not None:
+            return
+        waiting: dict[int, list[Question]] = {}
+        for question in self.store.questions():
+            waiting.setdefault(question.node_id, []).append(question)
+        opened: list[int] = []
+        for row in self.store.trees():
+            if not row.open or self._maker.loaded(row.id) is not None:
+                continue
+            if row.function not in self._functions:
+                self._leave(row.id, row.function)
+                continue
+            self.recovered.append(row.id)
+            if row.parked:
+                self.parked.add(row.id)
+            else:
+                opened.append(row.id)
+        for question in (question for some in waiting.values() for question in some):
+            self._take_over(question, home)
+        for id in opened:
+            self.go_on(id)
+        self._look(home)
+
+    def _look(self, home: Home) -> None:
+        """Follow what other processes ask for, now and then."""
+        for message in self.store.inbox():
+            self._follow(message)
+        self._looking = home.loop.call_later(_LOOKS_EVERY, self._look, home)
+
+    def _follow(self, message: Message) -> None:
+        try:
+            self._maker.follow(json.loads(message.body))
+            self.journal.flush()
+        except RamifyError as error:
+            log.warning("what another process asked for was not done: %s", error)
+        self.store.done(message.id)
+
+    def _leave(self, id: int, function: str) -> None:
+        log.warning("tree %d stays as it is: this runtime has no function %r", id, function)
+
+    def _take_over(self, question: Question, home: Home) -> None:
+        tree = self.store.find(node=question.node_id)
+        assert tree is not None  # where its node is
+
+        def publish(event: Event) -> None:
+            self.journal.record(tree, event)
+
+        def settle(answer: Answer) -> None:
+            if tree in self.parked:
+                self.journal.flush()
+                self.go_on(tree)
+            elif (node := self._maker.loaded(question.node_id)) and node.record is not None:
+                node.record.answers.append((question, answer))
+                node.record.questions.pop(question.id, None)
+
+        self._desk.take_over(question, publish, home, settle)
+
+    def go_on(self, tree: int) -> CallNode:
+        """Load a tree and go on with it."""
+        self.parked.discard(tree)
+        root = self._maker.loaded(tree) or self.load(tree)
+        assert root.record is not None  # as of every node that was loaded
+        request = self._request(root.record)
+        self.hand_over(root, request)
+        self._maker.go_on(root, request)
+        return root
+
+    def hand_over(self, node: CallNode, request: CallRequest) -> None:
+        """Let *node* be what *request* asks for, from where an earlier process left it."""
+        assert node.record is not None  # as of every node that was loaded
+        node.take_on(request)
+        node.when_ended(partial(self._desk.forget_old, node.id))
+        if node.has_ended:
+            node.outputs = revived(request.function.output_type, node.outputs)
+            if isinstance(node.outputs, Opaque):
+                node.reopen()
+            elif node.parent is not None and request.function.ends_its_caller:
+                node.parent.resigned(node.exception)
+        if not node.has_ended:
+            request.gate = gate_after_crash(node, request.gate)
+
+    # The end
+
+    def suspend(self) -> None:
+        """Write down nothing more: what is open will be gone on with."""
+        try:
+            self.journal.close()
+        except StoreError as error:
+            log.warning("not everything could be written down: %s", error)
+
+    def delete(self, tree: int) -> None:
+        """Forget a tree for good."""
+        self.journal.flush()
+        self.store.delete(tree)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self.suspend()
+        self.store.close()
+
+
+def open_archive(
+    store: Store | str | os.PathLike[str],
+    redact: Callable[[str], str] | None,
+    functions: Mapping[str, Function],
+    desk: Desk,
+    maker: Maker,
+) -> Archive:
+    """Return what is in a store, as its driver.
+
+    Raises:
+        StoreOwnedError: another runtime drives it.
+        StoreError: it cannot be opened.
+    """
+    if isinstance(store, str | os.PathLike):
+        from ramify.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - who has one needs none
+
+        store = SqliteStore(os.fspath(store))
+    try:
+        store.drive()
+    except BaseException:
+        store.close()
+        raise
+    return Archive(Journal(store, redact, wait_for_help), functions, desk, maker)
+
+
+def read_events(store: Store, tree: int) -> list[Event]:
+    """Return all that happened in a tree, as plain data.
+
+    Raises:
+        UnknownNodeError: there is no such tree.
+        StoreError: the journal is damaged, or from a newer version.
+    """
+    texts: dict[str, str] = {}
+
+    def text_of(hash: str) -> str:
+        if hash not in texts:
+            texts[hash] = store.text(hash)
+        return texts[hash]
+
+    entries = store.entries(tree)
+    if not entries:
+        raise UnknownNodeError(f"{store.name} has no tree {tree}")
+    try:
+        return [event_of(entry, text_of) for entry in entries]
+    except ValueError as error:
+        raise StoreError(store.name, f"tree {tree} cannot be read: {error}") from error

@@ -1,0 +1,82 @@
+"""Calls that had begun when their process ended: nobody knows whether they were done."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from ramify.core.errors import InDoubtError
+from ramify.core.frames import short_arguments
+from ramify.core.packing import Opaque
+from ramify.core.plain import from_plain
+from ramify.core.question import FAIL, RETRY, USE, QuestionKind
+from ramify.runtime.asking import ask, pause
+from ramify.runtime.call_request import Concluded
+from ramify.runtime.node import CallNode
+
+Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
+
+
+def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
+    """Return what stands before a call that an earlier process began, where *gate* did."""
+    record = node.record
+    if record is None:
+        return gate
+    paused = [q for q in record.questions.values() if q.kind is QuestionKind.Paused]
+    if node.function.is_agent or record.started_at is None:
+        doubtful = False
+    elif any(q.kind is QuestionKind.Approval for q in record.questions.values()):
+        doubtful = False  # it waited to be allowed
+    else:
+        doubtful = not node.function.may_repeat or _unknown(node)
+    if doubtful:
+        return _decide
+    if not paused or (node.function.is_agent and record.response is not None):
+        return gate
+
+    async def wait(node: CallNode) -> Mapping[str, Any]:
+        for question in paused:
+            others = [c for c in question.choices if c not in {"resume", "cancel"}]
+            await pause(node, question.text, others)
+        return node.inputs if gate is None else await gate(node)
+
+    return wait
+
+
+def _unknown(node: CallNode) -> bool:
+    """Whether what it was called with cannot be had any longer."""
+    return any(isinstance(value, Opaque) for value in node.inputs.values())
+
+
+async def _decide(node: CallNode) -> Mapping[str, Any]:
+    """Let a person say what came of the call, or whether to make it again."""
+    text = (
+        f"{node.function.name}({short_arguments(node.inputs)}) had begun when its process ended,"
+        " and nobody knows whether it was done; retry calls it again, 'use: RESULT' goes on with"
+        " that result, 'fail: WHY' tells its caller"
+    )
+    fault = ""
+    while True:
+        answer = await ask(node, QuestionKind.InDoubt, text + fault, (RETRY, USE, FAIL))
+        if answer.text == FAIL:
+            raise InDoubtError(answer.reason or f"nobody knows whether {node.function.name} ran")
+        if answer.text == USE:
+            try:
+                raise Concluded(_read(node.function.output_type, answer.reason))
+            except ValueError as error:
+                fault = f" ({answer.reason!r} is no such result: {error})"
+                continue
+        if not _unknown(node):
+            return node.inputs
+        fault = " (it cannot be called again: its arguments had no JSON form)"
+
+
+def _read(annotation: Any, text: str) -> Any:
+    if annotation is str:
+        return text
+    try:
+        value = json.loads(text)
+    except ValueError:
+        if annotation is Any:
+            return text
+        raise
+    return from_plain(annotation, value)
