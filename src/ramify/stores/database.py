@@ -1,6 +1,7 @@
 """One SQLite file: made, recognised, brought up to date, and its errors in our words.
 
-Does not know what the tables mean. What was committed survives a killed process and a power cut.
+Does not know what the tables mean. What was committed survives a killed process, and a power cut
+unless somebody chose otherwise.
 """
 
 import os
@@ -10,14 +11,20 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 from ramify.core.errors import ClosedError, InvalidValueError, StoreError, UsageError
 from ramify.stores.schema import STEPS, VERSION
 
 APPLICATION_ID: Final = 0x72616D66  # "ramf": which program a file belongs to
 
-_MEMORY: Final = ":memory:"
+Synchronous = Literal["NORMAL", "FULL"]
+
+MEMORY: Final = ":memory:"
+# Bytes: a row between a half and a whole page wastes what is left of it, and most of ours are larger
+# than a small page.
+_PAGE: Final = 1024
+_PAGES_AHEAD: Final = 4000  # how many are written before they are put in their places
 _RETRY_AFTER: Final = 0.01
 _PATIENCE: Final = 5.0
 
@@ -56,14 +63,24 @@ class Database:
     Args:
         path: the file, or ``":memory:"`` for one that is gone with this object.
         patience: how many seconds to wait for another program that writes.
+        synchronous: ``"FULL"``, or ``"NORMAL"`` if a power cut may take the last moments away.
 
     Raises:
         StoreError: it cannot be opened, or is not ours.
     """
 
-    def __init__(self, path: str | Path, *, patience: float = _PATIENCE) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        patience: float = _PATIENCE,
+        synchronous: Synchronous = "FULL",
+    ) -> None:
+        if synchronous not in get_args(Synchronous):
+            raise InvalidValueError(f"synchronous is 'FULL' or 'NORMAL', not {synchronous!r}")
         self.path = _absolute(path)
         self._patience = patience
+        self._synchronous = synchronous
         self._lock = threading.RLock()
         self._process = os.getpid()
         with self._in_our_words():
@@ -102,6 +119,13 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
+    def vacuum(self) -> None:
+        """Make the file as small as what is in it."""
+        with self._lock, self._in_our_words():
+            connection = self._usable()
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def damaged(self, what: str) -> StoreError:
         """Return the error for something in the file that nobody here has written."""
         return self._error(f"{what}; {_FAULTS[sqlite3.SQLITE_CORRUPT]}")
@@ -137,8 +161,10 @@ class Database:
         with self.snapshot():
             version = self._version(connection)
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA fullfsync = ON")  # macOS alone needs to be told
+        connection.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_AHEAD}")
         self._write_ahead(connection)
         if version == VERSION:
             return
@@ -192,8 +218,8 @@ class Database:
 
 
 def _absolute(path: str | Path) -> str:
-    if str(path) == _MEMORY:
-        return _MEMORY
+    if str(path) == MEMORY:
+        return MEMORY
     if not str(path) or "\0" in str(path):
         raise InvalidValueError(f"{str(path)!r} is no path of a file")
     return str(Path(path).expanduser().resolve())
@@ -201,7 +227,7 @@ def _absolute(path: str | Path) -> str:
 
 def _create(path: str) -> None:
     """Make the file if it is not there; what SQLite puts beside it gets the same mode."""
-    if path == _MEMORY:
+    if path == MEMORY:
         return
     if os.path.isdir(path):
         raise IsADirectoryError(None, "it is a folder")

@@ -31,5 +31,78 @@ _SESSIONS: Final = (
     "CREATE INDEX sessions_by_head ON sessions (head)",
 )
 
-STEPS: Final = (_SESSIONS,)
+_JOURNAL: Final = (
+    # One row: which journal this is, and the highest numbers that were ever given. They are not
+    # given again, whatever is deleted.
+    """
+    CREATE TABLE journal (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        id TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        node INTEGER NOT NULL,
+        number INTEGER NOT NULL
+    )
+    """,
+    "INSERT INTO journal VALUES (1, lower(hex(randomblob(16))), 0, 0, 0)",
+    # SQLite tells of a damaged page only if its structure is: what is in it, the sums vouch for.
+    """
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY,
+        tree INTEGER NOT NULL,
+        node INTEGER NOT NULL,
+        n INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        body TEXT NOT NULL,
+        state TEXT,
+        question TEXT,
+        settled TEXT,
+        crc INTEGER NOT NULL,
+        UNIQUE (node, n)
+    )
+    """,
+    "CREATE INDEX events_by_tree ON events (tree, seq)",
+    # What the events have come to so far. A top-level call has the parent 0, the number of its tree
+    # as its place, and the tree that it goes on from, if it is a fork, as its source.
+    """
+    CREATE TABLE nodes (
+        id INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        tree INTEGER NOT NULL,
+        parent INTEGER NOT NULL,
+        call_key TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        function TEXT NOT NULL,
+        source INTEGER NOT NULL,
+        inherited INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        UNIQUE (parent, call_key)
+    )
+    """,
+    "CREATE INDEX nodes_open ON nodes (tree) WHERE state IN ('waiting', 'running', 'paused')",
+    "CREATE INDEX nodes_forked ON nodes (source) WHERE source > 0",
+    # A text is kept once, however many refer to it; and as long as some tree does.
+    """
+    CREATE TABLE texts (
+        id INTEGER PRIMARY KEY,
+        hash BLOB NOT NULL UNIQUE,
+        crc INTEGER NOT NULL,
+        text TEXT NOT NULL
+    )
+    """,
+    "CREATE TABLE refs (tree INTEGER, text INTEGER, PRIMARY KEY (tree, text)) WITHOUT ROWID",
+    "CREATE INDEX refs_by_text ON refs (text)",
+    # Those that wait; what they say is in the event.
+    """
+    CREATE TABLE questions (
+        node INTEGER NOT NULL,
+        id TEXT NOT NULL UNIQUE,
+        seq INTEGER NOT NULL,
+        PRIMARY KEY (node, id)
+    ) WITHOUT ROWID
+    """,
+    "CREATE TABLE inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, question TEXT)",
+    "CREATE UNIQUE INDEX inbox_by_question ON inbox (question) WHERE question IS NOT NULL",
+)
+
+STEPS: Final = (_SESSIONS, _JOURNAL)
 VERSION: Final = len(STEPS)
