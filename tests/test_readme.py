@@ -16,6 +16,7 @@ import pytest
 import ramify
 import ramify.mcp
 import ramify.models
+import ramify.stores
 import ramify.testing
 import ramify.toolbox
 
@@ -42,6 +43,8 @@ PUBLIC = {
     "TokenUsage", "ToolResult", "ToolUse", "TranscriptPart", "UserText",
     # saved conversations
     "SessionConflictError", "SessionInfo", "SessionStore", "StoreError", "UnknownSessionError",
+    # journals
+    "FencedError", "InDoubtError", "MemoryStore", "RecordedError", "SqliteStore", "StoreOwnedError",
     # chat
     "compact_messages", "estimate_tokens", "get_base_url", "get_model", "truncate_messages",
     # turns
@@ -87,7 +90,7 @@ def test_the_public_names_are_exactly_these():
 
 
 PACKAGES = pytest.mark.parametrize(
-    "package", [ramify, ramify.mcp, ramify.models, ramify.testing, ramify.toolbox]
+    "package", [ramify, ramify.mcp, ramify.models, ramify.stores, ramify.testing, ramify.toolbox]
 )
 
 
@@ -99,7 +102,7 @@ def test_every_public_name_has_a_docstring_with_an_example(package: ModuleType):
         assert ">>>" in (found.__doc__ or ""), f"{name} needs an example in its docstring"
 
 
-@pytest.mark.parametrize("package", [ramify, ramify.mcp, ramify.models])
+@pytest.mark.parametrize("package", [ramify, ramify.mcp, ramify.models, ramify.stores])
 def test_type_checkers_are_told_the_same_names(package: ModuleType):
     stub = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text())
     told = {

@@ -47,13 +47,17 @@ from ramify.core.errors import (
     CallGraphError as CallGraphError,
     CancellationException as CancellationException,
     CompletionCheckReturnError as CompletionCheckReturnError,
+    FencedError as FencedError,
+    InDoubtError as InDoubtError,
     ModelProviderException as ModelProviderException,
     ModelRefusedError as ModelRefusedError,
     NoParentSessionError as NoParentSessionError,
     RamifyError as RamifyError,
+    RecordedError as RecordedError,
     SafeExecutionError as SafeExecutionError,
     SessionConflictError as SessionConflictError,
     StoreError as StoreError,
+    StoreOwnedError as StoreOwnedError,
     TurnTimeoutError as TurnTimeoutError,
     UnknownSessionError as UnknownSessionError,
     UnregisteredAgentError as UnregisteredAgentError,
@@ -88,7 +92,9 @@ from ramify.runtime.bags import SessionBag as SessionBag
 from ramify.runtime.limits import Limits as Limits
 from ramify.runtime.node import CodeNode as CodeNode
 from ramify.runtime.runtime import Runtime as Runtime
+from ramify.stores.memory_store import MemoryStore as MemoryStore
 from ramify.stores.sessions import SessionInfo as SessionInfo, SessionStore as SessionStore
+from ramify.stores.sqlite_store import SqliteStore as SqliteStore
 from ramify.turns.agent import Agent as Agent, AgentRegistry as AgentRegistry
 from ramify.turns.decorator import tool as tool
 from ramify.turns.definition import ToolType as ToolType

@@ -23,6 +23,11 @@ class Call:
         index: its place among them, from 1; of a top-level call, the number of its tree.
         source: of the top-level node of a fork, the tree that it goes on from; otherwise 0.
         inherited: how many ids after its own belong to nodes that the fork took over.
+
+    Example:
+        >>> from ramify.stores import Call
+        >>> Call(parent=0, key="nightly", index=1, function="report").source
+        0
     """
 
     parent: int
@@ -48,6 +53,16 @@ class Entry:
         question: one that waits for an answer from now on.
         settled: the id of one that does so no longer; the end of a node settles all of its own.
         seq: its place in the journal; the store gives it.
+
+    Example:
+        >>> from ramify.stores import Call, Entry, MemoryStore
+        >>> call = Call(parent=0, key="nightly", index=1, function="report")
+        >>> store = MemoryStore()
+        >>> store.drive()
+        >>> store.append([Entry(tree=1, node=1, number=1, kind="Asked", body="{}", call=call)])
+        1
+        >>> store.entries(1)[0].kind
+        'Asked'
     """
 
     tree: int
@@ -72,6 +87,15 @@ class TreeRow:
         open: whether any node of it has not ended.
         parked: whether it is open, and each of its open nodes that has no open child has a question
             that waits: nothing can go on in it until somebody answers.
+
+    Example:
+        >>> from ramify.stores import Call, Entry, MemoryStore
+        >>> call = Call(parent=0, key="nightly", index=1, function="report")
+        >>> store = MemoryStore()
+        >>> store.drive()
+        >>> _ = store.append([Entry(tree=1, node=1, number=1, kind="Asked", body="{}", call=call)])
+        >>> [(tree.key, tree.state.name, tree.open) for tree in store.trees()]
+        [('nightly', 'Waiting', True)]
     """
 
     id: int
@@ -86,19 +110,35 @@ class TreeRow:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What another process wants of the driver."""
+    """What another process wants of the driver.
+
+    Example:
+        >>> from ramify.stores import MemoryStore
+        >>> store = MemoryStore()
+        >>> store.post("stop")
+        True
+        >>> store.inbox()
+        [Message(id=1, body='stop')]
+    """
 
     id: int
     body: str
 
 
-class Store(Protocol):  # noqa: PLR0904 - all that a journal wants of its medium
+class Store(Protocol):  # noqa: PLR0904 - one journal, and what is found in it
     """Keeps one journal; every method may be called from any thread.
 
     Reading needs no permission, and any number of processes may read at once; ``append``,
     ``delete`` and ``done`` are for the driver.
 
     Every method raises StoreError if the medium fails; then nothing of the call was kept.
+    ``ramify.testing.StoreSuite`` tests whether a class does all that is said here.
+
+    Example:
+        >>> from ramify.stores import MemoryStore, Store
+        >>> store: Store = MemoryStore()
+        >>> store.trees()
+        []
     """
 
     @property

@@ -1,0 +1,11 @@
+"""What ``ramify.stores`` exports, for type checkers; ``__init__.py`` loads it on first use."""
+
+from ramify.core.store import (
+    Call as Call,
+    Entry as Entry,
+    Message as Message,
+    Store as Store,
+    TreeRow as TreeRow,
+)
+from ramify.stores.memory_store import MemoryStore as MemoryStore
+from ramify.stores.sqlite_store import SqliteStore as SqliteStore
