@@ -177,6 +177,12 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         edit = None if self.record is None else self.record.edit
         return self._request.model if edit is None or edit.model is None else edit.model
 
+    @property
+    def edited_prompt(self) -> str | None:
+        """What it is told first, if somebody has changed that."""
+        edit = None if self.record is None else self.record.edit
+        return None if edit is None else edit.prompt
+
     def find_model(self, wish: Any) -> Model:
         """Return the model that *wish* stands for; None is for the default of here.
 

@@ -9,7 +9,8 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -19,14 +20,26 @@ from ramify.core.errors import (
     UnknownNodeError,
     UsageError,
 )
-from ramify.core.events import CallEnded, CallOptions, CallRequested, Event
+from ramify.core.events import (
+    AgentEdited,
+    ArgumentsEdited,
+    CallEnded,
+    CallInherited,
+    CallOptions,
+    CallRequested,
+    CallStarted,
+    Event,
+    TreeForked,
+)
 from ramify.core.fold import Record
+from ramify.core.forking import UNCHANGED, Cut, Edit, fork_of, inherit, new_id
 from ramify.core.function import Function, RunContext
 from ramify.core.journaling import event_of
 from ramify.core.packing import Opaque
 from ramify.core.parameters import Parameters
 from ramify.core.question import Answer, Question
 from ramify.core.reviving import revived
+from ramify.core.states import NodeState
 from ramify.core.store import Message, Store
 from ramify.runtime.asking import wait_for_help
 from ramify.runtime.call_request import CallRequest
@@ -78,6 +91,14 @@ class Maker(Protocol):
 
     def loaded(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory."""
+        ...
+
+    def reserve_ids(self, count: int) -> int:
+        """Return the first of so many ids that nobody else gets."""
+        ...
+
+    def next_number(self) -> int:
+        """Return the number of the next tree."""
         ...
 
 
@@ -237,6 +258,48 @@ class Archive:
         if not node.has_ended:
             request.gate = gate_after_crash(node, request.gate)
 
+    # Forks
+
+    def fork(self, root: int, cut: Callable[[Sequence[Event]], Cut], edit: Edit | None) -> CallNode:
+        """Go on beside the tree *root* from a *cut* through it; return the new top-level node."""
+        self.journal.flush()
+        events = read_events(self.store, root)
+        found = cut(events)
+        number, first = self._maker.next_number(), self._maker.reserve_ids(len(events))
+        requested = events[0]
+        assert isinstance(requested, CallRequested)  # so every tree begins
+        forked = fork_of(
+            events,
+            found,
+            TreeForked(
+                node=first,
+                at=time.time(),
+                key=f"#{first}",
+                number=number,
+                function=requested.function,
+                source=root,
+                inherited=0,
+                cut=0,
+                length=0,
+                reopened=(),
+            ),
+        )
+        self.journal.record(first, forked)
+        for event in _still_open(inherit(events, forked), forked):
+            self.journal.record(first, event)
+        changed = new_id(events, forked, found.reopened[-1])
+        for event in _edits(changed, edit):
+            self.journal.record(first, event)
+        self.journal.flush()
+        self.load(first)
+        if edit is not None and edit.model is not None:
+            node = self._maker.loaded(changed)
+            assert node is not None  # it has just been loaded
+            assert node.record is not None
+            node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
+        self.recovered.append(first)
+        return self.go_on(first)
+
     # The end
 
     def suspend(self) -> None:
@@ -257,6 +320,31 @@ class Archive:
             self._looking.cancel()
         self.suspend()
         self.store.close()
+
+
+def _still_open(events: Sequence[Event], forked: TreeForked) -> list[Event]:
+    """Return that the calls below the top-level one which have not ended are the fork's, too."""
+    ended = {event.node for event in events if isinstance(event, CallEnded)}
+    return [
+        CallInherited(event.node, event.parent, event.key, event.index, event.function)
+        for event in events
+        if isinstance(event, CallRequested) and event.parent is not None
+        if event.node not in ended
+    ]
+
+
+def _edits(node: int, edit: Edit | None) -> Iterator[Event]:
+    if edit is None:
+        return
+    if edit.args is not None:
+        yield ArgumentsEdited(node, edit.args)
+    if edit.prompt is not None or edit.model is not None:
+        model = edit.model
+        name = None if model is None else str(getattr(model, "name", model))
+        yield AgentEdited(node, edit.prompt, name)
+    if edit.result is not UNCHANGED:
+        yield CallStarted(node, time.time())
+        yield CallEnded(node, NodeState.Success, time.time(), edit.result)
 
 
 def open_archive(
@@ -302,6 +390,9 @@ def read_events(store: Store, tree: int) -> list[Event]:
     if not entries:
         raise UnknownNodeError(f"{store.name} has no tree {tree}")
     try:
-        return [event_of(entry, text_of) for entry in entries]
+        events = [event_of(entry, text_of) for entry in entries]
+        if isinstance(forked := events[0], TreeForked):
+            return [*inherit(read_events(store, forked.source), forked), *events]
     except ValueError as error:
         raise StoreError(store.name, f"tree {tree} cannot be read: {error}") from error
+    return events

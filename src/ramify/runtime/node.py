@@ -491,6 +491,8 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         """Be the call that *request* asks for, as it was in an earlier process."""
         if self.record is not None and self.record.state is NodeState.Paused:
             self.tree.publish(CallResumed(self.id, time.time()))
+        if self.record is not None and self.record.inputs is self.record.requested.inputs:
+            self.inputs = request.args  # which may be more than could be written down
         self._request = request
         self.function = request.function
         if self._ended is None:

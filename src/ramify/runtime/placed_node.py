@@ -101,7 +101,8 @@ class PlacedNode(AwaitedNode):
         parent._running += not ended
         parent._next_sequence = max(parent._next_sequence, sequence + 1)
         if parent.may_make_again(key):
-            parent.unclaimed = {} if parent.unclaimed is None else parent.unclaimed
+            if parent.unclaimed is None:
+                parent.unclaimed = {}
             parent.unclaimed[key] = self
 
     def _check_open(self) -> None:

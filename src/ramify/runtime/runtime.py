@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Token
+from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self
 from uuid import uuid4
@@ -22,9 +23,12 @@ from ramify.core.errors import (
     UnknownQuestionError,
     UsageError,
 )
+from ramify.core.events import CallEnded
+from ramify.core.forking import Edit, checked_place, cut_at, cut_at_failure
 from ramify.core.frames import Frame
 from ramify.core.function import Function, Node, RunContext
 from ramify.core.question import RESUME, Question, QuestionKind
+from ramify.core.states import NodeState
 from ramify.core.store import Store
 from ramify.core.views import NodeView
 from ramify.runtime.call_request import CallRequest
@@ -40,7 +44,7 @@ from ramify.runtime.node import CallNode, CodeNode
 from ramify.runtime.placed_node import named, same_arguments
 from ramify.runtime.spending import Account
 from ramify.runtime.tree import Tree
-from ramify.runtime.walk import subtree
+from ramify.runtime.walk import root_of, subtree
 from ramify.runtime.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -314,6 +318,17 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """Return the node with this id if it is in memory."""
         return self._forest.get(id)
 
+    def reserve_ids(self, count: int) -> int:
+        """Return the first of so many ids that nobody else gets."""
+        with self._lock:
+            first = next(self._ids)
+            self._ids = itertools.count(first + count)
+            return first
+
+    def next_number(self) -> int:
+        """Return the number of the next tree."""
+        return next(self._numbers)
+
     def go_on(self, root: CallNode, request: CallRequest) -> None:
         """Start a top-level call that an earlier process began."""
         self._open_accounts(root, request)
@@ -374,13 +389,17 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def resume(self, id: int) -> Node:
         """Let what was paused go on, the node with this id and all below it.
 
-        An agent called at top level that ended because its provider failed is called again, with
-        its budget anew, and goes on after the last complete response; its new node is returned.
+        A top-level call that has failed or was cancelled goes on in a fork of its tree, whose
+        top-level node is returned: what was cancelled or ended because a provider failed is open
+        again in it, and everything else is as it was. Without a store only an agent can, whose
+        provider failed; it is called again, and goes on after the last complete response.
 
         Raises:
             UsageError: nothing there is paused.
         """
         node = self._forest.find(id)
+        if self._past is not None and node.state in {NodeState.Error, NodeState.Canceled}:
+            return self._resume_ended(node)
         if node.parent is None and isinstance(node.exception, ModelProviderException):
             return self._context.start(node.continued())
         below = {one.id for one in subtree(node)}
@@ -392,6 +411,30 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             with suppress(UnknownQuestionError):  # somebody else was quicker
                 self.answer(question.id, RESUME)
         return node
+
+    def _resume_ended(self, node: CallNode) -> Node:
+        if node.parent is not None:
+            raise UsageError(f"{node!r} has ended; resume node {root_of(node).id}, or fork this")
+        cut = partial(cut_at_failure, is_passing=_provider_failed)
+        return node.home.call(self._past.fork, node.id, cut, None)
+
+    def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
+        """Go on from the past: start a tree that shares what came before, and runs what follows.
+
+        The call *node*, in any tree and at any depth, is made again in it, with the *edit*; the
+        calls above it go on when it has ended. An agent goes on after response *at*, from 0. The
+        tree that it comes from stays as it is.
+
+        Raises:
+            UsageError: there is no store.
+            InvalidValueError: there is no such response, or the edit is for something else.
+        """
+        found = self._forest.find(node)
+        if self._past is None:
+            raise UsageError("only what is written down can be forked: Runtime(store='run.db')")
+        response = checked_place(found.function, at, edit)
+        cut = partial(cut_at, node=found.id, response=response)
+        return found.home.call(self._past.fork, root_of(found).id, cut, edit)
 
     def questions(self) -> list[Question]:
         """Return all that waits for a person, at any depth of any tree, oldest first."""
@@ -538,3 +581,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def _settle_in(self, home: Home) -> None:
         if self._past is not None:
             home.call(self._past.recover, home)
+
+
+def _provider_failed(ended: CallEnded) -> bool:
+    return ended.exception is not None and ended.exception.type == ModelProviderException.__name__

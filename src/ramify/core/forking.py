@@ -1,0 +1,223 @@
+"""Which part of a tree a fork shares with it: computed from events and nothing else."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final
+
+from ramify.core.agent_events import ResponseCompleted
+from ramify.core.errors import InvalidValueError
+from ramify.core.events import (
+    CallEnded,
+    CallRequested,
+    Event,
+    QuestionAsked,
+    QuestionSettled,
+    TreeForked,
+)
+from ramify.core.states import NodeState
+
+
+class _Unchanged(Enum):
+    UNCHANGED = "unchanged"
+
+    def __repr__(self) -> str:
+        return "UNCHANGED"
+
+
+UNCHANGED: Final = _Unchanged.UNCHANGED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What is different in a fork.
+
+    Attributes:
+        prompt: what an agent is told first, instead.
+        model: the model that an agent asks from there on.
+        args: what the call is made with, instead.
+        result: what came of the call, instead; it is not made.
+
+    Example:
+        >>> from ramify import Edit, MemoryStore, Runtime, agent
+        >>> from ramify.testing import ScriptedModel
+        >>> @agent
+        ... def greet(name: str) -> str:
+        ...     return f"Greet {name}."
+        >>> with Runtime([greet], models=ScriptedModel("Hi!", "Moin!"), store=MemoryStore()) as run:
+        ...     node = run.invoke(greet, {"name": "Ada"})
+        ...     node.result()
+        ...     run.fork(node, edit=Edit(prompt="Greet Ada in Low German.")).result()
+        'Hi!'
+        'Moin!'
+    """
+
+    prompt: str | None = None
+    model: Any = None
+    args: Mapping[str, Any] | None = None
+    result: Any = UNCHANGED
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a fork leaves the tree that it comes from."""
+
+    place: int  # the last event, counted from 1, that those nodes know of which are open again
+    reopened: tuple[int, ...]  # the ids of those nodes, the top-level one first
+
+
+def cut_at(events: Sequence[Event], node: int, response: int) -> Cut:
+    """Return the cut after that response of an agent, or before the node began for 0.
+
+    Raises:
+        InvalidValueError: it has had fewer responses.
+    """
+    parents = {e.node: e.parent for e in events if isinstance(e, CallRequested)}
+    path: list[int] = []
+    above: int | None = node
+    while above is not None:
+        path.append(above)
+        above = parents[above]
+    seen = 0
+    for place, event in enumerate(events, 1):
+        if event.node != node:
+            continue
+        if not response and isinstance(event, CallRequested):
+            return Cut(place, tuple(reversed(path)))
+        if isinstance(event, ResponseCompleted):
+            seen += 1
+            if seen == response:
+                return Cut(place, tuple(reversed(path)))
+    raise InvalidValueError(f"node {node} has had {seen} responses, and not {response}")
+
+
+def cut_at_failure(events: Sequence[Event], is_passing: Callable[[CallEnded], bool]) -> Cut:
+    """Return the cut at the end, before the top-level call and what made it fail have ended.
+
+    Open again is what was cancelled or failed for a reason that *is_passing*, and what failed
+    because of that.
+    """
+    requests = [e for e in events if isinstance(e, CallRequested)]
+    ends = {e.node: e for e in events if isinstance(e, CallEnded)}
+    responses: dict[int, int] = {}
+    for event in events:
+        if isinstance(event, ResponseCompleted):
+            responses[event.node] = responses.get(event.node, 0) + 1
+    reopened: set[int] = {requests[0].node}
+    for request in reversed(requests):  # those below come first
+        node, ended, parent = request.node, ends.get(request.node), request.parent
+        if ended is None or ended.state is NodeState.Success or parent is None:
+            continue
+        if parent in responses and not request.key.startswith(f"{responses[parent]}/"):
+            continue  # the agent has heard of it, and went on
+        if node in reopened or ended.state is NodeState.Canceled or is_passing(ended):
+            reopened |= {node, parent}
+    alive = _connected(requests, reopened)
+    return Cut(len(events), tuple(sorted(alive)))
+
+
+def _connected(requests: Iterable[CallRequested], nodes: set[int]) -> set[int]:
+    """Return those of *nodes* whose parents are among them, up to the top."""
+    found: set[int] = set()
+    for request in requests:
+        if request.node in nodes and (request.parent is None or request.parent in found):
+            found.add(request.node)
+    return found
+
+
+def fork_of(events: Sequence[Event], cut: Cut, forked: TreeForked) -> TreeForked:
+    """Return *forked* with what it shares filled in."""
+    ids = _ids(events)
+    reopened = tuple(ids.index(node) + 1 for node in cut.reopened)
+    forked = replace(forked, cut=cut.place, length=len(events), reopened=reopened)
+    return replace(forked, inherited=len(_shared(events, forked)) - 1)
+
+
+def inherit(events: Sequence[Event], forked: TreeForked) -> list[Event]:
+    """Return what the fork knows of the *events* of the other tree, as its own."""
+    shared = _shared(events, forked)
+    new_ids = {old: forked.node + number for number, old in enumerate(sorted(shared))}
+    ids = _ids(events[: forked.length])
+    reopened = {ids[number - 1] for number in forked.reopened}
+    found: list[Event] = []
+    for place, event in enumerate(events[: forked.length], 1):
+        if event.node not in shared:
+            continue
+        if event.node in reopened and (place > forked.cut or isinstance(event, CallEnded)):
+            continue
+        found.append(_moved(event, new_ids, forked))
+    return found
+
+
+def new_id(events: Sequence[Event], forked: TreeForked, node: int) -> int:
+    """Return the id in the fork of a node of the other tree."""
+    return forked.node + sorted(_shared(events, forked)).index(node)
+
+
+def _ids(events: Sequence[Event]) -> list[int]:
+    return sorted(event.node for event in events if isinstance(event, CallRequested))
+
+
+def _shared(events: Sequence[Event], forked: TreeForked) -> set[int]:
+    """Return the nodes that the fork has, too.
+
+    A call that was under way at the cut, beside those that are open again, is shared with all that
+    came of it.
+    """
+    ids = _ids(events[: forked.length])
+    reopened = {ids[number - 1] for number in forked.reopened}
+    shared: set[int] = set()
+    for place, event in enumerate(events[: forked.length], 1):
+        if isinstance(event, CallRequested):
+            parent = event.parent
+            knows = parent in shared and (parent not in reopened or place <= forked.cut)
+            if parent is None or knows:
+                shared.add(event.node)
+    return shared
+
+
+def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Event:
+    node = new_ids[event.node]
+    match event:
+        case CallRequested(parent=None):
+            number = forked.number
+            return replace(event, node=node, index=number, sequence=number, key=forked.key)
+        case CallRequested(parent=int(parent)):
+            return replace(event, node=node, parent=new_ids[parent])
+        case QuestionAsked():
+            id = _question_id(event.question.id, node)
+            return replace(event, node=node, question=replace(event.question, id=id, node_id=node))
+        case QuestionSettled():
+            return replace(event, node=node, id=_question_id(event.id, node))
+        case _:
+            return replace(event, node=node)
+
+
+def _question_id(id: str, node: int) -> str:
+    return f"{node}-{id.partition('-')[2]}"
+
+
+def checked_place(function: Any, at: int | None, edit: Edit | None) -> int:
+    """Return the response after which a fork goes on, if the *edit* fits there.
+
+    Raises:
+        InvalidValueError: it does not.
+    """
+    name, edit = function.name, edit or Edit()
+    if not isinstance(edit, Edit):
+        raise InvalidValueError(f"an edit is an Edit(...), not {edit!r}")
+    told = [edit.prompt is not None or edit.model is not None, edit.args is not None]
+    told.append(edit.result is not UNCHANGED)
+    if sum(told) > 1 and (told[2] or at):
+        raise InvalidValueError("a result, arguments and what an agent is told do not go together")
+    if told[0] and not function.is_agent:
+        raise InvalidValueError(f"{name} is code: it has no prompt and no model")
+    if at is not None and (not function.is_agent or told[2]):
+        raise InvalidValueError(f"at={at!r} is for an agent that goes on, not for {name} here")
+    if at and (edit.prompt is not None or told[1]):
+        raise InvalidValueError(f"what {name} is given can only be changed at its beginning, at=0")
+    if at is not None and (not isinstance(at, int) or at < 0):
+        raise InvalidValueError(f"at={at!r}: give the number of a response, or 0")
+    if edit.args is not None:
+        function.parameters.validate(edit.args)
+    return at or 0
