@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any, Final
 
 from ramify.core.agent_events import ResponseCompleted
+from ramify.core.call_keys import is_past
 from ramify.core.errors import InvalidValueError
 from ramify.core.events import (
     CallEnded,
@@ -108,7 +109,7 @@ def cut_at_failure(events: Sequence[Event], is_passing: Callable[[CallEnded], bo
         node, ended, parent = request.node, ends.get(request.node), request.parent
         if ended is None or ended.state is NodeState.Success or parent is None:
             continue
-        if parent in responses and not request.key.startswith(f"{responses[parent]}/"):
+        if is_past(request.key, responses.get(parent, 0)):
             continue  # the agent has heard of it, and went on
         if node in reopened or ended.state is NodeState.Canceled or is_passing(ended):
             reopened |= {node, parent}

@@ -20,6 +20,7 @@ from ramify.core.agent_events import (
     ResponseCompleted,
     ResponseStreamed,
 )
+from ramify.core.call_keys import is_past, used
 from ramify.core.decisions import RuleChain
 from ramify.core.errors import UsageError
 from ramify.core.events import Failure
@@ -135,7 +136,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         super()._restore(record)
 
     def may_make_again(self, key: str) -> bool:
-        return super().may_make_again(key) and key.startswith(f"{self.responses}/")
+        return super().may_make_again(key) and not is_past(key, self.responses)
 
     def resigned(self, error: BaseException | None) -> None:
         if isinstance(error, AgentException):
@@ -144,7 +145,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
     def _content_key(self, request: CallRequest) -> str:
         if request.tool_use_id is None:
             return super()._content_key(request)
-        return f"{self.responses}/{request.tool_use_id}"
+        return used(self.responses, request.tool_use_id)
 
     # What it is
 

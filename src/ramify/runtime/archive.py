@@ -35,12 +35,12 @@ from ramify.core.fold import Record
 from ramify.core.forking import UNCHANGED, Cut, Edit, fork_of, inherit, new_id
 from ramify.core.function import Function, RunContext
 from ramify.core.journaling import event_of
-from ramify.core.packing import Opaque
+from ramify.core.packing import Opaque, Packer, unpack
 from ramify.core.parameters import Parameters
 from ramify.core.question import Answer, Question
 from ramify.core.reviving import revived
 from ramify.core.states import NodeState
-from ramify.core.store import Message, Store
+from ramify.core.store import Message, Store, TreeRow
 from ramify.runtime.asking import wait_for_help
 from ramify.runtime.call_request import CallRequest
 from ramify.runtime.desk import Desk
@@ -93,6 +93,10 @@ class Maker(Protocol):
         """Return the node with this id if it is in memory."""
         ...
 
+    def knows_model(self, wish: str | None) -> bool:
+        """Whether there is such a model."""
+        ...
+
     def reserve_ids(self, count: int) -> int:
         """Return the first of so many ids that nobody else gets."""
         ...
@@ -122,9 +126,11 @@ class Archive:
 
     # Reading
 
-    def load(self, id: int) -> CallNode:
+    def load(self, id: int, events: Sequence[Event] | None = None) -> CallNode:
         """Return the top-level node of the tree with this id, all below it restored."""
-        events = self.events(id)
+        if (known := self._maker.loaded(id)) is not None:
+            return known
+        events = events or self.events(id)
         first = events[0]
         assert isinstance(first, CallRequested)  # so it begins
         tree = Tree(id, first.index, kept=True, journal=self.journal)
@@ -137,6 +143,8 @@ class Archive:
             above = None if parent is None else nodes[parent]
             nodes[node_id] = self._maker.remake(record, request, tree, above)
             tree.asked[node_id] = len(record.asked)
+            if record.questions:
+                nodes[node_id].when_ended(partial(self._desk.forget_old, node_id))
         for node_id, node in nodes.items():
             if (record := records[node_id]).exchanges or record.usage.total:
                 for above in upwards(node):
@@ -173,31 +181,38 @@ class Archive:
             tool_use_id=requested.tool_use_id,
         )
 
+    def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments as they come back from the journal."""
+        packer = Packer(self.journal.redact)
+        return unpack(packer.pack(dict(args)), packer.texts.__getitem__)
+
     # Going on
 
     def recover(self, home: Home) -> None:
         """Go on, once, with every open tree that can be, and take over what is asked."""
         if self._looking is not None:
             return
-        waiting: dict[int, list[Question]] = {}
-        for question in self.store.questions():
-            waiting.setdefault(question.node_id, []).append(question)
-        opened: list[int] = []
+        opened: list[TreeRow] = []
+        strange: list[TreeRow] = []
         for row in self.store.trees():
-            if not row.open or self._maker.loaded(row.id) is not None:
+            if not row.open:
                 continue
             if row.function not in self._functions:
-                self._leave(row.id, row.function)
-                continue
-            self.recovered.append(row.id)
-            if row.parked:
+                strange.append(row)
+            elif row.parked:
+                self.recovered.append(row.id)
                 self.parked.add(row.id)
             else:
-                opened.append(row.id)
-        for question in (question for some in waiting.values() for question in some):
+                opened.append(row)
+        for question in self.store.questions():
             self._take_over(question, home)
-        for id in opened:
-            self.go_on(id)
+        for row in strange:
+            self._leave(row)
+        for row in opened:
+            try:
+                self.go_on(row.id)
+            except StoreError as error:
+                log.warning("tree %d stays as it is: %s", row.id, error)
         self._look(home)
 
     def _look(self, home: Home) -> None:
@@ -214,32 +229,50 @@ class Archive:
             log.warning("what another process asked for was not done: %s", error)
         self.store.done(message.id)
 
-    def _leave(self, id: int, function: str) -> None:
-        log.warning("tree %d stays as it is: this runtime has no function %r", id, function)
+    def _leave(self, row: TreeRow) -> None:
+        """Leave a tree open whose function is not known, unless that says nothing any longer."""
+        root = self.load(row.id)
+        assert root.record is not None  # as of every node that was loaded
+        options = root.record.requested.options
+        if options is not None and options.passing:
+            root.cancel_here("its process ended, and nobody else can go on with it")
+        else:
+            no_function = "tree %d stays as it is: this runtime has no function %r"
+            log.warning(no_function, row.id, row.function)
 
     def _take_over(self, question: Question, home: Home) -> None:
         tree = self.store.find(node=question.node_id)
         assert tree is not None  # where its node is
 
         def publish(event: Event) -> None:
-            self.journal.record(tree, event)
+            if (node := self._maker.loaded(question.node_id)) is not None:
+                node.tree.publish(event)
+            else:
+                self.journal.record(tree, event)
 
         def settle(answer: Answer) -> None:
+            node = self._maker.loaded(question.node_id)
+            if node is not None and node.record is not None:
+                node.record.answers.append((question, answer))
+                node.record.questions.pop(question.id, None)
             if tree in self.parked:
                 self.journal.flush()
                 self.go_on(tree)
-            elif (node := self._maker.loaded(question.node_id)) and node.record is not None:
-                node.record.answers.append((question, answer))
-                node.record.questions.pop(question.id, None)
 
         self._desk.take_over(question, publish, home, settle)
 
     def go_on(self, tree: int) -> CallNode:
         """Load a tree and go on with it."""
         self.parked.discard(tree)
-        root = self._maker.loaded(tree) or self.load(tree)
+        root = self.load(tree)
         assert root.record is not None  # as of every node that was loaded
         request = self._request(root.record)
+        if not self._maker.knows_model(request.model):
+            unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
+            log.warning(unknown, tree, request.model)
+            return root
+        if tree not in self.recovered:
+            self.recovered.append(tree)
         self.hand_over(root, request)
         self._maker.go_on(root, request)
         return root
@@ -248,7 +281,6 @@ class Archive:
         """Let *node* be what *request* asks for, from where an earlier process left it."""
         assert node.record is not None  # as of every node that was loaded
         node.take_on(request)
-        node.when_ended(partial(self._desk.forget_old, node.id))
         if node.has_ended:
             node.outputs = revived(request.function.output_type, node.outputs)
             if isinstance(node.outputs, Opaque):
@@ -265,7 +297,8 @@ class Archive:
         self.journal.flush()
         events = read_events(self.store, root)
         found = cut(events)
-        number, first = self._maker.next_number(), self._maker.reserve_ids(len(events))
+        count = sum(isinstance(event, CallRequested) for event in events)
+        number, first = self._maker.next_number(), self._maker.reserve_ids(count)
         requested = events[0]
         assert isinstance(requested, CallRequested)  # so every tree begins
         forked = fork_of(
@@ -297,7 +330,6 @@ class Archive:
             assert node is not None  # it has just been loaded
             assert node.record is not None
             node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
-        self.recovered.append(first)
         return self.go_on(first)
 
     # The end

@@ -67,8 +67,9 @@ def _known_answer(
     the failure of a call that is known, too.
     """
     answers = node.record.answers if node.record is not None else []
+    written = node.tree.as_written(text) if answers else text
     for number, (question, answer) in enumerate(answers):
-        if (question.kind, question.text) != (kind, text) or answer.text == RETRY:
+        if (question.kind, question.text) != (kind, written) or answer.text == RETRY:
             continue
         if kind is not QuestionKind.Paused or REPORT in choices:
             del answers[number]

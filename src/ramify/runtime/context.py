@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ramify.core.budget import Budget
+from ramify.core.call_keys import named
 from ramify.core.errors import InvalidValueError, NoParentSessionError, UsageError
 from ramify.core.function import (
     Function,
@@ -20,7 +21,6 @@ from ramify.runtime.call_request import CallRequest
 from ramify.runtime.graph import check_use
 from ramify.runtime.leases import give_up_lease, usable_lease
 from ramify.runtime.node import CallNode
-from ramify.runtime.placed_node import named
 from ramify.runtime.threads import in_thread
 from ramify.runtime.walk import root_of
 

@@ -67,7 +67,7 @@ class Desk:
         One that an earlier process has asked, and that is the same, is not asked again.
         """
         for old in self._old.get(node_id, ()):
-            if (old.kind, old.text, old.choices) == (kind, text, tuple(choices)):
+            if (old.kind, old.text) == (kind, tree.as_written(text)):
                 self._old[node_id].remove(old)
                 self._open[old.id] = OpenQuestion(old, tree.publish, home, settle)
                 return old

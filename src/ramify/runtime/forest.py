@@ -64,14 +64,18 @@ class Forest:
             raise UnknownNodeError(f"this runtime has no node {node!r}; it may have been deleted")
         return found
 
-    def delete(self, root: CallNode) -> None:
-        """Forget a finished tree and close what its bags hold."""
+    def check_over(self, root: CallNode) -> None:
+        """Raise UsageError unless *root* is a whole tree that has ended."""
         if root.parent is not None:
             raise UsageError(
                 f"{root!r} is not a top-level call; delete node {root_of(root).id} instead"
             )
         if root in self._open:
             raise UsageError(f"{root!r} has not ended; cancel it first")
+
+    def delete(self, root: CallNode) -> None:
+        """Forget a finished tree and close what its bags hold."""
+        self.check_over(root)
         report_if_unseen(root)
         self._close_bags(root)
         self.forget(root)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from ramify.core.errors import FencedError, StoreError
 from ramify.core.events import CallRequested, Event
 from ramify.core.journaling import entry_of
+from ramify.core.packing import Packer
 from ramify.core.store import Entry, Store
 from ramify.runtime.home import settle_from_anywhere
 
@@ -31,7 +32,7 @@ class Journal:
 
     def __init__(self, store: Store, redact: Callable[[str], str] | None, trouble: Trouble) -> None:
         self.store = store
-        self._redact = redact
+        self.redact = redact
         self._trouble = trouble
         self._lock = threading.Condition()  # for all below
         self._entries: list[Entry] = []  # that are still to be written
@@ -55,7 +56,7 @@ class Journal:
             if event.node not in self._numbers and not isinstance(event, CallRequested):
                 self._numbers[event.node] = self.store.length(event.node)
             number = self._numbers[event.node] = self._numbers.get(event.node, 0) + 1
-            entry = entry_of(event, tree=tree, number=number, redact=self._redact)
+            entry = entry_of(event, tree=tree, number=number, redact=self.redact)
             self._entries.append(entry)
             self._recorded += 1
         if self._timer is None:
@@ -65,10 +66,9 @@ class Journal:
                 return
             self._timer = loop.call_later(_DELAY, self._write_soon)
 
-    def forget(self, node: int) -> None:
-        """Keep no account of a node that has ended."""
-        with self._lock:
-            self._numbers.pop(node, None)
+    def redacted(self, text: str) -> str:
+        """Return *text* as it would be written."""
+        return Packer(self.redact).redacted(text)
 
     # Waiting until it is safe
 

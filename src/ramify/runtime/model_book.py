@@ -39,7 +39,7 @@ class ModelBook:
             raise InvalidValueError(f"a model is a Model, a Provider or a name, not {wish!r}")
         if not isinstance(wish, str):
             return wish
-        entry = self._entries.get(str(wish)) or wish
+        entry = self._entries.get(str(wish)) or self._called(wish) or wish
         if not isinstance(entry, str):
             return entry
         if entry not in self._found:
@@ -47,6 +47,10 @@ class ModelBook:
 
             self._found[entry] = find_model(entry)
         return self._found[entry]
+
+    def _called(self, name: str) -> Any:
+        """Return the model that calls itself so: a journal has nothing else to go by."""
+        return next((m for m in self._entries.values() if getattr(m, "name", None) == name), None)
 
     @property
     def has_default(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ramify.core.agent_errors import BudgetExceeded
 from ramify.core.agent_events import NoticeGiven
+from ramify.core.call_keys import named
 from ramify.core.decisions import Rules
 from ramify.core.errors import (
     CallTimeoutError,
@@ -46,7 +47,7 @@ from ramify.runtime.call_request import CallRequest, Concluded
 from ramify.runtime.desk import Desk
 from ramify.runtime.files import read_files
 from ramify.runtime.home import Home
-from ramify.runtime.placed_node import PlacedNode, named
+from ramify.runtime.placed_node import PlacedNode
 from ramify.runtime.spending import Account, Spent
 from ramify.runtime.tree import Tree
 
@@ -520,8 +521,8 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
 
     def _leave_unclaimed(self) -> None:
         """Say which calls of an earlier process were not made again, and let them end."""
-        left = list((self.unclaimed or {}).values())
-        self.unclaimed = None
+        left = list(self.unclaimed.values())
+        self.unclaimed = {}
         for node in left:
             node.cancel_here(f"{self.function.name} did not ask for it again")
         if self._reason is None:

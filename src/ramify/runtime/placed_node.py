@@ -1,11 +1,10 @@
 """Where a call is in its tree: above it, below it, and what its calls are known by."""
 
-from collections.abc import Mapping
 from typing import Any
 
+from ramify.core.call_keys import named, of_content
 from ramify.core.errors import ClosedError, InvalidValueError
 from ramify.core.function import Node
-from ramify.core.packing import digest
 from ramify.runtime.awaited_node import AwaitedNode
 from ramify.runtime.bags import SessionBag
 from ramify.runtime.call_request import CallRequest
@@ -48,7 +47,7 @@ class PlacedNode(AwaitedNode):
         self._closing = False  # its children are being cancelled, and there will be no more
         self._keys: dict[str, int] | None = None  # how often each key was asked for
         # Its calls by key, if an earlier process made them and this one has not yet.
-        self.unclaimed: dict[str, Any] | None = None
+        self.unclaimed: dict[str, Any] = {}
 
     @property
     def path(self) -> str:
@@ -101,8 +100,6 @@ class PlacedNode(AwaitedNode):
         parent._running += not ended
         parent._next_sequence = max(parent._next_sequence, sequence + 1)
         if parent.may_make_again(key):
-            if parent.unclaimed is None:
-                parent.unclaimed = {}
             parent.unclaimed[key] = self
 
     def _check_open(self) -> None:
@@ -133,9 +130,7 @@ class PlacedNode(AwaitedNode):
         return base if times == 1 else f"{base} {times}"
 
     def _content_key(self, request: CallRequest) -> str:
-        model = request.model
-        by = "" if model is None else f"@{getattr(model, 'name', model)}"
-        return f"{request.function.name}{by}({digest(dict(request.args))})"
+        return of_content(request.function.name, request.model, request.args)
 
     def may_make_again(self, key: str) -> bool:
         """Whether it will ask once more for the call with this key, when it goes on."""
@@ -145,16 +140,4 @@ class PlacedNode(AwaitedNode):
         """Return the call that *request* asks for, if an earlier process has made it."""
         self._check_open()
         request.call_key = self.key_of(request)
-        return None if self.unclaimed is None else self.unclaimed.pop(request.call_key, None)
-
-
-def named(key: str) -> str:
-    """Return the key of a call that somebody has given one."""
-    if not isinstance(key, str) or not key:
-        raise InvalidValueError(f"the key of a call is some text, not {key!r}")
-    return f"={key}"
-
-
-def same_arguments(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two calls of a function are given the same, as far as can be written down."""
-    return digest(dict(one)) == digest(dict(other))
+        return self.unclaimed.pop(request.call_key, None)

@@ -15,6 +15,7 @@ from uuid import uuid4
 from weakref import WeakSet
 
 from ramify.core.budget import Budget
+from ramify.core.call_keys import named
 from ramify.core.decisions import Hooks, Rules
 from ramify.core.errors import (
     ClosedError,
@@ -27,6 +28,7 @@ from ramify.core.events import CallEnded
 from ramify.core.forking import Edit, checked_place, cut_at, cut_at_failure
 from ramify.core.frames import Frame
 from ramify.core.function import Function, Node, RunContext
+from ramify.core.packing import digest
 from ramify.core.question import RESUME, Question, QuestionKind
 from ramify.core.states import NodeState
 from ramify.core.store import Store
@@ -41,7 +43,6 @@ from ramify.runtime.home import BackgroundHome, Home
 from ramify.runtime.limits import DEFAULT_LIMITS, Limits
 from ramify.runtime.model_book import ModelBook
 from ramify.runtime.node import CallNode, CodeNode
-from ramify.runtime.placed_node import named, same_arguments
 from ramify.runtime.spending import Account
 from ramify.runtime.tree import Tree
 from ramify.runtime.walk import root_of, subtree
@@ -183,9 +184,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if parent is not None:  # it is the loop's, and not to be touched from elsewhere
             return home.call(self._start_child, home, request, parent)
         self._check(request.function)
+        if request.key is not None and (known := self._known(request)) is not None:
+            return known
         with self._lock:
-            if request.key is not None and (known := self._known(request)) is not None:
-                return known
+            if request.key is not None and named(request.key) in self._keyed:
+                return self._keyed[named(request.key)]  # somebody else was quicker
             id, journal = next(self._ids), None if self._past is None else self._past.journal
             number = next(self._numbers)
             tree = Tree(id, number, kept=self.keeps_finished_trees, journal=journal)
@@ -206,8 +209,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             node = None if tree is None else self._forest.find(tree)
         if node is None:
             return None
+        given = request.args if self._past is None else self._past.as_written(request.args)
         same = node.function.name == request.function.name
-        if not same or not same_arguments(node.inputs, request.args):
+        if not same or digest(dict(node.inputs)) not in {digest(given), digest(dict(request.args))}:
             raise InvalidValueError(
                 f"{node!r} has the key {request.key!r}, and is another call; give another key"
             )
@@ -282,9 +286,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """Return a node of an earlier process."""
         if self._past is None or (tree := self._past.store.find(node=id)) is None:
             return None
-        self._open_home()
-        if self._forest.get(id) is None:
-            self._past.load(tree)
+        home, events = self._open_home(), self._past.events(tree)
+        home.call(self._past.load, tree, events)
         return self._forest.get(id)
 
     def remake(
@@ -317,6 +320,16 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def loaded(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory."""
         return self._forest.get(id)
+
+    def knows_model(self, wish: str | None) -> bool:
+        """Whether there is such a model."""
+        if wish is None:
+            return True
+        try:
+            self._commons.models.find(wish)
+        except InvalidValueError:
+            return False
+        return True
 
     def reserve_ids(self, count: int) -> int:
         """Return the first of so many ids that nobody else gets."""
@@ -470,13 +483,14 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             UsageError: *id* is not a top-level call, or it still runs.
         """
         root = self._forest.find(id)
+        self._forest.check_over(root)
+        if self._past is not None:
+            self._past.delete(id)
         try:
             root.home.call(self._forest.delete, root)
         except ClosedError:  # and all bags with it
             self._forest.forget(root)
         self._keyed = {key: node for key, node in self._keyed.items() if node is not root}
-        if self._past is not None:
-            self._past.delete(id)
 
     # Beginning and end
 

@@ -23,6 +23,10 @@ class Recorder(Protocol):
         """Take down *event* of the tree with this id."""
         ...
 
+    def redacted(self, text: str) -> str:
+        """Return *text* as it would be written."""
+        ...
+
     async def saved(self, node: Any) -> None:
         """Wait until all that happened so far is safe; if there is trouble, *node* has it."""
         ...
@@ -80,6 +84,10 @@ class Tree:
             self.journal.record(self.id, event)
         self._pending.append(event)
         self._wake()
+
+    def as_written(self, text: str) -> str:
+        """Return *text* as whoever looks later will find it."""
+        return text if self.journal is None else self.journal.redacted(text)
 
     def show(self, event: Event) -> None:
         """Let those see *event* who look, and nobody after this process has ended."""
