@@ -1,16 +1,19 @@
 """Read saved conversations of any provider, without a model to go on with them."""
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from ramify.core.errors import InvalidValueError
 from ramify.core.exchange import PLAIN, Exchange
+from ramify.core.messages import messages_of
 from ramify.core.model import ModelSettings
 from ramify.core.provider import Provider
-from ramify.core.transcript import ToolUse, TranscriptPart
+from ramify.core.transcript import ModelText, ToolResult, ToolUse, TranscriptPart, UserText
 from ramify.models.anthropic.dialect import AnthropicDialect
 from ramify.models.dialect import Dialect
 from ramify.models.gemini.dialect import GeminiDialect
+from ramify.models.json_text import compact
 from ramify.models.openai.dialect import OpenAIDialect
 from ramify.models.profiles import profile_of
 from ramify.models.translation import translated
@@ -44,6 +47,43 @@ def read_exchanges(exchanges: Sequence[Exchange]) -> list[list[TranscriptPart]]:
             at += 1
         found.append(parts)
         asked = [part for part in parts if isinstance(part, ToolUse)]
+    return found
+
+
+def made_plain(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Return *exchanges* so that any model can go on with them; thinking is left out.
+
+    Raises:
+        InvalidValueError: one is in a protocol that nobody here speaks.
+    """
+    found: list[Exchange] = []
+    for exchange, parts in zip(exchanges, read_exchanges(exchanges), strict=True):
+        sent: list[dict[str, Any]] = []
+        text: list[str] = []
+        calls: list[ToolUse] = []
+        for part in parts:
+            match part:
+                case UserText():
+                    sent.append({"role": "user", "content": part.text})
+                case ToolResult():
+                    result = {"content": part.content, "is_error": part.is_error}
+                    sent.append({"role": "tool"} | result)
+                case ModelText():
+                    text.append(part.text)
+                case ToolUse():
+                    calls.append(part)
+                case _:
+                    pass
+        [said] = messages_of([ModelText("".join(text)), *calls])
+        received = {"content": said["content"], "tool_calls": said.get("tool_calls", [])}
+        found.append(
+            replace(
+                exchange,
+                dialect=PLAIN,
+                sent=tuple(compact(message) for message in sent),
+                received=(compact(received),),
+            )
+        )
     return found
 
 

@@ -22,9 +22,9 @@ from ramify.core.agent_events import (
 )
 from ramify.core.call_keys import is_past, used
 from ramify.core.decisions import RuleChain
-from ramify.core.errors import UsageError
+from ramify.core.errors import OtherProtocolError, UsageError
 from ramify.core.events import Failure
-from ramify.core.exchange import Exchange
+from ramify.core.exchange import Exchange, Finish
 from ramify.core.fold import Record
 from ramify.core.function import Function
 from ramify.core.model import Caching, Model, ModelSettings, Session
@@ -239,7 +239,10 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         exchanges: Sequence[Exchange] = (),
     ) -> Session:
         """Open a conversation, or the same one again with other settings."""
-        session = model.open(system, functions, settings, exchanges=exchanges)
+        try:
+            session = model.open(system, functions, settings, exchanges=exchanges)
+        except OtherProtocolError:
+            session = _translated(model, system, functions, settings, exchanges)
         self._parts = list(session.transcript)
         self.responses = len(session.exchanges)
         self.take_up(session, model, system, functions, settings)
@@ -406,6 +409,25 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         for account in accounts:
             account.charge(estimate, usage, cost)
         return usage, cost
+
+
+def _translated(
+    model: Model,
+    system: str,
+    functions: Sequence[Function],
+    settings: ModelSettings,
+    exchanges: Sequence[Exchange],
+) -> Session:
+    """Go on with what another provider's model has said."""
+    from ramify.models.reading import made_plain  # noqa: PLC0415 - knows every protocol
+
+    session = model.open(system, functions, settings, exchanges=made_plain(exchanges))
+    if exchanges[-1].finish is Finish.TOOL_USE and not session.pending:
+        raise UsageError(
+            f"{model.name} cannot take over the calls that another model asked for last: go on"
+            " from an earlier response"
+        )
+    return session
 
 
 def _inputs(record: Record) -> tuple[UserText | ToolResult, ...]:
