@@ -21,7 +21,7 @@ APPLICATION_ID: Final = 0x72616D66  # "ramf": which program a file belongs to
 Synchronous = Literal["NORMAL", "FULL"]
 
 MEMORY: Final = ":memory:"
-# Bytes: a row between a half and a whole page wastes what is left of it, and most of ours are larger
+# Bytes: a row between a half and a whole page wastes the rest of it, and most of ours are larger
 # than a small page.
 _PAGE: Final = 1024
 _PAGES_AHEAD: Final = 4000  # how many are written before they are put in their places
@@ -78,7 +78,7 @@ class Database:
     ) -> None:
         if synchronous not in get_args(Synchronous):
             raise InvalidValueError(f"synchronous is 'FULL' or 'NORMAL', not {synchronous!r}")
-        self.path = _absolute(path)
+        self.path = absolute(path)
         self._patience = patience
         self._synchronous = synchronous
         self._lock = threading.RLock()
@@ -217,7 +217,8 @@ class Database:
         return StoreError(self.path, message)
 
 
-def _absolute(path: str | Path) -> str:
+def absolute(path: str | Path) -> str:
+    """Return *path* as it is used from now on, wherever the process goes."""
     if str(path) == MEMORY:
         return MEMORY
     if not str(path) or "\0" in str(path):

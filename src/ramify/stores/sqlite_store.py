@@ -17,8 +17,9 @@ from ramify.core.errors import UnknownNodeError
 from ramify.core.question import Question, QuestionKind
 from ramify.core.states import NodeState
 from ramify.core.store import Call, Entry, Message, TreeRow
-from ramify.stores.database import MEMORY, Database, Synchronous
+from ramify.stores.database import MEMORY, Database, Synchronous, absolute
 from ramify.stores.driver_lock import DriverLock
+from ramify.stores.file_system import mounts, refuse_network
 from ramify.stores.parking import OpenNode, parked
 from ramify.stores.refusals import fenced, forked, not_driving, owned, still_open, without_call
 
@@ -96,6 +97,8 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
     """
 
     def __init__(self, path: str | Path, *, synchronous: Synchronous = "FULL") -> None:
+        if str(path) != MEMORY:
+            refuse_network(absolute(path), mounts())
         self._writer = Database(path, synchronous=synchronous)
         self.name: str = self._writer.path
         in_memory = self.name == MEMORY
