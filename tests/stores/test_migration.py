@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from journals import asked
 from ramify import SessionStore, SqliteStore
 from ramify.stores.database import APPLICATION_ID
 from ramify.stores.schema import STEPS, VERSION
+from ramify.testing.store_suite import asked
 from saving import said, save
 
 

@@ -35,10 +35,9 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         ['hello']
     """
 
-    name: Final = _NAME
-
     def __init__(self) -> None:
-        self.id: Final = uuid.uuid4().hex
+        self.id: str = uuid.uuid4().hex
+        self.name: str = _NAME
         self._lock = threading.RLock()
         self._driving = False
         self._last = 0
