@@ -26,7 +26,7 @@ MEMORY: Final = ":memory:"
 _PAGE: Final = 1024
 _PAGES_AHEAD: Final = 4000  # how many are written before they are put in their places
 _RETRY_AFTER: Final = 0.01
-_PATIENCE: Final = 5.0
+PATIENCE: Final = 5.0
 
 _FULL: Final = "the disk is full; make room and try again"
 _LOCKED: Final = "another program has had it locked for too long; try again, or end that program"
@@ -73,7 +73,7 @@ class Database:
         self,
         path: str | Path,
         *,
-        patience: float = _PATIENCE,
+        patience: float = PATIENCE,
         synchronous: Synchronous = "FULL",
     ) -> None:
         if synchronous not in get_args(Synchronous):

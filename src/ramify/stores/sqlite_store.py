@@ -17,7 +17,7 @@ from ramify.core.errors import UnknownNodeError
 from ramify.core.question import Question, QuestionKind
 from ramify.core.states import NodeState
 from ramify.core.store import Call, Entry, Message, TreeRow
-from ramify.stores.database import MEMORY, Database, Synchronous, absolute
+from ramify.stores.database import MEMORY, PATIENCE, Database, Synchronous, absolute
 from ramify.stores.driver_lock import DriverLock
 from ramify.stores.file_system import mounts, refuse_network
 from ramify.stores.parking import OpenNode, parked
@@ -83,6 +83,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
             ``":memory:"`` for none.
         synchronous: with ``"NORMAL"`` a commit does not wait for the disk: what was committed
             survives a killed process, and a power cut may take the last moments away.
+        patience: how many seconds to wait for another program that writes.
 
     Raises:
         StoreError: from every method, if the file cannot be read or written; the message says why.
@@ -96,13 +97,19 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         ['hello']
     """
 
-    def __init__(self, path: str | Path, *, synchronous: Synchronous = "FULL") -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        synchronous: Synchronous = "FULL",
+        patience: float = PATIENCE,
+    ) -> None:
         if str(path) != MEMORY:
             refuse_network(absolute(path), mounts())
-        self._writer = Database(path, synchronous=synchronous)
+        self._writer = Database(path, synchronous=synchronous, patience=patience)
         self.name: str = self._writer.path
         in_memory = self.name == MEMORY
-        self._reader = self._writer if in_memory else Database(path, synchronous=synchronous)
+        self._reader = self._writer if in_memory else Database(path, patience=patience)
         self._lock = None if in_memory else DriverLock(self.name)
         self._driving = False
         self._changing = threading.Lock()
@@ -137,7 +144,9 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
 
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
         with self._reading() as rows:
-            return [self._entry(row) for row in rows.execute(_ENTRIES, (tree, after))]
+            found = [self._entry(row) for row in rows.execute(_ENTRIES, (tree, after))]
+        self._check_numbers(found)
+        return found
 
     def text(self, hash: str) -> str:
         with self._reading() as rows:
@@ -246,6 +255,14 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
     def _check_driving(self) -> None:
         if not self._driving and not self._writer.closed:  # which is told by whoever uses it
             raise not_driving(self.name)
+
+    def _check_numbers(self, entries: Sequence[Entry]) -> None:
+        """See that none is missing between others: a damaged index does not say so."""
+        numbers: dict[int, int] = {}
+        for entry in entries:
+            if numbers.get(entry.node, entry.number - 1) != entry.number - 1:
+                raise self._reader.damaged(f"node {entry.node} has lost entries")
+            numbers[entry.node] = entry.number
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection]:
