@@ -7,18 +7,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from permissions import without_privileges
 from ramify import SessionStore
 from ramify.core.errors import InvalidValueError, StoreError, UsageError
 from ramify.stores.database import APPLICATION_ID, Database
 from ramify.stores.schema import VERSION
 from saving import exchange, said, save
 
-UNPRIVILEGED = 65534
 INSERT = "INSERT INTO entries (exchange) VALUES (?)"
 
 
@@ -34,19 +34,6 @@ def open_folder() -> Generator[Path]:
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
-
-
-@contextmanager
-def without_privileges() -> Generator[None]:
-    """To root no file is read-only, so be somebody else for a while."""
-    root = os.geteuid() == 0
-    if root:
-        os.seteuid(UNPRIVILEGED)
-    try:
-        yield
-    finally:
-        if root:
-            os.seteuid(0)
 
 
 def mode(path: Path) -> int:

@@ -38,9 +38,7 @@ def step(number: int, chance: random.Random) -> list[list[Entry]]:
     (said, saying), (got, getting) = text(), text()
     node = number + 1
     response = f'{{"v":1,"at":1763300000.25,"parts":[{{"$":"text","v":"{said}"}}]}}'
-    request = (
-        f'{{"v":1,"sequence":{number},"inputs":{{"path":"src/a.py"}},"tool_use_id":"c"}}'
-    )
+    request = f'{{"v":1,"sequence":{number},"inputs":{{"path":"src/a.py"}},"tool_use_id":"c"}}'
     result = f'{{"v":1,"at":1763300001.5,"outputs":{{"$":"text","v":"{got}"}}}}'
     return [
         [

@@ -1,0 +1,369 @@
+"""Journals on disks that fail, in files that are damaged, and with processes that are killed."""
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from permissions import without_privileges
+from ramify import FencedError, SqliteStore, StoreError, StoreOwnedError
+from ramify.core.errors import UsageError
+from ramify.stores import Entry
+from ramify.stores.database import APPLICATION_ID
+from ramify.stores.schema import VERSION
+from ramify.testing.store_suite import asked, ended, told
+
+WRITE = """
+import os, resource, signal, sys
+from ramify import SqliteStore
+from ramify.core.errors import StoreError, UsageError
+from ramify.testing.store_suite import asked, told
+
+path = sys.argv[1]
+store = SqliteStore(path)
+store.drive()
+first = 2
+if not store.trees():
+    store.append([asked(1)])
+else:
+    first = store.length(1) + 1
+
+def go_on(often):
+    for n in range(first, first + 2 * often, 2):
+        text = f"{n} " * 300
+        store.append([told(1, n, text, hash=f"{n:08x}"), told(1, n + 1)])
+        print(n, flush=True)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.db"
+
+
+@contextmanager
+def process(code: str, path: Path) -> Generator["subprocess.Popen[str]"]:
+    """Another process that begins with WRITE; whatever becomes of it, it is gone in the end."""
+    running = subprocess.Popen(
+        [sys.executable, "-c", WRITE + code, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate(timeout=60)
+
+
+def line(running: "subprocess.Popen[str]") -> str:
+    assert running.stdout
+    found = running.stdout.readline()
+    assert running.stderr
+    return found or running.stderr.read()
+
+
+def check_whole(path: Path, reported: int) -> None:
+    """See that the journal has every batch up to *reported*, perhaps one more, and none by half."""
+    with SqliteStore(path) as store:
+        entries = store.entries(1)
+        assert [entry.number for entry in entries] == list(range(1, len(entries) + 1))
+        assert len(entries) in {reported + 1, reported + 3}
+        for n in range(2, len(entries), 2):
+            assert store.text(f"{n:08x}") == f"{n} " * 300
+    with closing(sqlite3.connect(path)) as rows:
+        assert rows.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+# Processes
+
+
+def test_a_second_driver_is_refused_until_the_first_is_killed(path: Path):
+    with process("print('drives', flush=True); sys.stdin.read()", path) as first:
+        assert line(first) == "drives\n"
+        with SqliteStore(path) as store:
+            for _ in range(2):
+                with pytest.raises(StoreOwnedError) as refused:
+                    store.drive()
+                assert str(refused.value) == (
+                    f"{path}: another runtime drives it (process {first.pid}); end that one first, "
+                    "or only look on and answer with ramify.attach"
+                )
+            with pytest.raises(UsageError, match="call drive"):
+                store.append([asked(2)])
+            assert [tree.id for tree in store.trees()] == [1]
+            assert store.post("hello")
+            first.send_signal(signal.SIGKILL)
+            first.wait(60)
+            store.drive()
+            store.append([asked(2)])
+
+
+def test_whatever_a_killed_driver_reported_is_there_and_the_next_goes_on(path: Path):
+    reported = 0
+    for life in range(4):
+        with process("go_on(100_000)", path) as writer:
+            for _ in range(10 + 7 * life):
+                reported = int(line(writer))
+            writer.send_signal(signal.SIGKILL)
+            out, _ = writer.communicate(timeout=60)
+            whole = out.rpartition("\n")[0].split()
+            reported = int(whole[-1]) if whole else reported
+        check_whole(path, reported)
+
+
+FORK = """
+child = os.fork()
+if child == 0:
+    for use in (lambda: store.append([asked(2)]), store.drive, store.trees):
+        try:
+            print(use())
+        except (StoreError, UsageError) as error:
+            print(type(error).__name__, flush=True)
+    sys.stdin.read()
+    os._exit(0)
+sys.stdin.read()
+"""
+
+
+def test_a_forked_child_neither_drives_nor_keeps_the_lock_of_a_dead_parent(path: Path):
+    with process(FORK, path) as parent:
+        assert [line(parent) for _ in range(3)] == [
+            "UsageError\n",  # it does not drive
+            "StoreOwnedError\n",  # its parent does
+            "UsageError\n",  # and it has to open the file itself
+        ]
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait(60)
+        with SqliteStore(path) as store:  # the child lives: its input is still open
+            store.drive()
+            assert [tree.id for tree in store.trees()] == [1]
+
+
+def test_two_drivers_who_had_no_lock_are_still_told_apart_by_their_entries(path: Path):
+    with SqliteStore(path) as one:
+        one.drive()
+        one.append([asked(1), told(1, 2)])
+        (path.parent / "run.db-driver").unlink()  # somebody tidied up
+        with SqliteStore(path) as other:
+            other.drive()
+            other.append([told(1, 3)])
+            fenced = f"{path}: node 1 has an entry 3 already; another runtime has written to it"
+            with pytest.raises(FencedError, match=fenced):
+                one.append([told(1, 3)])
+            with pytest.raises(FencedError, match="the top level has a call with the key 'call 1'"):
+                one.append([asked(9, key="call 1")])
+            assert one.last() == 3
+
+
+# Disks
+
+
+LIMITED = """
+limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, limit))
+try:
+    go_on(100_000)
+except StoreError as error:
+    print("refused", error, flush=True)
+trees, n = store.trees(), store.length(1) + 1  # reading goes on
+try:
+    store.append([told(1, n, "x" * 1_000_000, hash="ff")])
+except StoreError:
+    print("again", flush=True)
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+store.append([told(1, n, f"{n} " * 300, hash=f"{n:08x}"), told(1, n + 1)])
+print(n, flush=True)
+store.close()
+"""
+
+
+def test_a_disk_that_takes_no_more_loses_nothing_and_is_written_again_later(path: Path):
+    with process(LIMITED, path) as writer:
+        out, err = writer.communicate(timeout=60)
+    *_, refused, again, last = out.splitlines()
+    assert refused.startswith(f"refused {path}: the disk would not read or write it"), err
+    assert again == "again"
+    check_whole(path, int(last))
+
+
+@pytest.fixture
+def open_folder() -> Generator[Path]:
+    """A folder that others than its owner can look into."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def append_to(path: Path) -> None:
+    with SqliteStore(path) as store:
+        store.drive()
+        store.append([asked(2)])
+
+
+def test_a_file_or_folder_that_may_only_be_read_says_so(open_folder: Path):
+    path = open_folder / "run.db"
+    with SqliteStore(path) as store:
+        store.drive()
+        store.append([asked(1)])
+    path.chmod(0o444)
+    (open_folder / "run.db-driver").chmod(0o444)
+    open_folder.chmod(0o555)
+    with without_privileges():
+        for file in (path, open_folder / "new.db"):
+            told = "may not be written; give it|cannot be opened; see whether|Permission denied"
+            with pytest.raises(StoreError, match=told):
+                append_to(file)
+    with SqliteStore(path) as store:
+        assert [tree.id for tree in store.trees()] == [1]
+
+
+def test_a_file_that_another_program_keeps_locked_says_so_after_a_while(path: Path):
+    with (
+        SqliteStore(path, patience=0.05) as store,
+        closing(sqlite3.connect(path, isolation_level=None)) as other,
+    ):
+        store.drive()
+        store.append([asked(1)])
+        other.execute("BEGIN IMMEDIATE")
+        uses: list[Callable[[], object]] = [
+            lambda: store.append([told(1, 2)]),
+            lambda: store.post("hello"),
+            lambda: store.done(1),
+            store.vacuum,
+        ]
+        for use in uses:
+            with pytest.raises(StoreError, match="had it locked for too long; try again, or end"):
+                use()
+        assert store.last() == 1
+        other.execute("ROLLBACK")
+        assert store.append([told(1, 2)]) == 2
+
+
+# Damage
+
+
+Seen = tuple[list[Entry], list[str]]
+
+
+def written(path: Path) -> None:
+    """A journal of 60 entries, of which the last are in the write-ahead log."""
+    with SqliteStore(path) as store:
+        store.drive()
+        store.append([asked(1)])
+        for n in range(2, 60, 2):
+            store.append([told(1, n, f"{n} " * (n * 20), hash=f"{n:08x}"), told(1, n + 1)])
+
+
+def seen(path: Path) -> Seen:
+    with SqliteStore(path) as store:
+        assert len(store.trees()) <= 1
+        entries = store.entries(1)
+        hashes = [f"{entry.number:08x}" for entry in entries if entry.number % 2 == 0]
+        return entries, [store.text(hash) for hash in hashes]
+
+
+def check_damaged(path: Path, whole: Seen, *, prefix: bool) -> bool:
+    """See that a damaged journal is told as such or is whole; return which."""
+    try:
+        entries, texts = seen(path)
+    except StoreError:
+        return False
+    if prefix:  # what was committed last may be lost, and nothing by half
+        assert entries == whole[0][: len(entries)]
+        assert len(entries) % 2 == 1 or not entries
+        assert texts == whole[1][: len(texts)]
+    else:
+        assert (entries, texts) == whole
+    return True
+
+
+def test_a_damaged_log_gives_what_was_committed_before_the_damage(path: Path, tmp_path: Path):
+    copy, chance = tmp_path / "copy" / "run.db", random.Random(1)
+    copy.parent.mkdir()
+    keep = SqliteStore(path)  # so that the log is not put in its place
+    with closing(keep):
+        written(path)
+        whole = seen(path)
+        base, log = path.read_bytes(), path.with_name("run.db-wal").read_bytes()
+    lengths = set[int]()
+
+    def look(log: bytes) -> None:
+        for file in copy.parent.iterdir():
+            file.unlink()
+        copy.write_bytes(base)
+        copy.with_name("run.db-wal").write_bytes(log)
+        if check_damaged(copy, whole, prefix=True):
+            lengths.add(len(seen(copy)[0]))
+
+    for _ in range(40):
+        cut = chance.randrange(len(log))
+        look(log[:cut])
+        look(log[:cut] + chance.randbytes(64) + log[cut + 64 :])
+        look(log[:cut] + bytes(len(log) - cut))
+    assert len(lengths) > 10
+
+
+def test_a_damaged_file_is_told_as_damaged_and_never_read_as_something_else(path: Path):
+    written(path)
+    whole, content = seen(path), path.read_bytes()
+    chance, told = random.Random(1), 0
+    for at in range(0, len(content), 512):
+        damage = chance.randbytes(512) if at % 1024 else bytes(512)
+        path.write_bytes(content[:at] + damage + content[at + 512 :])
+        told += not check_damaged(path, whole, prefix=False)
+    for cut in range(1000, len(content), 5000):
+        path.write_bytes(content[:cut])
+        told += not check_damaged(path, whole, prefix=False)
+    assert told > 50
+
+
+def test_one_byte_that_has_changed_in_a_text_or_an_entry_is_told(path: Path):
+    with SqliteStore(path) as store:
+        store.drive()
+        store.append([asked(1), told(1, 2, "a long text " * 100, hash="01"), ended(1, 3)])
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"a long text a", b"a long test a", 1))
+    with SqliteStore(path) as store:
+        assert len(store.entries(1)) == 3
+        with pytest.raises(StoreError, match="a text is not what was written .hash 01.; it is dam"):
+            store.text("01")
+    path.write_bytes(content.replace(b"success", b"running", 1))
+    with SqliteStore(path) as store, pytest.raises(StoreError, match="entry 3 is not what was wr"):
+        store.entries(1)
+
+
+@pytest.mark.parametrize(
+    ("statements", "told"),
+    [
+        (["CREATE TABLE bookmarks (a)"], "the database of another program; give another path"),
+        (
+            [
+                f"PRAGMA application_id = {APPLICATION_ID}",
+                f"PRAGMA user_version = {VERSION + 1}",
+            ],
+            f"a newer ramify has written it .version {VERSION + 1}, this one knows {VERSION}.;",
+        ),
+    ],
+)
+def test_a_file_that_is_not_ours_is_refused_and_left_alone(
+    path: Path, statements: list[str], told: str
+):
+    with closing(sqlite3.connect(path)) as rows:
+        for statement in statements:
+            rows.execute(statement)
+        rows.commit()
+    content = path.read_bytes()
+    with pytest.raises(StoreError, match=told):
+        SqliteStore(path)
+    assert (path.read_bytes(), list(path.parent.iterdir())) == (content, [path])
