@@ -4,13 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench crash clean
 
 help:
 	@echo "make demo    run a small job and watch its tree"
 	@echo "make test    run every check and every test"
 	@echo "make lint    run the checks only: style, types, direction of imports"
 	@echo "make bench   measure what calls, turns, imports and sessions cost"
+	@echo "make crash   kill a program at every moment, and see whether it goes on"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(VENV)/base.done
@@ -34,6 +35,9 @@ bench: $(VENV)/dev.done
 	@$(BIN)/python bench/run.py
 	@$(BIN)/python bench/models.py
 	@$(BIN)/python bench/agents.py
+
+crash: $(VENV)/dev.done
+	@PYTHONPATH=tests $(BIN)/python -m crash.exhaustive
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache bench/results

@@ -1,0 +1,144 @@
+"""Kill the program at every commit, at random moments, and again and again: ``make crash``.
+
+Prints what it does; ends with 1 if a rule was broken. RANDOM_KILLS and SEED may be set.
+"""
+
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+from crash.nursery import Nursery
+from crash.rules import faults_of
+from crash.trial import Trial, try_kills
+
+WORKERS: Final = max(2, os.cpu_count() or 2)
+LIVES: Final = 400  # as many deaths as a tree may take at most
+
+
+def undisturbed(nursery: Nursery, folder: Path) -> Trial:
+    """Run the program without a kill."""
+    return try_kills(nursery, folder, [])
+
+
+def requests_of(trial: Trial) -> "Counter[str]":
+    """Return the requests of a run that nobody disturbed."""
+    return Counter(line["mark"] for line in trial.effects if line["what"] == "request")
+
+
+def each_commit(commits: int) -> Iterator[list[str]]:
+    """Give a kill before and one after each commit."""
+    for number in range(1, commits + 1):
+        yield [f"before:{number}"]
+        yield [f"after:{number}"]
+
+
+def during_recovery(commits: int) -> Iterator[list[str]]:
+    """Give two kills each: the second hits what the first made necessary."""
+    for number in range(2, commits, 5):
+        for second in range(1, 5):
+            yield [f"after:{number}", f"{'before' if number % 2 else 'after'}:{second}"]
+
+
+def again_and_again() -> Iterator[Iterable[str]]:
+    """Give kills that each life meets early."""
+    for number in range(3, 8):
+        yield repeat(f"after:{number}", LIVES)
+        yield repeat(f"before:{number + 1}", LIVES)
+
+
+def at_random(count: int, span: int) -> Iterator[list[str]]:
+    """Give kills at any moment of the first *span* microseconds, some of them several."""
+    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(10**9)))
+    say(f"SEED={seed}")
+    choice = random.Random(seed)
+    for _ in range(count):
+        yield [f"time:{choice.randrange(span)}" for _ in range(choice.choice([1, 1, 2, 4]))]
+
+
+def run(kinds: Sequence[tuple[str, Iterator[Iterable[str]]]], requests: "Counter[str]") -> int:
+    """Make all trials, and return in how many something was wrong."""
+    broken = 0
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(WORKERS) as pool:
+        folder = Path(name)
+        nurseries: SimpleQueue[Nursery] = SimpleQueue()
+        for number in range(WORKERS):
+            (own := folder / f"nursery-{number}").mkdir()
+            nurseries.put(Nursery(own))
+
+        def judge(job: tuple[int, Iterable[str]]) -> tuple[Trial | None, list[str]]:
+            nursery = nurseries.get()
+            try:
+                trial = try_kills(nursery, folder / f"trial-{job[0]}", job[1])
+                return trial, faults_of(trial, requests)
+            except AssertionError as error:
+                return None, [str(error)]
+            finally:
+                nurseries.put(nursery)
+
+        number = 0
+        for kind, kills in kinds:
+            jobs = list(enumerate(kills, number))
+            number += len(jobs)
+            began, deaths = time.monotonic(), 0
+            for (_, wanted), (trial, faults) in zip(jobs, pool.map(judge, jobs), strict=True):
+                deaths += len(trial.deaths) if trial else 0
+                if trial and len(trial.deaths) >= LIVES:
+                    faults.append(f"not done after {LIVES} lives")
+                if faults:
+                    broken += 1
+                    say(f"{trial.kills if trial else list(wanted)[:3]}:")
+                    for fault in faults:
+                        say(f"    {fault[:2000]}")
+            took = time.monotonic() - began
+            say(f"{kind}: {len(jobs)} trials, {deaths} deaths, {took:.0f} s")
+        for _ in range(WORKERS):
+            nurseries.get().close()
+    return broken
+
+
+def say(text: str) -> None:
+    """Show where it is."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Do it all."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with Nursery(folder) as nursery:
+            undisturbed(nursery, folder / "warm")
+            began = time.monotonic()
+            trial = undisturbed(nursery, folder / "first")
+            span = int((time.monotonic() - began) * 1e6)
+    requests = requests_of(trial)
+    if faults := faults_of(trial, requests):
+        say("without a kill:\n" + "\n".join(faults))
+        return 1
+    commits = trial.finished["commits"]
+    say(f"{commits} commits, {sum(requests.values())} requests")
+    count = int(os.environ.get("RANDOM_KILLS", "200"))
+    broken = run(
+        [
+            ("each commit", each_commit(commits)),
+            ("during recovery", during_recovery(commits)),
+            ("again and again", again_and_again()),
+            ("at random", at_random(count, span)),
+        ],
+        requests,
+    )
+    say(f"{broken} trials broke a rule" if broken else "no rule was broken")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Start lives of the program quickly: a process that has imported it all, and forks.
+
+It has no thread and no loop, so that what a child gets is clean.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+PATIENCE: Final = 90  # seconds for one life
+
+
+@dataclass(frozen=True)
+class Life:
+    """How one process ended: 0, or minus the signal that killed it; and what it printed."""
+
+    status: int
+    printed: str
+    complaints: str
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What it printed, as data."""
+        return json.loads(self.printed)
+
+
+class Nursery:
+    """Has the parent of all lives, a process of its own."""
+
+    def __init__(self, folder: Path, module: str = "crash.program") -> None:
+        self._out, self._err = folder / "printed", folder / "complaints"
+        self._parent = subprocess.Popen(
+            [sys.executable, "-m", "crash.nursery", module, str(self._out), str(self._err)],
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def live(self, *arguments: str) -> Life:
+        """Run the program with *arguments* to its end."""
+        assert self._parent.stdin is not None
+        assert self._parent.stdout is not None
+        self._parent.stdin.write(json.dumps(arguments) + "\n")
+        self._parent.stdin.flush()
+        timer = threading.Timer(PATIENCE, self._parent.kill)
+        timer.start()
+        try:
+            status = self._parent.stdout.readline()
+        finally:
+            timer.cancel()
+        assert status, f"no end after {PATIENCE} s: {arguments} {self._err.read_text()}"
+        return Life(int(status), self._out.read_text(), self._err.read_text())
+
+    def close(self) -> None:
+        """End the parent."""
+        self._parent.communicate(timeout=10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def serve(main: Callable[[Sequence[str]], None], out: str, err: str) -> None:
+    """Fork a child for each line of arguments, and say how it ended."""
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            _live(main, json.loads(line), out, err)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+def _live(
+    main: Callable[[Sequence[str]], None], arguments: Sequence[str], out: str, err: str
+) -> None:
+    status = 1
+    try:
+        for number, path in (1, out), (2, err):
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(file, number)
+            os.close(file)
+        main(arguments)
+        status = 0
+    except BaseException:  # noqa: BLE001 - whatever it is, the other end reads it
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    from importlib import import_module
+
+    serve(import_module(sys.argv[1]).main, sys.argv[2], sys.argv[3])
