@@ -37,9 +37,10 @@ class Nursery:
 
     def __init__(self, folder: Path, module: str = "crash.program") -> None:
         self._out, self._err = folder / "printed", folder / "complaints"
+        path = [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._parent = subprocess.Popen(
             [sys.executable, "-m", "crash.nursery", module, str(self._out), str(self._err)],
-            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(path)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -72,6 +72,14 @@ class World:
             os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(PATIENCE)
 
+    def kept_questions(self, count: int = 1) -> list[Question]:
+        """Wait until the journal has so many questions, and return them."""
+        store = SqliteStore(self.file)
+        try:
+            return wait(lambda: found if len(found := store.questions()) == count else None) or []
+        finally:
+            store.close()
+
     def tool(
         self, name: str, *, value: Any = None, dies: bool = False, **options: Any
     ) -> CodeFunction:
@@ -101,14 +109,17 @@ class World:
 
         return ScriptedModel(reply)
 
-    def kinds(self, node: Node | int, *, tree: int | None = None) -> list[str]:
+    def kinds(self, node: Node | int) -> list[str]:
         """Return what the journal has of one node, in order."""
         id = node if isinstance(node, int) else node.id
         store = SqliteStore(self.file)
         try:
-            found = store.find(node=id) if tree is None else tree
-            assert found is not None
-            return [entry.kind for entry in store.entries(found) if entry.node == id]
+            found = store.find(node=id)
+            return (
+                []
+                if found is None
+                else [entry.kind for entry in store.entries(found) if entry.node == id]
+            )
         finally:
             store.close()
 

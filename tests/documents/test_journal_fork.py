@@ -359,8 +359,7 @@ def forks_and_dies(world: World) -> None:
         node = runtime.invoke(ask)
         question_of(runtime)
         runtime.fork(runtime.get_subtree(node.id)[1], edit=Edit(result="given"))
-        while len(runtime.questions()) < 2:
-            pass
+        world.kept_questions(2)
         world.die()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from documents.journal_stage import Lives, World, failure, question_of, result, wait
+from documents.journal_stage import Lives, World, failure, question_of, result
 from ramify import (
     AgentFunction,
     CodeFunction,
@@ -69,8 +69,7 @@ def leaves_three(world: World) -> None:
         result(runtime.invoke(look, {"n": 1}, key="ended"))
         failure(runtime.invoke(fail, key="failed"))
         runtime.invoke(function, {"day": 1}, key="parked")
-        wait(runtime.questions)
-        world.mortal = True
+        world.kept_questions()
         world.die()
 
 

@@ -40,7 +40,7 @@ def dies_asking(world: World) -> None:
     ask = asking(world)
     with world.runtime(ask) as runtime:
         runtime.invoke(ask, key="a")
-        question_of(runtime)
+        world.kept_questions()
         world.die()
 
 

@@ -47,7 +47,7 @@ def dies_asking(world: World) -> None:
     ask = asking(world)
     with world.runtime(ask) as runtime:
         runtime.invoke(ask)
-        world.add("question", question=repr(question_of(runtime)))
+        world.add("question", question=repr(world.kept_questions()[0]))
         world.die()
 
 
@@ -56,7 +56,7 @@ def answers_one_and_dies(world: World) -> None:
     with world.runtime(ask) as runtime:
         question = question_of(runtime)
         runtime.answer(question.id, {"Which colour?": "red", "And then?": "so what"}[question.text])
-        wait(lambda: [q for q in runtime.questions() if q.id != question.id])
+        wait(lambda: [q for q in world.kept_questions() if q.id != question.id])
         world.add("question", question=repr(question_of(runtime)))
         world.die()
 
@@ -165,7 +165,7 @@ def dies_while_an_agent_asks(world: World) -> None:
     boss = boss_of(world)
     with world.runtime(boss, models=world.model(*SCRIPT)) as runtime:
         runtime.invoke(boss)
-        world.add("question", question=repr(question_of(runtime)))
+        world.add("question", question=repr(world.kept_questions()[0]))
         world.die()
 
 
@@ -208,8 +208,8 @@ def dies_paused(world: World) -> None:
         node = runtime.invoke(ask)
         question = question_of(runtime)
         runtime.pause(node.id, "lunch")
-        wait(lambda: len(runtime.questions()) == 2)
-        world.add("pause", ids=sorted(q.id for q in runtime.questions()), asked=question.id)
+        kept = world.kept_questions(2)
+        world.add("pause", ids=sorted(q.id for q in kept), asked=question.id)
         world.die()
 
 

@@ -54,8 +54,8 @@ def dies_in_the_middle(world: World) -> None:
     made = functions(world)
     with world.runtime(*made.values()) as runtime:
         runtime.invoke(made["other"], key="other")
-        wait(runtime.questions)
-        world.add("id", id=runtime.questions()[0].id, node=runtime.questions()[0].node_id)
+        [question] = world.kept_questions()
+        world.add("id", id=question.id, node=question.node_id)
         runtime.invoke(made["work"], {"n": 1}, key="work").result(10)
 
 
