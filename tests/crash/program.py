@@ -34,18 +34,18 @@ class FatalStore(SqliteStore):
     def __init__(self, path: str, moment: str = "", number: int = 0) -> None:
         super().__init__(path)
         self.commits = 0
-        self._moment = moment
-        self._number = number
-        self._lock = threading.Lock()
+        self.fatal_moment = moment
+        self.fatal_number = number
+        self.one_at_a_time = threading.Lock()
 
     def append(self, entries: Sequence[Entry]) -> int:
-        with self._lock:  # so that no other commit gets in between
+        with self.one_at_a_time:  # so that no other commit gets in between
             self.commits += 1
-            fatal = self.commits == self._number
-            if fatal and self._moment == "before":
+            fatal = self.commits == self.fatal_number
+            if fatal and self.fatal_moment == "before":
                 die()
             place = super().append(entries)
-            if fatal and self._moment == "after":
+            if fatal and self.fatal_moment == "after":
                 die()
             return place
 
@@ -100,7 +100,7 @@ def look(file: str) -> dict[str, Any]:
         return {"nodes": [], "kinds": {}}
     store = SqliteStore(file)
     try:
-        tree = store.find_key(KEY)
+        tree = next((row.id for row in store.trees()), None)
         kinds = Counter(e.kind for e in store.entries(tree)) if tree is not None else Counter[str]()
     finally:
         store.close()
