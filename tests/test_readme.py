@@ -44,7 +44,7 @@ PUBLIC = {
     # saved conversations
     "SessionConflictError", "SessionInfo", "SessionStore", "StoreError", "UnknownSessionError",
     # journals
-    "FencedError", "InDoubtError", "MemoryStore", "RecordedError", "SqliteStore", "StoreOwnedError",
+    "Edit", "FencedError", "InDoubtError", "MemoryStore", "RecordedError", "SqliteStore", "StoreOwnedError",
     # chat
     "compact_messages", "estimate_tokens", "get_base_url", "get_model", "truncate_messages",
     # turns

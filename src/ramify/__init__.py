@@ -70,6 +70,7 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
             "WrongRunMethodError",
         ],
         "ramify.core.frames": ["Frame"],
+        "ramify.core.forking": ["Edit"],
         "ramify.core.from_file": ["FromFile"],
         "ramify.core.function": ["Function", "Node", "RunContext", "SessionScope"],
         "ramify.core.parameter": ["FunctionArg"],

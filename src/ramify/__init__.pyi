@@ -65,6 +65,7 @@ from ramify.core.errors import (
     UnregisteredToolError as UnregisteredToolError,
     WrongRunMethodError as WrongRunMethodError,
 )
+from ramify.core.forking import Edit as Edit
 from ramify.core.frames import Frame as Frame
 from ramify.core.from_file import FromFile as FromFile
 from ramify.core.function import (

@@ -54,6 +54,7 @@ class CallRequested(Event):
     tool_use_id: str | None = None  # if a model asked for it
     options: CallOptions | None = None  # of a top-level call
     key: str = ""  # what a journal finds it by among the calls of its parent
+    gated: bool = False  # something has to let it pass before it begins
 
 
 @fact
@@ -104,6 +105,11 @@ class CallStarted(Event):
     """The call began to run."""
 
     at: float
+
+
+@fact
+class CallAllowed(Event):
+    """What stood before the call has let it pass."""
 
 
 @fact

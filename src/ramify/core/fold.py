@@ -18,6 +18,7 @@ from ramify.core.agent_events import (
 from ramify.core.events import (
     AgentEdited,
     ArgumentsEdited,
+    CallAllowed,
     CallEnded,
     CallInherited,
     CallPaused,
@@ -46,6 +47,7 @@ class Record:
     """What the events have said of one node so far: all that is needed to show it, or to go on."""
 
     __slots__ = (
+        "allowed",
         "answers",
         "asked",
         "children",
@@ -93,6 +95,7 @@ class Record:
         self.exchanges: list[Exchange] = []
         self.response: ResponseCompleted | None = None  # since which nothing was sent
         self.edit: AgentEdited | None = None
+        self.allowed = not requested.gated  # nothing stands before it any longer
 
     def take(self, event: Event) -> None:
         """Take in something that happened to the node."""
@@ -141,6 +144,8 @@ class Record:
                     self.transcript = list(event.transcript)
             case AgentEdited():
                 self.edit = event
+            case CallAllowed():
+                self.allowed = True
             case LeaseAwaited():
                 self.status = "waits until fewer requests are under way"
             case NoticeGiven():

@@ -42,6 +42,7 @@ _KINDS: Final[dict[str, type[Event]]] = {
     for kind in (
         events.CallRequested,
         events.CallStarted,
+        events.CallAllowed,
         events.ValueSent,
         events.ArgumentsEdited,
         events.CallPaused,

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from ramify.core.errors import (
+    InvalidValueError,
     RamifyError,
     StoreError,
     UnknownNodeError,
@@ -396,6 +397,8 @@ def open_archive(
         from ramify.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - who has one needs none
 
         store = SqliteStore(os.fspath(store))
+    if not hasattr(store, "drive"):
+        raise InvalidValueError(f"a store is the path of a file or a Store, not {store!r}")
     try:
         store.drive()
     except BaseException:

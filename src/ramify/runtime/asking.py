@@ -5,20 +5,16 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
 from ramify.core.errors import ClosedError, StoreError
 from ramify.core.events import QuestionAsked
 from ramify.core.question import CANCEL, REPORT, RESUME, RETRY, Answer, Question, QuestionKind
-from ramify.core.states import NodeState
 from ramify.runtime.home import settle as settle_future
 from ramify.runtime.leases import give_up_lease
 from ramify.runtime.node import CallNode
 from ramify.runtime.walk import root_of
 
 log = logging.getLogger(__name__)
-
-_JOURNAL: Final = "journal"  # the id of the question that is about the journal itself
 
 
 async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[str] = ()) -> Answer:
@@ -44,8 +40,8 @@ async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[s
     if not node.tree.kept:  # and nobody can look into the runtime that it is in
         log.warning("%r asks %r, and nobody can answer it: use it in a Runtime", node, text)
     give_up_lease(node)
+    node.stop(text)  # before anybody can see the question
     question = node.desk.ask(node.id, node.tree, node.home, kind, text, choices, settle)
-    node.stop(text)
     node.when_ended(leave)
     try:
         answer = await answered
@@ -95,27 +91,30 @@ async def wait_for_help(node: CallNode, error: StoreError) -> None:
     One question is enough for all that wait; it is nowhere but in this process.
     """
     desk = node.desk
-    if desk.trouble is None:
-        desk.trouble = node.home.loop.create_future()
-        text = f"{error}; nothing goes on until it can be written: see to that, then resume"
-        question = Question(
-            id=_JOURNAL,
-            node_id=node.id,
-            kind=QuestionKind.Paused,
-            text=text,
-            choices=(RESUME, CANCEL),
-        )
-        desk.put(question, node.tree.show, node.home, partial(_helped, node, desk.trouble))
-        node.tree.show(QuestionAsked(node.id, time.time(), question))
-        log.error("%s", text)
-    goes_on = node.state is NodeState.Running and not node.concluded
-    if goes_on:
-        node.stop(str(error))
+    node.stop(str(error), show=node.tree.show)
     try:
+        if desk.trouble is None:
+            desk.trouble = node.home.loop.create_future()
+            _ask_for_help(node, desk.trouble, error)
         await asyncio.shield(desk.trouble)
     finally:
-        if goes_on:
-            node.go_on()
+        node.go_on(show=node.tree.show)
+
+
+def _ask_for_help(node: CallNode, trouble: "asyncio.Future[None]", error: StoreError) -> None:
+    desk = node.desk
+    desk.troubles += 1
+    text = f"{error}; nothing goes on until it can be written: see to that, then resume"
+    question = Question(
+        id=f"journal-{desk.troubles}",
+        node_id=node.id,
+        kind=QuestionKind.Paused,
+        text=text,
+        choices=(RESUME, CANCEL),
+    )
+    desk.put(question, node.tree.show, node.home, partial(_helped, node, trouble))
+    node.tree.show(QuestionAsked(node.id, time.time(), question))
+    log.error("%s", text)
 
 
 def _helped(node: CallNode, trouble: "asyncio.Future[None]", answer: Answer) -> None:

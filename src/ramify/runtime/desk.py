@@ -29,6 +29,7 @@ class Desk:
     def __init__(self) -> None:
         self._open: dict[str, OpenQuestion] = {}
         self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
+        self.troubles = 0  # how often the journal could not be written
         self.trouble: asyncio.Future[None] | None = None  # done when the journal can be written
 
     def take_over(
@@ -103,6 +104,8 @@ class Desk:
         waiting = self._open.pop(id, None)
         if waiting is not None:
             node_id = waiting.question.node_id
+            if waiting.question in (old := self._old.get(node_id, [])):
+                old.remove(waiting.question)
             waiting.publish(QuestionSettled(node_id, time.time(), id, answer))
 
     def forget_old(self, node_id: int) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from ramify.core.errors import InDoubtError
 from ramify.core.frames import short_arguments
 from ramify.core.packing import Opaque
-from ramify.core.plain import from_plain
 from ramify.core.question import FAIL, RETRY, USE, QuestionKind
 from ramify.runtime.asking import ask, pause
 from ramify.runtime.call_request import Concluded
@@ -22,13 +21,8 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
     if record is None:
         return gate
     paused = [q for q in record.questions.values() if q.kind is QuestionKind.Paused]
-    if node.function.is_agent or record.started_at is None:
-        doubtful = False
-    elif any(q.kind is QuestionKind.Approval for q in record.questions.values()):
-        doubtful = False  # it waited to be allowed
-    else:
-        doubtful = not node.function.may_repeat or _unknown(node)
-    if doubtful:
+    begun = record.started_at is not None and record.allowed
+    if begun and not node.function.is_agent and (not node.function.may_repeat or _unknown(node)):
         return _decide
     if not paused or (node.function.is_agent and record.response is not None):
         return gate
@@ -71,12 +65,20 @@ async def _decide(node: CallNode) -> Mapping[str, Any]:
 
 
 def _read(annotation: Any, text: str) -> Any:
+    """Return *text* as what a function of this type would give.
+
+    Raises:
+        ValueError: it is no such thing.
+    """
+    from pydantic import PydanticUserError, TypeAdapter  # noqa: PLC0415 - slow
+
     if annotation is str:
         return text
     try:
         value = json.loads(text)
     except ValueError:
-        if annotation is Any:
-            return text
-        raise
-    return from_plain(annotation, value)
+        value = text
+    try:
+        return TypeAdapter(annotation).validate_python(value)
+    except (PydanticUserError, NameError, TypeError):  # the annotation says nothing
+        return value

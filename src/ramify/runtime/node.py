@@ -27,6 +27,7 @@ from ramify.core.errors import (
 )
 from ramify.core.events import (
     ArgumentsEdited,
+    CallAllowed,
     CallEnded,
     CallOptions,
     CallPaused,
@@ -34,6 +35,7 @@ from ramify.core.events import (
     CallRequested,
     CallResumed,
     CallStarted,
+    Event,
     Failure,
     ValueSent,
 )
@@ -146,6 +148,7 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             request.tool_use_id,
             options,
             key,
+            request.gate is not None,
         )
 
     def __repr__(self) -> str:
@@ -244,12 +247,15 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         """Do what is to be done before anybody is told of the *outcome*; return what it is then."""
         if self._parent is None and not self.tree.kept:
             await self.tree.close_bags()
-        if self.tree.journal is not None:
-            self._conclude(*outcome)
+        if (journal := self.tree.journal) is not None:
+            ended = self._conclude(*outcome)
+            journal.record(self.tree.id, ended)
             try:
-                await self.tree.journal.saved(self)
+                await journal.saved(self)
             except FencedError as error:  # it is another's, and so is what comes of it
                 return NodeState.Error, None, error
+            finally:
+                self.tree.show(ended)
         return outcome
 
     async def _work(self, context: RunContext) -> Any:
@@ -278,6 +284,7 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             if args is not self.inputs:
                 self.inputs = args
                 self.tree.publish(ArgumentsEdited(self.id, args))
+            self.tree.publish(CallAllowed(self.id))
         return self.inputs
 
     def _check_depth(self) -> None:
@@ -317,19 +324,22 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
 
     # Waiting for a person
 
-    def stop(self, reason: str) -> None:
-        """Be Paused from now on; each stop wants its own ``go_on``."""
+    def stop(self, reason: str, *, show: Callable[[Event], None] | None = None) -> None:
+        """Be Paused from now on; each stop wants its own ``go_on``.
+
+        With *show* that is said there, and is nobody else's business.
+        """
         self._stops += 1
         if self.state is NodeState.Running:
             self._enter(NodeState.Paused)
-            self.tree.publish(CallPaused(self.id, time.time(), reason))
+            (show or self.tree.publish)(CallPaused(self.id, time.time(), reason))
 
-    def go_on(self) -> None:
+    def go_on(self, *, show: Callable[[Event], None] | None = None) -> None:
         """Take back one ``stop``."""
         self._stops -= 1
         if not self._stops and self.state is NodeState.Paused:
             self._enter(NodeState.Running)
-            self.tree.publish(CallResumed(self.id, time.time()))
+            (show or self.tree.publish)(CallResumed(self.id, time.time()))
 
     # Ending it
 
@@ -406,7 +416,7 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         self._traceback = None if error is None else error.__traceback__
         self._enter(state)  # now other threads may look at them
         if not self.concluded:
-            self._conclude(state, value, error)
+            self.tree.publish(self._conclude(state, value, error))
         self._settle()
 
     def _settle(self) -> None:
@@ -426,11 +436,11 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         for wake in waiters:
             wake()
 
-    def _conclude(self, state: NodeState, value: Any, error: BaseException | None) -> None:
-        """Say what came of it."""
+    def _conclude(self, state: NodeState, value: Any, error: BaseException | None) -> CallEnded:
+        """Return what came of it."""
         self.concluded, self._ends = True, time.time()
         failure = None if error is None else Failure.of(error)
-        self.tree.publish(CallEnded(self.id, state, self._ends, value, failure))
+        return CallEnded(self.id, state, self._ends, value, failure)
 
     def _start_timers(self) -> None:
         if self._request.timeout is not None:
@@ -473,7 +483,7 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         self.tool_use_id = requested.tool_use_id
         if record.started_at is not None:
             self._started = record.started_at.timestamp()
-            self.state = NodeState.Running
+            self.state = record.state if ended is None else NodeState.Running
         if ended is not None:
             self.state, self.concluded = ended.state, True
             self._ended = self._ends = ended.at
@@ -490,7 +500,8 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
 
     def take_on(self, request: CallRequest) -> None:
         """Be the call that *request* asks for, as it was in an earlier process."""
-        if self.record is not None and self.record.state is NodeState.Paused:
+        if self.state is NodeState.Paused:
+            self.state = NodeState.Running
             self.tree.publish(CallResumed(self.id, time.time()))
         if self.record is not None and self.record.inputs is self.record.requested.inputs:
             self.inputs = request.args  # which may be more than could be written down

@@ -446,6 +446,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if self._past is None:
             raise UsageError("only what is written down can be forked: Runtime(store='run.db')")
         response = checked_place(found.function, at, edit)
+        if edit is not None and edit.model is not None:
+            self._commons.models.find(edit.model)
         cut = partial(cut_at, node=found.id, response=response)
         return found.home.call(self._past.fork, root_of(found).id, cut, edit)
 
