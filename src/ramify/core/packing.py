@@ -142,6 +142,20 @@ def unpack(value: Any, text_of: Callable[[str], str]) -> Any:
     return value
 
 
+def texts_in(packed: Any) -> Iterator[str]:
+    """Yield the hash of every long text that is left out of *packed*."""
+    if type(packed) is dict:
+        data = cast("dict[str, Any]", packed)
+        if data.get(_TAG) == "text":
+            yield data["v"]
+        else:
+            for item in data.values():
+                yield from texts_in(item)
+    elif type(packed) is list:
+        for item in cast("list[Any]", packed):
+            yield from texts_in(item)
+
+
 def _untagged(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
     inner = data["v"]
     match data[_TAG]:

@@ -11,5 +11,6 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         "ramify.core.store": ["Call", "Entry", "Message", "Store", "TreeRow"],
         "ramify.stores.memory_store": ["MemoryStore"],
         "ramify.stores.sqlite_store": ["SqliteStore"],
+        "ramify.stores.transfer": ["export_tree", "import_tree"],
     },
 )

@@ -9,3 +9,4 @@ from ramify.core.store import (
 )
 from ramify.stores.memory_store import MemoryStore as MemoryStore
 from ramify.stores.sqlite_store import SqliteStore as SqliteStore
+from ramify.stores.transfer import export_tree as export_tree, import_tree as import_tree

@@ -1,0 +1,252 @@
+"""Trees that go from one journal to another in a file."""
+
+import json
+import re
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ramify import MemoryStore, NodeState, RunContext, Runtime, SqliteStore, StoreError, tool
+from ramify.core.errors import UnknownNodeError, UsageError
+from ramify.core.forking import Edit
+from ramify.stores import Entry, Store, TreeRow, export_tree, import_tree
+from ramify.testing.store_suite import asked, asking, asks, ended, moved, settles, told
+
+LONG = "é 漢 \ud800 \u2028 \n " * 100
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "tree.jsonl"
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    store = MemoryStore()
+    store.drive()
+    return store
+
+
+@pytest.fixture(params=["memory", "file"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Store]:
+    """A store of either kind, in which something has happened already."""
+    store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "target.db")
+    with closing(store):
+        store.drive()
+        store.append([asked(1, key="=nightly"), asked(5, tree=1, parent=1), asked(6, index=2)])
+        yield store
+
+
+def says(node: int, number: int, text: str, hash: str, *, tree: int) -> Entry:
+    """An entry that refers to a text as those of a runtime do."""
+    body = json.dumps({"v": 1, "parts": [["ModelText", {"text": {"$": "text", "v": hash}}]]})
+    return replace(told(node, number, text, tree=tree, hash=hash), body=body)
+
+
+def fill(store: Store) -> None:
+    """Two trees, of which the second is a fork of the first, and one beside them."""
+    first = replace(asked(10, key="=nightly", index=4), body='{"v":1,"sequence":4}')
+    store.append([first, asked(11), says(10, 2, LONG, "aa", tree=10)])
+    store.append([asked(13, tree=10, parent=10, key="a"), asks("13-1", 2, tree=10)])
+    store.append([settles("13-1", 3, tree=10), says(13, 4, LONG, "aa", tree=10)])
+    store.append([ended(13, 5, tree=10), ended(10, 3, state=NodeState.Error)])
+    store.append([replace(asked(20, index=6, key="#20", source=10, inherited=1))])
+    store.append([asked(21, tree=20, parent=20, key="a"), says(21, 2, "more", "bb", tree=20)])
+    store.append([asked(25, tree=20, parent=21, key="b"), asks("25-3", 2, tree=20)])
+
+
+def test_a_fork_goes_over_with_what_it_comes_from(store: MemoryStore, target: Store, file: Path):
+    fill(store)
+    export_tree(store, 20, file)
+    assert import_tree(target, file) == 9
+    ids = {10: 7, 13: 8, 20: 9, 21: 10, 25: 11}
+    keys = {"=nightly": "#7", "#20": "#9"}  # the first was taken
+    expected = [
+        replace(
+            entry,
+            tree=ids[entry.tree],
+            node=ids[entry.node],
+            body=entry.body.replace('"sequence":4', '"sequence":3'),
+            call=entry.call
+            and replace(
+                entry.call,
+                parent=ids.get(entry.call.parent, 0),
+                key=keys.get(entry.call.key, entry.call.key),
+                index={10: 3, 20: 4}.get(entry.node, entry.call.index),
+                source=ids.get(entry.call.source, 0),
+            ),
+            question={
+                "13-1": replace(asking("13-1"), id="8-1", node_id=8),
+                "25-3": replace(asking("25-3"), id="11-3", node_id=11),
+            }.get(entry.question.id if entry.question else ""),
+            settled="8-1" if entry.settled else None,
+        )
+        for entry in sorted(store.entries(10) + store.entries(20), key=lambda entry: entry.seq)
+    ]
+    found = sorted(target.entries(7) + target.entries(9), key=lambda entry: entry.seq)
+    assert [json.loads(entry.body) for entry in found] == [
+        json.loads(entry.body) for entry in expected
+    ]
+    assert [replace(entry, seq=0, body="") for entry in found] == [
+        replace(entry, seq=0, body="") for entry in expected
+    ]
+    assert (target.text("aa"), target.text("bb")) == (LONG, "more")
+    assert target.questions() == [replace(asking("25-3"), id="11-3", node_id=11)]
+    assert target.trees()[2:] == [
+        TreeRow(
+            id=7, number=3, key="#7", function="f", state=NodeState.Error, open=False, parked=False,
+            source=0,
+        ),
+        TreeRow(
+            id=9, number=4, key="#9", function="f", state=NodeState.Waiting, open=True, parked=True,
+            source=7,
+        ),
+    ]  # fmt: skip
+    assert target.find(node=10) == 9
+    assert target.highest() == (11, 4)
+
+
+def test_a_tree_can_be_taken_in_often_and_keeps_its_key_if_nobody_has_it(
+    store: MemoryStore, file: Path
+):
+    fill(store)
+    export_tree(store, 10, file)
+    target = MemoryStore()
+    target.drive()
+    assert [import_tree(target, file) for _ in range(3)] == [1, 3, 5]
+    assert [tree.key for tree in target.trees()] == ["=nightly", "#3", "#5"]
+    target.append([asked(7, index=4)])
+    for tree in (1, 3, 5):
+        target.delete(tree)
+    with pytest.raises(StoreError):
+        target.text("aa")
+
+
+def test_ids_of_nodes_that_only_a_fork_took_over_go_over_as_well(store: MemoryStore, file: Path):
+    store.append([
+        asked(1),
+        ended(1),
+        asked(4, source=1, inherited=3),
+        moved(4, 2, NodeState.Running),
+    ])
+    store.append([asked(9, tree=4, parent=7)])  # of one that was taken over
+    export_tree(store, 4, file)
+    assert import_tree(store, file) == 11
+    assert [store.find(node=node) for node in range(10, 17)] == [10, 11, 11, 11, 11, 11, None]
+    assert [entry.call and entry.call.parent for entry in store.entries(11)] == [0, None, 14]
+
+
+@tool
+async def half(ctx: RunContext, text: str) -> str:
+    return text[: len(text) // 2]
+
+
+@tool(uses=[half])
+async def quarter(ctx: RunContext, text: str) -> str:
+    return await ctx.invoke(half, {"text": await ctx.invoke(half, {"text": text})})
+
+
+def test_what_a_runtime_has_written_is_read_by_another(tmp_path: Path, file: Path):
+    text = "0123456789abcdef" * 200
+    with Runtime([quarter], store=tmp_path / "here.db") as runtime:
+        node = runtime.invoke(quarter, {"text": text})
+        assert node.result() == text[:800]
+        inner = runtime.get_view(node.id).children[0]
+        fork = runtime.fork(inner.id, edit=Edit(result="wxyz"))
+        assert fork.result() == "wx"
+    with SqliteStore(tmp_path / "here.db") as here, SqliteStore(tmp_path / "there.db") as there:
+        export_tree(here, fork.id, file)
+        there.drive()
+        there.append([asked(1), ended(1)])
+        tree = import_tree(there, file)
+    with Runtime([quarter], store=tmp_path / "there.db") as runtime:
+        view = runtime.get_view(tree)
+        assert (view.inputs, view.outputs) == ({"text": text}, "wx")
+        assert [child.outputs for child in view.children] == ["wxyz", "wx"]
+        source = there_source(tmp_path, tree)
+        assert runtime.get_view(source).outputs == text[:800]
+
+
+def there_source(folder: Path, tree: int) -> int:
+    with SqliteStore(folder / "there.db") as store:
+        [row] = [row for row in store.trees() if row.id == tree]
+        return row.source
+
+
+def test_the_file_is_the_owners_and_is_there_whole_or_not_at_all(store: MemoryStore, file: Path):
+    fill(store)
+    file.write_text("before")
+    file.chmod(0o644)
+    with pytest.raises(UnknownNodeError, match="memory has no tree 13"):
+        export_tree(store, 13, file)
+    assert file.read_text() == "before"
+    store.append([replace(told(11, 2), body='{"$":"text","v":"cc"}')])
+    with pytest.raises(StoreError, match="a text is not there"):
+        export_tree(store, 11, file)
+    assert file.read_text() == "before"
+    export_tree(store, 10, file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert list(file.parent.iterdir()) == [file]
+    assert file.read_text().count("漢") == 0  # for the half character beside it: all in escapes
+    header = json.loads(file.read_text().splitlines()[0])
+    assert header == {"format": "ramify journal", "version": 1, "store": store.id, "tree": 10}
+
+
+def test_a_folder_that_is_not_there_says_so(store: MemoryStore, tmp_path: Path):
+    fill(store)
+    with pytest.raises(StoreError, match="no/a.jsonl: it cannot be written .No such file or dire"):
+        export_tree(store, 10, tmp_path / "no" / "a.jsonl")
+    with pytest.raises(StoreError, match="no/a.jsonl: it cannot be read .No such file or direct"):
+        import_tree(store, tmp_path / "no" / "a.jsonl")
+
+
+def unchanged(store: MemoryStore, act: Callable[[], object], kind: type[Exception]) -> str:
+    before = store.last(), store.highest(), store.trees()
+    with pytest.raises(kind) as refused:
+        act()
+    assert (store.last(), store.highest(), store.trees()) == before
+    return str(refused.value)
+
+
+def test_a_damaged_file_is_refused_whole(store: MemoryStore, file: Path):
+    fill(store)
+    export_tree(store, 20, file)
+    content = file.read_bytes()
+    first = content.index(b"\n") + 1
+    for at in range(0, len(content), 37):
+        for damaged in (content[:at], content[:at] + b"~" + content[at + 1 :]):
+            file.write_bytes(damaged)
+            message = unchanged(store, lambda: import_tree(store, file), StoreError)
+            assert message.startswith(f"{file}: it cannot be taken in: ")
+            if at > first:
+                assert message.endswith(
+                    "it is not what was written, or not all of it; get another copy"
+                )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "no tree was exported into it; give the path of another file"),
+        ("hello", "no tree was exported into it; give the path of another file"),
+        ('{"format":"other","version":1}\n', "no tree was exported into it; give the path of"),
+        ("[]\n[]\n", "no tree was exported into it; give the path of another file"),
+        (
+            '{"format":"ramify journal","version":2,"tree":1}\n',
+            "a newer ramify has written it (version 2, this one knows 1); install that ramify",
+        ),
+    ],
+)
+def test_other_files_are_refused(store: MemoryStore, file: Path, content: str, message: str):
+    file.write_text(content)
+    with pytest.raises(StoreError, match=re.escape(message)):
+        import_tree(store, file)
+
+
+def test_only_who_drives_can_take_in_a_tree(store: MemoryStore, file: Path):
+    fill(store)
+    export_tree(store, 10, file)
+    unchanged(MemoryStore(), lambda: import_tree(MemoryStore(), file), UsageError)
