@@ -170,10 +170,10 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
     def test_a_node_is_found_in_its_tree(self) -> None:
         with self._driven() as store:
             store.append([asked(1), asked(2, tree=1, parent=1), ended(2, tree=1), ended(1)])
-            store.append([asked(3, source=1, inherited=2)])
-            store.append([asked(5, tree=3, parent=3), asked(6), asked(7, tree=3, parent=5)])
-            found = [store.find(node=node) for node in range(9)]
-            assert found == [None, 1, 1, 3, 3, 3, 6, 3, None]
+            store.append([asked(3, source=1, inherited=3)])
+            store.append([asked(5, tree=3, parent=3), asked(7), asked(8, tree=3, parent=5)])
+            found = [store.find(node=node) for node in range(10)]
+            assert found == [None, 1, 1, 3, 3, 3, 3, 7, 3, None]
 
     def test_the_key_of_a_top_level_call_finds_its_tree(self) -> None:
         with self._driven() as store:
@@ -250,6 +250,8 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             assert parked(ended(3, 6, tree=1)) == [True, False]
             assert parked(ended(2, 3, tree=1)) == [True, False]  # by the question of the first
             assert parked(ended(1, 3)) == [False, False]
+            below = [asked(21, tree=20, parent=20), asks("21-1", 2, tree=20)]
+            assert parked(asked(20), *below) == [False, False, True]
 
     # Questions, and what others want
 
