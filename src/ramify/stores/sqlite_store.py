@@ -25,6 +25,8 @@ from ramify.stores.refusals import fenced, forked, not_driving, owned, still_ope
 
 _IS_OPEN: Final = "state IN ('waiting', 'running', 'paused')"  # as the index has it
 
+_TAKEN: Final = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
+
 _COUNT_UP: Final = """
     UPDATE journal SET seq = seq + ?, node = max(node, ?), number = max(number, ?) RETURNING seq
 """
@@ -138,6 +140,8 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
                 try:
                     _add(rows, seq, entry)
                 except sqlite3.IntegrityError as error:
+                    if error.sqlite_errorcode not in _TAKEN:
+                        raise
                     taken = entry.call if "nodes." in str(error) else None
                     raise fenced(self.name, entry, taken) from error
         return last
