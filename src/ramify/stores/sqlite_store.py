@@ -110,12 +110,14 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
             refuse_network(absolute(path), mounts())
         self._writer = Database(path, synchronous=synchronous, patience=patience)
         self.name: str = self._writer.path
+        self._reader = self._writer
         in_memory = self.name == MEMORY
-        self._reader = self._writer if in_memory else Database(path, patience=patience)
         self._lock = None if in_memory else DriverLock(self.name)
         self._driving = False
         self._changing = threading.Lock()
         try:
+            if not in_memory:
+                self._reader = Database(path, patience=patience)
             self.id: str = self._row("SELECT id FROM journal")[0]
         except BaseException:
             self.close()
