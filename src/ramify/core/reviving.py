@@ -22,8 +22,11 @@ def exception_of(failure: Failure) -> Exception:
 
 
 def _made(kind: type[Exception], message: str) -> Exception:
-    error = kind.__new__(_speaking(kind), message)
-    error.args = (message,)
+    for same in (kind, _speaking(kind)):
+        error = kind.__new__(same, message)
+        error.args = (message,)
+        if Failure.of(error) == Failure(kind.__name__, message):
+            break
     return error
 
 

@@ -136,7 +136,8 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         super()._restore(record)
 
     def may_make_again(self, key: str) -> bool:
-        return super().may_make_again(key) and not is_past(key, self.responses)
+        followed = self.record is None or self.record.response is None  # all of it, and answered
+        return super().may_make_again(key) and not is_past(key, self.responses + followed)
 
     def resigned(self, error: BaseException | None) -> None:
         if isinstance(error, AgentException):
