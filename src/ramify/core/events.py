@@ -55,6 +55,7 @@ class CallRequested(Event):
     options: CallOptions | None = None  # of a top-level call
     key: str = ""  # what a journal finds it by among the calls of its parent
     gated: bool = False  # something has to let it pass before it begins
+    is_agent: bool = False
 
 
 @fact
@@ -68,6 +69,7 @@ class TreeForked(Event):
     key: str
     number: int  # of the tree
     function: str
+    is_agent: bool
     source: int  # the other tree
     inherited: int  # how many nodes below the top-level one are shared
     cut: int  # the last place of which those nodes know that are open again
@@ -83,6 +85,7 @@ class CallInherited(Event):
     key: str
     index: int
     function: str
+    is_agent: bool
 
 
 @fact

@@ -67,9 +67,9 @@ _PARTS: Final[dict[str, type[TranscriptPart]]] = {
     part.__name__: part for part in (UserText, ModelText, ThinkingPart, ToolUse, ToolResult)
 }
 _SAID_BY_ENTRY: Final = {  # fields that the entry has, by class
-    CallRequested: {"node", "parent", "index", "function", "key"},
-    TreeForked: {"node", "number", "function", "key", "source", "inherited"},
-    CallInherited: {"node", "parent", "index", "function", "key"},
+    CallRequested: {"node", "parent", "index", "function", "key", "is_agent"},
+    TreeForked: {"node", "number", "function", "key", "is_agent", "source", "inherited"},
+    CallInherited: {"node", "parent", "index", "function", "key", "is_agent"},
     Question: {"id", "node_id"},
 }
 _NODE: Final = {"node"}
@@ -152,6 +152,7 @@ def _call_of(event: Event) -> Call | None:
                 key=event.key,
                 index=event.index,
                 function=event.function,
+                idles=event.is_agent,
             )
         case TreeForked():
             return Call(
@@ -159,6 +160,7 @@ def _call_of(event: Event) -> Call | None:
                 key=event.key,
                 index=event.number,
                 function=event.function,
+                idles=event.is_agent,
                 source=event.source,
                 inherited=event.inherited,
             )
@@ -174,7 +176,7 @@ def _said_by(call: Call | None, kind: type[Event]) -> dict[str, Any]:
         found["inherited"] = call.inherited
     else:
         found = {"parent": call.parent or None, "index": call.index}
-    return found | {"key": call.key, "function": call.function}
+    return found | {"key": call.key, "function": call.function, "is_agent": call.idles}
 
 
 def _state_after(event: Event) -> NodeState | None:

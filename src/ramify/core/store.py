@@ -21,6 +21,7 @@ class Call:
         parent: the node that made the call; 0 for a top-level call.
         key: what tells it from the other calls of its parent.
         index: its place among them, from 1; of a top-level call, the number of its tree.
+        idles: whether it does nothing of its own while a call that it made is open.
         source: of the top-level node of a fork, the tree that it goes on from; otherwise 0.
         inherited: how many ids after its own belong to nodes that the fork took over.
 
@@ -34,6 +35,7 @@ class Call:
     key: str
     index: int
     function: str
+    idles: bool = False
     source: int = 0
     inherited: int = 0
 
@@ -85,8 +87,8 @@ class TreeRow:
     Attributes:
         key: of its top-level call.
         open: whether any node of it has not ended.
-        parked: whether it is open, and each of its open nodes that has no open child has a question
-            that waits: nothing can go on in it until somebody answers.
+        parked: whether it is open, and each of its open nodes has a question that waits, or idles
+            and has an open child: nothing can go on in it until somebody answers.
 
     Example:
         >>> from ramify.stores import Call, Entry, MemoryStore

@@ -172,7 +172,7 @@ class Archive:
         options = requested.options or CallOptions()
         function = self._functions.get(requested.function)
         if function is None:
-            function = PastFunction(requested.function, is_agent=record.model is not None)
+            function = PastFunction(requested.function, is_agent=requested.is_agent)
         return CallRequest(
             function,
             record.inputs,
@@ -311,6 +311,7 @@ class Archive:
                 key=f"#{first}",
                 number=number,
                 function=requested.function,
+                is_agent=requested.is_agent,
                 source=root,
                 inherited=0,
                 cut=0,
@@ -359,7 +360,9 @@ def _still_open(events: Sequence[Event], forked: TreeForked) -> list[Event]:
     """Return that the calls below the top-level one which have not ended are the fork's, too."""
     ended = {event.node for event in events if isinstance(event, CallEnded)}
     return [
-        CallInherited(event.node, event.parent, event.key, event.index, event.function)
+        CallInherited(
+            event.node, event.parent, event.key, event.index, event.function, event.is_agent
+        )
         for event in events
         if isinstance(event, CallRequested) and event.parent is not None
         if event.node not in ended

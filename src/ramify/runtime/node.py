@@ -149,6 +149,7 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             options,
             key,
             request.gate is not None,
+            self.function.is_agent,
         )
 
     def __repr__(self) -> str:

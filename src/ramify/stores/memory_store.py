@@ -228,7 +228,7 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
     def _open_nodes(self) -> Iterable[OpenNode]:
         asking = {question.node_id for question in self._questions.values()}
         return [
-            OpenNode(node.tree, id, node.call.parent, id in asking)
+            OpenNode(node.tree, id, node.call.parent, node.call.idles, id in asking)
             for id, node in self._nodes.items()
             if not node.state.final
         ]

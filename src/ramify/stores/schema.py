@@ -72,6 +72,7 @@ _JOURNAL: Final = (
         call_key TEXT NOT NULL,
         place INTEGER NOT NULL,
         function TEXT NOT NULL,
+        idles INTEGER NOT NULL,
         source INTEGER NOT NULL,
         inherited INTEGER NOT NULL,
         state TEXT NOT NULL,

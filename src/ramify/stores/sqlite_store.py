@@ -36,8 +36,8 @@ _ADD_EVENT: Final = """
 """
 _ADD_NODE: Final = """
     INSERT INTO nodes
-        (id, seq, tree, parent, call_key, place, function, source, inherited, state)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        (id, seq, tree, parent, call_key, place, function, idles, source, inherited, state)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _ADD_TEXT: Final = "INSERT INTO texts (hash, crc, text) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _ADD_REF: Final = """
@@ -45,7 +45,7 @@ _ADD_REF: Final = """
 """
 _ENTRIES: Final = """
     SELECT events.seq, events.tree, node, n, kind, body, events.state, question, settled, crc,
-        parent, call_key, place, function, source, inherited
+        parent, call_key, place, function, idles, source, inherited
     FROM events LEFT JOIN nodes ON nodes.id = events.node AND nodes.seq = events.seq
     WHERE events.tree = ? AND events.seq > ? ORDER BY events.seq
 """
@@ -57,7 +57,8 @@ _FIND: Final = """
     UNION ALL SELECT id FROM nodes WHERE source > 0 AND ? > id AND ? <= id + inherited
 """
 _OPEN_NODES: Final = f"""
-    SELECT tree, id, parent, EXISTS (SELECT 1 FROM questions WHERE questions.node = nodes.id)
+    SELECT tree, id, parent, idles,
+        EXISTS (SELECT 1 FROM questions WHERE questions.node = nodes.id)
     FROM nodes WHERE {_IS_OPEN}
 """
 _UNANSWERED: Final = """
@@ -295,7 +296,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
             number=number,
             kind=kind,
             body=_given(body),
-            call=None if call[0] is None else _call(*call),
+            call=None if call[0] is None else _call(call),
             state=None if state is None else NodeState(state),
             question=None if question is None else _question(question),
             settled=settled,
@@ -356,6 +357,7 @@ def _add_node(rows: sqlite3.Connection, seq: int, entry: Entry, call: Call) -> N
             _kept(call.key),
             call.index,
             _kept(call.function),
+            call.idles,
             call.source,
             call.inherited,
             entry.state or NodeState.Waiting,
@@ -363,14 +365,14 @@ def _add_node(rows: sqlite3.Connection, seq: int, entry: Entry, call: Call) -> N
     )
 
 
-def _call(
-    parent: int, key: str | bytes, index: int, function: str | bytes, source: int, inherited: int
-) -> Call:
+def _call(row: Sequence[Any]) -> Call:
+    parent, key, index, function, idles, source, inherited = row
     return Call(
         parent=parent,
         key=_given(key),
         index=index,
         function=_given(function),
+        idles=bool(idles),
         source=source,
         inherited=inherited,
     )
@@ -405,7 +407,7 @@ def _entry_sum(entry: Entry, question: str | None) -> int:
     )
     if (call := entry.call) is not None:
         said += f" {call.parent} {call.key} {call.index} {call.function}"
-        said += f" {call.source} {call.inherited}"
+        said += f" {call.idles} {call.source} {call.inherited}"
     return _sum(said)
 
 

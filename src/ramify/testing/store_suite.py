@@ -250,6 +250,9 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             assert parked(ended(3, 6, tree=1)) == [True, False]
             assert parked(ended(2, 3, tree=1)) == [True, False]  # by the question of the first
             assert parked(ended(1, 3)) == [False, False]
+            busy = [asked(10, idles=False), asked(11, tree=10, parent=10), asks("11-1", 2, tree=10)]
+            assert parked(*busy) == [False, False, False]
+            assert parked(asks("10-1", 2)) == [False, False, True]
             below = [asked(21, tree=20, parent=20), asks("21-1", 2, tree=20)]
             assert parked(asked(20), *below) == [False, False, True]
 
@@ -438,6 +441,7 @@ def asked(
     index: int = 0,
     source: int = 0,
     inherited: int = 0,
+    idles: bool = True,
 ) -> Entry:
     """Return the first entry of a node, a top-level one unless a *parent* is given."""
     call = Call(
@@ -445,6 +449,7 @@ def asked(
         key=key or f"call {node}",
         index=index or node,
         function="f",
+        idles=idles,
         source=source,
         inherited=inherited,
     )
