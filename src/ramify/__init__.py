@@ -91,6 +91,7 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         "ramify.runtime.bags": ["SessionBag"],
         "ramify.runtime.limits": ["Limits"],
         "ramify.runtime.node": ["CodeNode"],
+        "ramify.runtime.observer": ["Observer", "attach"],
         "ramify.runtime.runtime": ["Runtime"],
         "ramify.stores.memory_store": ["MemoryStore"],
         "ramify.stores.sessions": ["SessionInfo", "SessionStore"],

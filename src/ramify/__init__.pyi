@@ -92,6 +92,7 @@ from ramify.runtime.agent_node import AgentNode as AgentNode
 from ramify.runtime.bags import SessionBag as SessionBag
 from ramify.runtime.limits import Limits as Limits
 from ramify.runtime.node import CodeNode as CodeNode
+from ramify.runtime.observer import Observer as Observer, attach as attach
 from ramify.runtime.runtime import Runtime as Runtime
 from ramify.stores.memory_store import MemoryStore as MemoryStore
 from ramify.stores.sessions import SessionInfo as SessionInfo, SessionStore as SessionStore

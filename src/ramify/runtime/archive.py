@@ -14,13 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from ramify.core.errors import (
-    InvalidValueError,
-    RamifyError,
-    StoreError,
-    UnknownNodeError,
-    UsageError,
-)
+from ramify.core.errors import InvalidValueError, RamifyError, StoreError, UsageError
 from ramify.core.events import (
     AgentEdited,
     ArgumentsEdited,
@@ -35,7 +29,6 @@ from ramify.core.events import (
 from ramify.core.fold import Record
 from ramify.core.forking import UNCHANGED, Cut, Edit, fork_of, inherit, new_id
 from ramify.core.function import Function, RunContext
-from ramify.core.journaling import event_of
 from ramify.core.packing import Opaque, Packer, unpack
 from ramify.core.parameters import Parameters
 from ramify.core.question import Answer, Question
@@ -51,6 +44,7 @@ from ramify.runtime.journal import Journal
 from ramify.runtime.node import CallNode
 from ramify.runtime.spending import Spent
 from ramify.runtime.tree import Tree
+from ramify.runtime.tree_reader import read_events
 from ramify.runtime.walk import upwards
 
 log = logging.getLogger(__name__)
@@ -408,29 +402,3 @@ def open_archive(
         store.close()
         raise
     return Archive(Journal(store, redact, wait_for_help), functions, desk, maker)
-
-
-def read_events(store: Store, tree: int) -> list[Event]:
-    """Return all that happened in a tree, as plain data.
-
-    Raises:
-        UnknownNodeError: there is no such tree.
-        StoreError: the journal is damaged, or from a newer version.
-    """
-    texts: dict[str, str] = {}
-
-    def text_of(hash: str) -> str:
-        if hash not in texts:
-            texts[hash] = store.text(hash)
-        return texts[hash]
-
-    entries = store.entries(tree)
-    if not entries:
-        raise UnknownNodeError(f"{store.name} has no tree {tree}")
-    try:
-        events = [event_of(entry, text_of) for entry in entries]
-        if isinstance(forked := events[0], TreeForked):
-            return [*inherit(read_events(store, forked.source), forked), *events]
-    except ValueError as error:
-        raise StoreError(store.name, f"tree {tree} cannot be read: {error}") from error
-    return events

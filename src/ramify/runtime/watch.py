@@ -3,14 +3,45 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from typing import Any, Protocol
 
 from ramify.core.views import NodeView
-from ramify.runtime.home import Home, settle_from_anywhere
-from ramify.runtime.tree import Tree
+from ramify.runtime.home import settle_from_anywhere
 
 _REST = 10
+
+
+class Viewed(Protocol):
+    """A tree, for whoever looks at it."""
+
+    def expect_views(self) -> None:
+        """Prepare to be looked at."""
+        ...
+
+    def view(self, id: int) -> NodeView:
+        """Return the node with this id as it stands."""
+        ...
+
+    def on_next_event(self, wake: Callable[[], None]) -> None:
+        """Have *wake* called once, when something may have happened."""
+        ...
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        """Take back what ``on_next_event`` was given."""
+        ...
+
+
+class Waits(Protocol):
+    """How a thread may wait for that."""
+
+    def forbid_waiting(self, what: str) -> None:
+        """Raise BlockingCallError where waiting would never end."""
+        ...
+
+    def wait(self, event: threading.Event, timeout: float | None) -> bool:
+        """Block this thread until *event* is set; False if it took too long."""
+        ...
 
 
 class Watch:
@@ -27,7 +58,7 @@ class Watch:
     """
 
     def __init__(
-        self, home: Home, tree: Tree, id: int, *, as_of_seq: int, timeout: float | None
+        self, home: Waits, tree: Viewed, id: int, *, as_of_seq: int, timeout: float | None
     ) -> None:
         self._home = home
         self._tree = tree

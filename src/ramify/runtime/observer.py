@@ -1,0 +1,259 @@
+"""Look on, answer and stop, from beside whoever drives a journal.
+
+Reads what is written, and leaves messages; never runs a call, and writes nothing else.
+"""
+
+import json
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final, Self, cast
+
+from ramify.core.errors import InvalidValueError, StoreError, UnknownQuestionError, UsageError
+from ramify.core.question import Question, QuestionKind
+from ramify.core.states import NodeState
+from ramify.core.store import Store, TreeRow
+from ramify.core.views import NodeView
+from ramify.runtime.observed_tree import ObservedTree, unknown_node
+from ramify.runtime.poll import Poll
+from ramify.runtime.watch import Watch
+
+_KEPT: Final = 32  # trees that were looked at last, and are not read anew
+
+
+def attach(source: Store | str | os.PathLike[str]) -> "Observer":
+    """Look on at a journal: the path of its file, or a store, whoever drives it.
+
+    Raises:
+        StoreError: there is none, or it cannot be read.
+
+    Example:
+        >>> import ramify
+        >>> def add(ctx, a: int, b: int) -> int:
+        ...     return a + b
+        >>> function, store = ramify.CodeFunction(callable=add), ramify.MemoryStore()
+        >>> with ramify.Runtime([function], store=store) as runtime:
+        ...     runtime.invoke(function, {"a": 1, "b": 2}).result()
+        3
+        >>> with ramify.attach(store) as observer:
+        ...     [(tree.function, observer.get_view(tree.id).outputs) for tree in observer.trees()]
+        [('add', 3)]
+    """
+    if not isinstance(source, str | os.PathLike):
+        return Observer(source)
+    path = os.fspath(source)
+    if not os.path.exists(os.path.expanduser(path)):
+        raise StoreError(
+            path, "there is no such file; give the path that a Runtime(store=...) was made with"
+        )
+    from ramify.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - who has one needs none
+
+    store = SqliteStore(path)
+    return Observer(store, closing=store)
+
+
+class Observer:
+    """Sees all that is in a journal, and may say something to whoever drives it.
+
+    What it asks for is left in the journal: a driver that is alive follows within moments, and
+    otherwise the next does when it opens the journal. It may be used from any thread. Results are
+    plain data, as they were written down; ``update_seqnum`` counts what is written, and is to be
+    compared with that of other views of this observer.
+
+    Args:
+        store: the journal; whoever gives it closes it.
+        closing: what to close with the observer.
+
+    Example:
+        >>> import ramify
+        >>> async def deploy(ctx) -> str:
+        ...     return await ctx.ask("Deploy?", ["yes", "no"])
+        >>> function, store = ramify.CodeFunction(callable=deploy), ramify.MemoryStore()
+        >>> with ramify.Runtime([function], store=store) as runtime, ramify.attach(store) as other:
+        ...     node = runtime.invoke(function)
+        ...     while not (questions := other.questions()):
+        ...         pass
+        ...     other.answer(questions[0].id, "yes")
+        ...     questions[0].text, node.result()
+        ('Deploy?', 'yes')
+    """
+
+    def __init__(self, store: Store, *, closing: Store | None = None) -> None:
+        self._given = store
+        self._closing = closing
+        self._poll = Poll(store)
+        self._lock = threading.Lock()
+        self._trees: OrderedDict[int, ObservedTree] = OrderedDict()  # looked at last comes last
+
+    def __repr__(self) -> str:
+        return f"<Observer of {self._given.name}>"
+
+    # What there is
+
+    def trees(self) -> list[TreeRow]:
+        """Return all top-level calls, oldest first."""
+        return self._store.trees()
+
+    def get_view(self, id: int) -> NodeView:
+        """Return the node with this id, and all below it, as they stand in the journal.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+        """
+        return self._tree_of(id).view(id)
+
+    def watch(self, id: int, as_of_seq: int = 0, timeout: float | None = None) -> Watch:
+        """Wait for a view of a node newer than the one numbered *as_of_seq*.
+
+        ``await`` the watch, call its ``result()``, or iterate over it either way; a TimeoutError
+        says that nothing happened for *timeout* seconds.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+        """
+        tree = self._tree_of(id)
+        return Watch(self._poll, tree, id, as_of_seq=as_of_seq, timeout=timeout)
+
+    def questions(self) -> list[Question]:
+        """Return all that waits for a person and that nobody has answered, oldest first."""
+        return self._store.questions()
+
+    # What is asked for
+
+    def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
+        """Answer the question with this id, as ``Runtime.answer`` does.
+
+        Raises:
+            UnknownQuestionError: there is no such question, or somebody has answered it.
+            InvalidValueError: this is no answer to it; the question stays open.
+        """
+        questions = {question.id: question for question in self._store.questions()}
+        if id not in questions:
+            known = ", ".join(questions) or "none"
+            raise UnknownQuestionError(f"no question {id!r} waits for an answer; open: {known}")
+        questions[id].checked(text, args)
+        wish = {"do": "answer", "id": id, "text": text, "args": None if args is None else {**args}}
+        try:
+            body = json.dumps(wish)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidValueError(f"arguments in an answer have to be JSON: {error}") from error
+        if not self._store.post(body, question=id):
+            raise UnknownQuestionError(f"somebody else has just answered question {id!r}")
+
+    def cancel(self, id: int, reason: str = "cancelled") -> None:
+        """Have the node with this id cancelled, and every call it made.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+            UsageError: it has ended.
+        """
+        _check_open(self.get_view(id), "cancelled")
+        self._post({"do": "cancel", "node": id, "reason": _checked(reason)})
+
+    def pause(self, id: int, reason: str = "it was paused") -> None:
+        """Have the node with this id, and all below it, make no further request or call.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+            UsageError: it has ended.
+        """
+        _check_open(self.get_view(id), "paused")
+        self._post({"do": "pause", "node": id, "reason": _checked(reason)})
+
+    def resume(self, id: int) -> None:
+        """Have what was paused go on, the node with this id and all below it.
+
+        A top-level call that has failed or was cancelled goes on in a fork of its tree: the one in
+        ``trees()`` whose source it is.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+            UsageError: there is nothing to go on with.
+        """
+        view, tree = self.get_view(id), self._tree_of(id).id
+        if view.state is NodeState.Success:
+            _check_open(view, "resumed")
+        elif view.state.final and id != tree:
+            raise UsageError(f"{_named(view)} has ended; resume node {tree}")
+        elif not view.state.final and not _is_paused(view) and not self._is_pause_posted():
+            raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
+        self._post({"do": "resume", "node": id})
+
+    def _post(self, wish: Mapping[str, Any]) -> None:
+        """Leave a message, unless the last one about that node says the same."""
+        earlier = [one for one in self._posted() if one.get("node") == wish["node"]]
+        if earlier[-1:] != [wish]:
+            self._store.post(json.dumps(wish))
+
+    def _is_pause_posted(self) -> bool:
+        return any(one.get("do") == "pause" for one in self._posted())
+
+    def _posted(self) -> list[dict[str, Any]]:
+        """Return what others, too, have asked for, and what has not been followed."""
+        return [_read(message.body) for message in self._store.inbox()]
+
+    # The end
+
+    def close(self) -> None:
+        """Look on no longer; whoever waits for a view is told so. Closing twice is fine."""
+        self._poll.close()
+        if self._closing is not None:
+            self._closing.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @property
+    def _store(self) -> Store:
+        self._poll.check_open()
+        return self._given
+
+    def _tree_of(self, id: int) -> ObservedTree:
+        """Return the tree that a node is in."""
+        found = self._store.find(node=id) if isinstance(id, int) else None
+        if found is None:
+            raise unknown_node(self._given, id)
+        with self._lock:
+            tree = self._trees.pop(found, None) or ObservedTree(self._given, found, self._poll)
+            self._trees[found] = tree
+            if len(self._trees) > _KEPT:
+                self._trees.popitem(last=False)
+        return tree
+
+
+def _named(view: NodeView) -> str:
+    return f"{view.fn} (node {view.id})"
+
+
+def _check_open(view: NodeView, what: str) -> None:
+    if view.state.final:
+        raise UsageError(f"{_named(view)} has ended ({view.state}), and cannot be {what} any more")
+
+
+def _is_paused(view: NodeView) -> bool:
+    views = [view]
+    while views:
+        view = views.pop()
+        if any(question.kind is QuestionKind.Paused for question in view.questions):
+            return True
+        views.extend(view.children)
+    return False
+
+
+def _checked(reason: str) -> str:
+    if not isinstance(reason, str):
+        raise InvalidValueError(f"a reason is some text, not {reason!r}")
+    return reason
+
+
+def _read(body: str) -> dict[str, Any]:
+    """Return what a message asks for, and nothing if it is none of ours."""
+    try:
+        wish: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", wish) if isinstance(wish, dict) else {}

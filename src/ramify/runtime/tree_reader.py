@@ -1,0 +1,58 @@
+"""The events of a tree, read from a store: all of them, or those that are new.
+
+Knows what a fork shares with the tree that it comes from; does not know who reads, nor why.
+"""
+
+from ramify.core.errors import StoreError, UnknownNodeError
+from ramify.core.events import Event, TreeForked
+from ramify.core.forking import inherit
+from ramify.core.journaling import event_of
+from ramify.core.store import Store
+
+
+class TreeReader:
+    """Reads on in one tree."""
+
+    def __init__(self, store: Store, tree: int) -> None:
+        self._store = store
+        self._tree = tree
+        self._read = 0  # the place in the journal of the last entry that was read
+
+    def read(self) -> list[Event]:
+        """Return what happened since the last time, as plain data.
+
+        Raises:
+            StoreError: the journal is damaged, or from a newer version.
+        """
+        texts: dict[str, str] = {}
+
+        def text_of(hash: str) -> str:
+            if hash not in texts:
+                texts[hash] = self._store.text(hash)
+            return texts[hash]
+
+        entries = self._store.entries(self._tree, after=self._read)
+        if not entries:
+            return []
+        try:
+            events = [event_of(entry, text_of) for entry in entries]
+            if not self._read and isinstance(forked := events[0], TreeForked):
+                events[:0] = inherit(read_events(self._store, forked.source), forked)
+        except ValueError as error:
+            what = f"tree {self._tree} cannot be read: {error}"
+            raise StoreError(self._store.name, what) from error
+        self._read = entries[-1].seq
+        return events
+
+
+def read_events(store: Store, tree: int) -> list[Event]:
+    """Return all that happened in a tree, as plain data.
+
+    Raises:
+        UnknownNodeError: there is no such tree.
+        StoreError: the journal is damaged, or from a newer version.
+    """
+    events = TreeReader(store, tree).read()
+    if not events:
+        raise UnknownNodeError(f"{store.name} has no tree {tree}")
+    return events
