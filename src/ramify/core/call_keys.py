@@ -21,6 +21,11 @@ def named(name: str) -> str:
     return f"{_NAMED}{name}"
 
 
+def name_in(key: str) -> str:
+    """Return the name that its caller has given a call with this key, or nothing."""
+    return key.removeprefix(_NAMED) if key.startswith(_NAMED) else ""
+
+
 def used(response: int, tool_use_id: str) -> str:
     """Return the key of a call that a model asked for in that response."""
     return f"{_USED}{response}/{tool_use_id}"

@@ -6,7 +6,6 @@ its beginning. A tree in which everything waits for a person is left alone until
 """
 
 import asyncio
-import json
 import logging
 import os
 import time
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from ramify.core.errors import InvalidValueError, RamifyError, StoreError, UsageError
+from ramify.core.errors import ClosedError, InvalidValueError, StoreError, UsageError
 from ramify.core.events import (
     AgentEdited,
     ArgumentsEdited,
@@ -34,12 +33,13 @@ from ramify.core.parameters import Parameters
 from ramify.core.question import Answer, Question
 from ramify.core.reviving import revived
 from ramify.core.states import NodeState
-from ramify.core.store import Message, Store, TreeRow
+from ramify.core.store import Store, TreeRow
 from ramify.runtime.asking import wait_for_help
 from ramify.runtime.call_request import CallRequest
 from ramify.runtime.desk import Desk
 from ramify.runtime.doubt import gate_after_crash
 from ramify.runtime.home import Home
+from ramify.runtime.inbox import Inbox
 from ramify.runtime.journal import Journal
 from ramify.runtime.node import CallNode
 from ramify.runtime.spending import Spent
@@ -80,8 +80,8 @@ class Maker(Protocol):
         """Start a top-level call that an earlier process began."""
         ...
 
-    def follow(self, wish: Mapping[str, Any]) -> None:
-        """Do what another process asks for."""
+    def follow(self, wish: Mapping[str, Any], message: int) -> None:
+        """Do what another process asks for; what that message has started is not started again."""
         ...
 
     def loaded(self, id: int) -> CallNode | None:
@@ -114,6 +114,9 @@ class Archive:
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: list[int] = []
         self._looking: asyncio.TimerHandle | None = None
+        self._suspended = False
+        self._inbox = Inbox(journal, maker.follow)
+        self._due: dict[int, int] = {}  # trees to go on with, and what has to be saved before
 
     @property
     def store(self) -> Store:
@@ -138,8 +141,8 @@ class Archive:
             above = None if parent is None else nodes[parent]
             nodes[node_id] = self._maker.remake(record, request, tree, above)
             tree.asked[node_id] = len(record.asked)
-            if record.questions:
-                nodes[node_id].when_ended(partial(self._desk.forget_old, node_id))
+            if not nodes[node_id].has_ended:
+                nodes[node_id].when_ended(partial(self._has_ended, nodes[node_id]))
         for node_id, node in nodes.items():
             if (record := records[node_id]).exchanges or record.usage.total:
                 for above in upwards(node):
@@ -199,7 +202,7 @@ class Archive:
                 self.parked.add(row.id)
             else:
                 opened.append(row)
-        for question in self.store.questions():
+        for question in [*self.store.questions(), *self._inbox.answered()]:
             self._take_over(question, home)
         for row in strange:
             self._leave(row)
@@ -212,17 +215,15 @@ class Archive:
 
     def _look(self, home: Home) -> None:
         """Follow what other processes ask for, now and then."""
-        for message in self.store.inbox():
-            self._follow(message)
-        self._looking = home.loop.call_later(_LOOKS_EVERY, self._look, home)
-
-    def _follow(self, message: Message) -> None:
+        if self._suspended:  # what is done now would not be written down
+            return
         try:
-            self._maker.follow(json.loads(message.body))
-            self.journal.flush()
-        except RamifyError as error:
-            log.warning("what another process asked for was not done: %s", error)
-        self.store.done(message.id)
+            for tree in [tree for tree, mark in self._due.items() if self.journal.is_saved(mark)]:
+                self._wake(tree)
+            self._inbox.look()
+        except (StoreError, ClosedError) as error:
+            log.debug("nobody can look for messages: %s", error)
+        self._looking = home.loop.call_later(_LOOKS_EVERY, self._look, home)
 
     def _leave(self, row: TreeRow) -> None:
         """Leave a tree open whose function is not known, unless that says nothing any longer."""
@@ -251,15 +252,36 @@ class Archive:
                 node.record.answers.append((question, answer))
                 node.record.questions.pop(question.id, None)
             if tree in self.parked:
-                self.journal.flush()
-                self.go_on(tree)
+                self._wake(tree)
 
         self._desk.take_over(question, publish, home, settle)
 
+    def _wake(self, tree: int) -> None:
+        """Go on with a tree that waits for nobody any more, or later if that cannot be read."""
+        if tree not in self.parked:
+            return
+        mark = self.journal.mark()
+        try:
+            self.journal.flush()
+            self.go_on(tree)
+        except StoreError as error:
+            if tree not in self._due:
+                log.warning("tree %d does not go on yet: %s", tree, error)
+            self._due[tree] = mark
+
+    def _has_ended(self, node: CallNode) -> None:
+        """Take note of the end of a call that an earlier process began."""
+        self._desk.forget_old(node.id)
+        if node.parent is None:
+            self.parked.discard(node.id)
+        elif node.tree.id in self.parked:  # so its caller may go on
+            node.home.loop.call_soon(self._wake, node.tree.id)
+
     def go_on(self, tree: int) -> CallNode:
         """Load a tree and go on with it."""
-        self.parked.discard(tree)
         root = self.load(tree)
+        self.parked.discard(tree)
+        self._due.pop(tree, None)
         assert root.record is not None  # as of every node that was loaded
         request = self._request(root.record)
         if not self._maker.knows_model(request.model):
@@ -287,9 +309,20 @@ class Archive:
 
     # Forks
 
-    def fork(self, root: int, cut: Callable[[Sequence[Event]], Cut], edit: Edit | None) -> CallNode:
-        """Go on beside the tree *root* from a *cut* through it; return the new top-level node."""
+    def fork(
+        self,
+        root: int,
+        cut: Callable[[Sequence[Event]], Cut],
+        edit: Edit | None,
+        key: str | None = None,
+    ) -> CallNode:
+        """Go on beside the tree *root* from a *cut* through it; return the new top-level node.
+
+        With a *key* this happens once, whatever becomes of the process meanwhile.
+        """
         self.journal.flush()
+        if key is not None and (known := self.store.find_key(key)) is not None:
+            return self._maker.loaded(known) or self.go_on(known)
         events = read_events(self.store, root)
         found = cut(events)
         count = sum(isinstance(event, CallRequested) for event in events)
@@ -302,7 +335,7 @@ class Archive:
             TreeForked(
                 node=first,
                 at=time.time(),
-                key=f"#{first}",
+                key=f"#{first}" if key is None else key,
                 number=number,
                 function=requested.function,
                 is_agent=requested.is_agent,
@@ -332,9 +365,11 @@ class Archive:
 
     def suspend(self) -> None:
         """Write down nothing more: what is open will be gone on with."""
+        self._suspended = True
         try:
             self.journal.close()
-        except StoreError as error:
+            self._inbox.forget_followed()
+        except (StoreError, ClosedError) as error:
             log.warning("not everything could be written down: %s", error)
 
     def delete(self, tree: int) -> None:
@@ -390,15 +425,17 @@ def open_archive(
         StoreOwnedError: another runtime drives it.
         StoreError: it cannot be opened.
     """
-    if isinstance(store, str | os.PathLike):
+    if not isinstance(store, str | os.PathLike):
+        if not hasattr(store, "drive"):
+            raise InvalidValueError(f"a store is the path of a file or a Store, not {store!r}")
+        store.drive()  # or it stays as it is: somebody else uses it
+    else:
         from ramify.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - who has one needs none
 
         store = SqliteStore(os.fspath(store))
-    if not hasattr(store, "drive"):
-        raise InvalidValueError(f"a store is the path of a file or a Store, not {store!r}")
-    try:
-        store.drive()
-    except BaseException:
-        store.close()
-        raise
+        try:
+            store.drive()
+        except BaseException:
+            store.close()
+            raise
     return Archive(Journal(store, redact, wait_for_help), functions, desk, maker)

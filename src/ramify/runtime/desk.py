@@ -104,8 +104,8 @@ class Desk:
         waiting = self._open.pop(id, None)
         if waiting is not None:
             node_id = waiting.question.node_id
-            if waiting.question in (old := self._old.get(node_id, [])):
-                old.remove(waiting.question)
+            if (old := self._old.get(node_id)) and waiting.question in old:
+                old.remove(waiting.question)  # or it would be taken for the next of its kind
             waiting.publish(QuestionSettled(node_id, time.time(), id, answer))
 
     def forget_old(self, node_id: int) -> None:

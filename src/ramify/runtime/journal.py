@@ -97,6 +97,17 @@ class Journal:
         await done
         return None if self._saved >= target or self._closed else self._failure
 
+    def mark(self, earlier: int | None = None) -> int:
+        """Have everything written soon; return what ``is_saved`` needs to know, or *earlier*."""
+        with self._lock:
+            if self._entries and not self._closed:
+                self._ask_for(0, _nobody)
+            return self._recorded if earlier is None else earlier
+
+    def is_saved(self, mark: int) -> bool:
+        """Whether all is safe that had happened at that *mark*."""
+        return self._saved >= mark
+
     def flush(self) -> None:
         """Block until all that happened so far is safe.
 

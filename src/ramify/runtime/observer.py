@@ -8,8 +8,11 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Final, Self, cast
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, Self
 
+from ramify.core.call_keys import name_in
 from ramify.core.errors import InvalidValueError, StoreError, UnknownQuestionError, UsageError
 from ramify.core.question import Question, QuestionKind
 from ramify.core.states import NodeState
@@ -18,6 +21,7 @@ from ramify.core.views import NodeView
 from ramify.runtime.observed_tree import ObservedTree, unknown_node
 from ramify.runtime.poll import Poll
 from ramify.runtime.watch import Watch
+from ramify.runtime.wish import read_wish
 
 _KEPT: Final = 32  # trees that were looked at last, and are not read anew
 
@@ -92,8 +96,8 @@ class Observer:
     # What there is
 
     def trees(self) -> list[TreeRow]:
-        """Return all top-level calls, oldest first."""
-        return self._store.trees()
+        """Return all top-level calls, oldest first; one that was given no key has an empty one."""
+        return [replace(tree, key=name_in(tree.key)) for tree in self._store.trees()]
 
     def get_view(self, id: int) -> NodeView:
         """Return the node with this id, and all below it, as they stand in the journal.
@@ -191,7 +195,11 @@ class Observer:
 
     def _posted(self) -> list[dict[str, Any]]:
         """Return what others, too, have asked for, and what has not been followed."""
-        return [_read(message.body) for message in self._store.inbox()]
+        found: list[dict[str, Any]] = []
+        for message in self._store.inbox():
+            with suppress(InvalidValueError):
+                found.append(read_wish(message.body))
+        return found
 
     # The end
 
@@ -248,12 +256,3 @@ def _checked(reason: str) -> str:
     if not isinstance(reason, str):
         raise InvalidValueError(f"a reason is some text, not {reason!r}")
     return reason
-
-
-def _read(body: str) -> dict[str, Any]:
-    """Return what a message asks for, and nothing if it is none of ours."""
-    try:
-        wish: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", wish) if isinstance(wish, dict) else {}

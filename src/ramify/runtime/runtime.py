@@ -299,8 +299,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self._forest.show(node)
         return node
 
-    def follow(self, wish: Mapping[str, Any]) -> None:
-        """Do what another process asks for.
+    def follow(self, wish: Mapping[str, Any], message: int) -> None:
+        """Do what another process asks for; what that message has started is not started again.
 
         Raises:
             RamifyError: it cannot be done.
@@ -313,7 +313,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             case {"do": "pause", "node": int(node), "reason": str(reason)}:
                 self.pause(node, reason)
             case {"do": "resume", "node": int(node)}:
-                self.resume(node)
+                self._resume(node, f"#resumed by message {message}")
             case _:
                 raise InvalidValueError(f"nobody here knows how to do {wish!r}")
 
@@ -410,9 +410,12 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         Raises:
             UsageError: nothing there is paused.
         """
+        return self._resume(id, None)
+
+    def _resume(self, id: int, key: str | None) -> Node:
         node = self._forest.find(id)
         if self._past is not None and node.state in {NodeState.Error, NodeState.Canceled}:
-            return self._resume_ended(node)
+            return self._resume_ended(node, key)
         if node.parent is None and isinstance(node.exception, ModelProviderException):
             return self._context.start(node.continued())
         below = {one.id for one in subtree(node)}
@@ -425,11 +428,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
                 self.answer(question.id, RESUME)
         return node
 
-    def _resume_ended(self, node: CallNode) -> Node:
+    def _resume_ended(self, node: CallNode, key: str | None) -> Node:
         if node.parent is not None:
             raise UsageError(f"{node!r} has ended; resume node {root_of(node).id}, or fork this")
         cut = partial(cut_at_failure, is_passing=_provider_failed)
-        return node.home.call(self._past.fork, node.id, cut, None)
+        return node.home.call(self._past.fork, node.id, cut, None, key)
 
     def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
         """Go on from the past: start a tree that shares what came before, and runs what follows.
