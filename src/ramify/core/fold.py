@@ -1,9 +1,10 @@
 """What a tree looks like, computed from its events and nothing else."""
 
 from collections.abc import Iterable
+from copy import copy
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ramify.core.agent_events import (
     ConversationOpened,
@@ -96,6 +97,15 @@ class Record:
         self.response: ResponseCompleted | None = None  # since which nothing was sent
         self.edit: AgentEdited | None = None
         self.allowed = not requested.gated  # nothing stands before it any longer
+
+    def copy(self) -> "Record":
+        """Return what is known now, whatever happens later."""
+        known = copy(self)
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, list | dict):
+                setattr(known, name, copy(cast("list[Any] | dict[Any, Any]", value)))
+        return known
 
     def take(self, event: Event) -> None:
         """Take in something that happened to the node."""

@@ -132,7 +132,8 @@ class Archive:
         first = events[0]
         assert isinstance(first, CallRequested)  # so it begins
         tree = Tree(id, first.index, kept=True, journal=self.journal)
-        records = tree.restore(events)
+        # what an earlier process has done, without what is added to the views from now on
+        records = {id: record.copy() for id, record in tree.restore(events).items()}
         nodes: dict[int, CallNode] = {}
         for node_id in sorted(records):
             record = records[node_id]
