@@ -152,8 +152,9 @@ class Observer:
             UnknownNodeError: there is no such node.
             UsageError: it has ended.
         """
+        wish = {"do": "cancel", "node": id, "reason": _checked(reason)}
         _check_open(self.get_view(id), "cancelled")
-        self._post({"do": "cancel", "node": id, "reason": _checked(reason)})
+        self._post(wish)
 
     def pause(self, id: int, reason: str = "it was paused") -> None:
         """Have the node with this id, and all below it, make no further request or call.
@@ -162,8 +163,9 @@ class Observer:
             UnknownNodeError: there is no such node.
             UsageError: it has ended.
         """
+        wish = {"do": "pause", "node": id, "reason": _checked(reason)}
         _check_open(self.get_view(id), "paused")
-        self._post({"do": "pause", "node": id, "reason": _checked(reason)})
+        self._post(wish)
 
     def resume(self, id: int) -> None:
         """Have what was paused go on, the node with this id and all below it.

@@ -23,6 +23,7 @@ from ramify.stores.file_system import mounts, refuse_network
 from ramify.stores.parking import OpenNode, parked
 from ramify.stores.refusals import fenced, forked, not_driving, owned, still_open, without_call
 
+_HIGHEST: Final = 2**63 - 1  # number that SQLite knows
 _IS_OPEN: Final = "state IN ('waiting', 'running', 'paused')"  # as the index has it
 
 _TAKEN: Final = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
@@ -185,6 +186,8 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
             ]
 
     def find(self, *, node: int) -> int | None:
+        if not 0 < node <= _HIGHEST:
+            return None
         found = self._row(_FIND, node, node, node)
         return found and found[0]
 
