@@ -44,8 +44,8 @@ PUBLIC = {
     # saved conversations
     "SessionConflictError", "SessionInfo", "SessionStore", "StoreError", "UnknownSessionError",
     # journals
-    "Edit", "FencedError", "InDoubtError", "MemoryStore", "Observer", "RecordedError", "SqliteStore",
-    "StoreOwnedError", "attach",
+    "Edit", "FencedError", "InDoubtError", "MemoryStore", "Observer", "RecordedError",
+    "SqliteStore", "StoreOwnedError", "attach",
     # chat
     "compact_messages", "estimate_tokens", "get_base_url", "get_model", "truncate_messages",
     # turns
