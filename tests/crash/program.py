@@ -13,7 +13,6 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -97,17 +96,20 @@ def answer(runtime: Runtime, effects: Effects, question: Question) -> None:
 def look(file: str) -> dict[str, Any]:
     """Return what the journal holds, without a function that could go on."""
     if not os.path.exists(file):
-        return {"nodes": [], "kinds": {}}
+        return {"nodes": []}
     store = SqliteStore(file)
     try:
         tree = next((row.id for row in store.trees()), None)
-        kinds = Counter(e.kind for e in store.entries(tree)) if tree is not None else Counter[str]()
+        entries = [] if tree is None else store.entries(tree)
     finally:
         store.close()
     if tree is None:
-        return {"nodes": [], "kinds": {}}
+        return {"nodes": []}
     with Runtime([], store=file) as runtime:
-        return {"kinds": kinds, **described(runtime.get_view(tree))}
+        found = described(runtime.get_view(tree))
+    for node in found["nodes"]:
+        node["kinds"] = [entry.kind for entry in entries if entry.node == node["id"]]
+    return found
 
 
 def described(view: NodeView) -> dict[str, Any]:

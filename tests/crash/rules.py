@@ -47,7 +47,7 @@ def no_recorded_response_is_asked_for_again(trial: Trial, requests: "Counter[str
 def every_response_in_the_journal_can_be_seen(trial: Trial, requests: "Counter[str]") -> Faults:
     for death in trial.deaths:
         seen = sum(len(node["marks"]) for node in nodes(death))
-        kept = death.found["kinds"].get("ResponseCompleted", 0)
+        kept = sum(node["kinds"].count("ResponseCompleted") for node in nodes(death))
         if seen != kept:
             yield f"{kept} in the journal, {seen} to be seen"
 
@@ -121,7 +121,8 @@ def what_is_in_doubt_and_nothing_else_is_asked_about(
             yield f"asked twice: {asked}"
         if wrong := set(asked) - doubtful:
             yield f"not in doubt: {wrong}"
-        if end == len(trial.effects) and (missing := doubtful - set(asked)):
+        decided = {call_of(node) for node in nodes(found) if is_decided(node)}
+        if end == len(trial.effects) and (missing := doubtful - decided - set(asked)):
             yield f"in doubt, and nobody was asked: {missing}"
 
 
@@ -204,6 +205,11 @@ def answers(trial: Trial) -> Iterator[Line]:
 def nodes(death: Death) -> list[dict[str, Any]]:
     """Return the nodes that the journal held."""
     return death.found["nodes"]
+
+
+def is_decided(node: Mapping[str, Any]) -> bool:
+    """Whether somebody has said what is to become of it, and nothing has come of that yet."""
+    return node["kinds"][-1] == "QuestionSettled"
 
 
 def named(node: Mapping[str, Any]) -> tuple[Any, ...]:
