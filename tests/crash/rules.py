@@ -121,7 +121,8 @@ def what_is_in_doubt_and_nothing_else_is_asked_about(
             yield f"asked twice: {asked}"
         if wrong := set(asked) - doubtful:
             yield f"not in doubt: {wrong}"
-        decided = {call_of(node) for node in nodes(found) if is_decided(node)}
+        said = {call_of(line): line["text"] for line in of("answer", trial.effects[:death])}
+        decided = {call_of(n) for n in nodes(found) if is_decided(n, said.get(call_of(n), ""))}
         if end == len(trial.effects) and (missing := doubtful - decided - set(asked)):
             yield f"in doubt, and nobody was asked: {missing}"
 
@@ -207,9 +208,11 @@ def nodes(death: Death) -> list[dict[str, Any]]:
     return death.found["nodes"]
 
 
-def is_decided(node: Mapping[str, Any]) -> bool:
-    """Whether somebody has said what is to become of it, and nothing has come of that yet."""
-    return node["kinds"][-1] == "QuestionSettled"
+def is_decided(node: Mapping[str, Any], said: str) -> bool:
+    """Whether the journal knows what is to become of a call, of which somebody has *said* that."""
+    if node["questions"] or "QuestionSettled" not in node["kinds"]:
+        return False
+    return not said.startswith("retry") or node["kinds"][-1] == "QuestionSettled"
 
 
 def named(node: Mapping[str, Any]) -> tuple[Any, ...]:

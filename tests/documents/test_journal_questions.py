@@ -141,6 +141,80 @@ def test_a_parked_tree_can_be_cancelled(world: World, lives: Lives):
     assert world.done("run") == 1
 
 
+# --- answers that come early
+
+
+def busy(world: World) -> CodeFunction:
+    """Code that waits for a person and for something else, so that it is not parked."""
+
+    async def choose(ctx: RunContext) -> str:
+        return await ctx.ask("Which colour?")
+
+    async def work(ctx: RunContext) -> str:
+        world.add("work")
+        if world.mortal:
+            await asyncio.Event().wait()
+        return "worked"
+
+    choosing = CodeFunction(callable=choose, repeatable=True)
+    working = CodeFunction(callable=work, repeatable=True)
+    paying = world.tool("pay", dies=not world.done("pay"))
+
+    async def both(ctx: RunContext, pay: bool) -> list[str]:  # noqa: FBT001 - an argument
+        nodes = [ctx.invoke(working), ctx.invoke(paying if pay else choosing)]
+        return [await node for node in nodes]
+
+    return CodeFunction(callable=both, uses=[choosing, working, paying])
+
+
+def dies_choosing(world: World) -> None:
+    both = busy(world)
+    with world.runtime(both) as runtime:
+        runtime.invoke(both, {"pay": False})
+        wait(lambda: world.done("work"))
+        world.kept_questions()
+        world.die()
+
+
+async def test_an_answer_that_comes_before_the_call_asks_again_reaches_it(
+    world: World, lives: Lives
+):
+    lives.killed(dies_choosing, world)
+    both = busy(world)
+    async with asyncio.timeout(10), world.runtime(both) as runtime:
+        [question] = runtime.questions()
+        runtime.answer(question.id, "red")  # nothing has been started yet
+        [node] = runtime.recover()
+        assert await node == ["worked", "red"]
+
+
+def dies_busy_paying(world: World) -> None:
+    both = busy(world)
+    with world.runtime(both) as runtime:
+        result(runtime.invoke(both, {"pay": True}))
+
+
+def dies_in_doubt(world: World) -> None:
+    with world.runtime(busy(world)):
+        world.kept_questions()
+        world.die()
+
+
+async def test_a_decision_that_comes_before_the_call_asks_again_reaches_it(
+    world: World, lives: Lives
+):
+    lives.killed(dies_busy_paying, world)
+    lives.killed(dies_in_doubt, world)
+    both = busy(world)
+    async with asyncio.timeout(10), world.runtime(both) as runtime:
+        [question] = runtime.questions()
+        assert question.kind is QuestionKind.InDoubt
+        runtime.answer(question.id, "retry")
+        [node] = runtime.recover()
+        assert await node == ["worked", "pay 0"]
+    assert world.done("pay") == 2
+
+
 # --- agents that ask people
 
 
