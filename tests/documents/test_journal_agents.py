@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from documents.journal_stage import Lives, World, flat, result
+from documents.journal_stage import Lives, World, flat, result, wait
 from ramify import (
     AgentException,
     AgentFunction,
@@ -16,7 +16,7 @@ from ramify import (
     ToolUse,
     UserText,
 )
-from ramify.testing import ScriptedRequest
+from ramify.testing import HANGS, ScriptedRequest
 from ramify.toolbox import raise_exception
 
 
@@ -118,6 +118,26 @@ def test_a_request_without_a_response_is_made_again(world: World, lives: Lives):
     with world.runtime(boss, models=world.model(*STEPS)) as runtime:
         [node] = runtime.recover()
         assert result(node) == "look 1, look 2, drop 3, look 4"
+    assert world.all_done == {"request": 4, "look": 3, "drop": 1}
+
+
+def dies_when_its_results_were_sent(world: World) -> None:
+    boss = one_agent(world)
+    with world.runtime(boss, models=world.model(STEPS[0], HANGS)) as runtime:
+        node = runtime.invoke(boss)
+        wait(lambda: world.kinds(node).count("RequestSent") == 2)
+        world.die()
+
+
+def test_calls_whose_results_were_sent_already_are_none_that_nobody_asks_for(
+    world: World, lives: Lives
+):
+    lives.killed(dies_when_its_results_were_sent, world)
+    boss = one_agent(world)
+    with world.runtime(boss, models=world.model(*STEPS)) as runtime:
+        [node] = runtime.recover()
+        assert result(node) == "look 1, look 2, drop 3, look 4"
+        assert runtime.get_view(node.id).notices == ()
     assert world.all_done == {"request": 4, "look": 3, "drop": 1}
 
 
