@@ -134,6 +134,7 @@ def test_a_parked_tree_can_be_cancelled(world: World, lives: Lives):
         runtime.cancel(node.id, "no longer needed")
         with pytest.raises(CancellationException, match="no longer needed"):
             result(node)
+        assert world.kinds(node)[-1] == "CallEnded"
         assert runtime.questions() == []
     with world.runtime(ask) as runtime:
         assert runtime.recover() == []

@@ -1,5 +1,6 @@
 """What the document of the journal says of writing, and of what may be written to."""
 
+import asyncio
 import os
 import stat
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import pytest
 from documents.journal_stage import World, failure, flat, numberless, question_of, result, wait
 from ramify import (
     AgentFunction,
+    CancellationException,
     CodeFunction,
     MemoryStore,
     Node,
@@ -116,6 +118,22 @@ def test_a_caller_sees_a_failure_only_when_it_is_committed(world: World):
         with pytest.raises(ValueError, match="no"):
             result(node)
         assert world.kinds(node)[-1] == "CallEnded"
+
+
+def test_a_caller_sees_that_a_call_was_cancelled_only_when_that_is_committed(world: World):
+    async def forever(ctx: RunContext) -> None:
+        world.add("begun")
+        await asyncio.Event().wait()
+
+    function = CodeFunction(callable=forever)
+    with world.runtime(function) as runtime:
+        for number in range(1, 6):
+            node = runtime.invoke(function)
+            wait(lambda: world.done("begun") == number)  # noqa: B023 - called at once
+            node.cancel()
+            with pytest.raises(CancellationException):
+                result(node)
+            assert world.kinds(node)[-1] == "CallEnded"
 
 
 async def test_whoever_awaits_a_result_sees_it_only_when_it_is_committed(world: World):

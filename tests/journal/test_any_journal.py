@@ -392,8 +392,9 @@ def outcome(node: Node) -> Any:
     """Return what a call gave, or the class of what it raised."""
     try:
         return node.result(PATIENCE)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is compared
-        return type(error)
+    except (CancellationException, InDoubtError, ValueError) as error:
+        kinds = (CancellationException, InDoubtError, ValueError)
+        return next(kind for kind in kinds if isinstance(error, kind))
 
 
 def wait(condition: Callable[[], bool]) -> None:
@@ -415,5 +416,7 @@ TestJournal.settings = settings(
     max_examples=50,
     stateful_step_count=30,
     deadline=None,
+    derandomize=True,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
