@@ -11,11 +11,13 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 PATIENCE: Final = 90  # seconds for one life
+LATE: Final = ("pydantic", "ramify.core.schema", "ramify.runtime.archive")  # loaded on first use
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,6 @@ def _live(
 
 
 if __name__ == "__main__":
-    from importlib import import_module
-
+    for late in LATE:
+        import_module(late)
     serve(import_module(sys.argv[1]).main, sys.argv[2], sys.argv[3])

@@ -31,7 +31,7 @@ class FatalStore(SqliteStore):
     """Kills its process just before or just after a certain commit."""
 
     def __init__(self, path: str, moment: str = "", number: int = 0) -> None:
-        super().__init__(path)
+        super().__init__(path, synchronous="NORMAL")  # which a killed process cannot tell
         self.commits = 0
         self.fatal_moment = moment
         self.fatal_number = number

@@ -14,7 +14,7 @@ from crash.tree import REPEATABLE, UNREPEATABLE
 from crash.trial import Trial, try_kills
 
 PARTS = 4  # of the commits, so that several processes can share them
-STRIDE = 2
+STRIDE = 3
 LIVES = 150
 
 
@@ -61,7 +61,7 @@ def test_a_program_that_is_killed_while_it_recovers_goes_on_all_the_same(
     nursery: Nursery, whole: Trial, requests: "Counter[str]", tmp_path: Path, second: str
 ):
     faults: dict[str, list[str]] = {}
-    for number in range(5, whole.finished["commits"], 12):
+    for number in range(5, whole.finished["commits"], 16):
         kills = [f"after:{number}", second, second]
         trial = try_kills(nursery, tmp_path / str(number), kills)
         if found := faults_of(trial, requests):
