@@ -112,18 +112,21 @@ def what_is_in_doubt_and_nothing_else_is_asked_about(
             for node in nodes(found)
             if node["started"] and not node["ended"] and node["fn"] in UNREPEATABLE
         }
+        life = trial.effects[death:end]
+        late = [line["id"] for line in of("too late", life)]
         asked = [
             call_of(line)
-            for line in of("answer", trial.effects[death:end])
-            if line["kind"] == "in_doubt"
+            for line in of("answer", life)
+            if line["kind"] == "in_doubt" and line["id"] not in late
         ]
+        all_asked = {call_of(line) for line in of("answer", life)}
         if len(asked) != len(set(asked)):
             yield f"asked twice: {asked}"
         if wrong := set(asked) - doubtful:
             yield f"not in doubt: {wrong}"
         said = {call_of(line): line["text"] for line in of("answer", trial.effects[:death])}
         decided = {call_of(n) for n in nodes(found) if is_decided(n, said.get(call_of(n), ""))}
-        if end == len(trial.effects) and (missing := doubtful - decided - set(asked)):
+        if end == len(trial.effects) and (missing := doubtful - decided - all_asked):
             yield f"in doubt, and nobody was asked: {missing}"
 
 
