@@ -59,17 +59,21 @@ def _known_answer(
 ) -> Answer | None:
     """Return what somebody said when an earlier process asked the same, if that still counts.
 
-    That a call be made again was for that one time; so was that a paused one go on, unless it is
-    the failure of a call that is known, too.
+    Whatever was said to that earlier process that a call be made again, was for that one time; so
+    was that a paused one go on, unless it is the failure of a call that is known, too.
     """
-    answers = node.record.answers if node.record is not None else []
-    written = node.tree.as_written(text) if answers else text
-    for number, (question, answer) in enumerate(answers):
-        if (question.kind, question.text) != (kind, written) or answer.text == RETRY:
-            continue
-        if kind is not QuestionKind.Paused or REPORT in choices:
-            del answers[number]
-            return answer
+    record, given = node.record, node.desk.given.get(node.id, [])
+    if record is None:
+        return None
+    written = node.tree.as_written(text)
+    for answers in (given, record.answers):
+        for number, (question, answer) in enumerate(answers):
+            if (question.kind, question.text) != (kind, written):
+                continue
+            lasts = kind is not QuestionKind.Paused or REPORT in choices
+            if answers is given or (lasts and answer.text != RETRY):
+                del answers[number]
+                return answer
     return None
 
 

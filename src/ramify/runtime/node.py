@@ -51,7 +51,7 @@ from ramify.runtime.files import read_files
 from ramify.runtime.home import Home
 from ramify.runtime.placed_node import PlacedNode
 from ramify.runtime.spending import Account, Spent
-from ramify.runtime.tree import Tree
+from ramify.runtime.tree import Recorder, Tree
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +210,7 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             task.add_done_callback(self._never_began)
 
     def _never_began(self, task: "asyncio.Task[None]") -> None:
-        if self._ended is None:
+        if self._ended is None and not self.concluded:
             self._end(*self._given_up())
 
     async def _drive(self, context: RunContext) -> None:
@@ -238,26 +238,36 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         if self._running or self.unclaimed:
             await self._join(cancel=outcome[0] is not NodeState.Success)
         self._stop_timers()
+        if self.tree.journal is None and (self._parent is not None or self.tree.kept):
+            self._end(*outcome)
+        else:
+            await self._finish(outcome)
+
+    async def _finish(self, outcome: Outcome) -> None:
+        """End when that is written down, or when nothing is left of what its tree kept."""
+        if (journal := self.tree.journal) is not None:
+            await self._end_saved(journal, outcome, self._written(journal, outcome))
+            return
         try:
-            if self.tree.journal is not None or self._parent is None:
-                outcome = await self._tidy_up(outcome)
+            await self.tree.close_bags()
         finally:
             self._end(*outcome)
 
-    async def _tidy_up(self, outcome: Outcome) -> Outcome:
-        """Do what is to be done before anybody is told of the *outcome*; return what it is then."""
-        if self._parent is None and not self.tree.kept:
-            await self.tree.close_bags()
-        if (journal := self.tree.journal) is not None:
-            ended = self._conclude(*outcome)
-            journal.record(self.tree.id, ended)
-            try:
-                await journal.saved(self)
-            except FencedError as error:  # it is another's, and so is what comes of it
-                return NodeState.Error, None, error
-            finally:
-                self.tree.show(ended)
-        return outcome
+    def _written(self, journal: Recorder, outcome: Outcome) -> CallEnded:
+        """Have it written down what came of it; nobody sees that before it is safe."""
+        ended = self._conclude(*outcome)
+        journal.record(self.tree.id, ended)
+        return ended
+
+    async def _end_saved(self, journal: Recorder, outcome: Outcome, ended: CallEnded) -> None:
+        """End when what came of it is safe."""
+        try:
+            await journal.saved(self)
+        except FencedError as error:  # it is another's, and so is what comes of it
+            outcome = NodeState.Error, None, error
+        finally:
+            self.tree.show(ended)
+            self._end(*outcome)
 
     async def _work(self, context: RunContext) -> Any:
         args, request = self.inputs, self._request
@@ -368,7 +378,16 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             if node._task is not None:
                 node._task.cancel()
             if node._task is None or node.state is NodeState.Waiting:  # it will not get to its end
-                node._end(*node._given_up())
+                node._end_unrun()
+
+    def _end_unrun(self) -> None:
+        """End without having come to the first line."""
+        outcome, journal, loop = self._given_up(), self.tree.journal, self.home.loop
+        if journal is None or not loop.is_running():
+            self._end(*outcome)
+        elif not self.concluded:
+            ending = self._end_saved(journal, outcome, self._written(journal, outcome))
+            self._task = loop.create_task(ending, name=f"end of {self.function.name}")
 
     def _expire(self, account: Account | None) -> None:
         """Be cancelled because time is over: that of *account*, or of the call itself."""
