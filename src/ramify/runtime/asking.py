@@ -66,7 +66,7 @@ def _known_answer(
     if record is None:
         return None
     written = node.tree.as_written(text)
-    for answers in (given, record.answers):
+    for answers in (record.answers, given):
         for number, (question, answer) in enumerate(answers):
             if (question.kind, question.text) != (kind, written):
                 continue

@@ -199,8 +199,8 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
 
     def start(self, context: RunContext) -> None:
         """Begin to run, as a task that has a copy of the context variables here."""
-        if self._ended is not None:  # cancelled before it came to this
-            return
+        if self._ended is not None or (self.concluded and not self.state.final):
+            return  # cancelled before it came to this
         self.context = context
         self.leave = None
         work = self._send_again() if self.state.final else self._drive(context)
@@ -387,6 +387,7 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             self._end(*outcome)
         elif not self.concluded:
             ending = self._end_saved(journal, outcome, self._written(journal, outcome))
+            self.desk.forget_old(self.id)
             self._task = loop.create_task(ending, name=f"end of {self.function.name}")
 
     def _expire(self, account: Account | None) -> None:
