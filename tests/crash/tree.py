@@ -6,7 +6,7 @@ nothing else. So all that a run did, or did again, can be read from the effects.
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -169,8 +169,8 @@ class Stage:
             return outcome(name, n)
 
         work.__annotations__["return"] = returns
-        options = {"repeatable": True} if name in REPEATABLE else {}
-        return CodeFunction(callable=work, name=name, desc=f"To {name}.", **options)
+        repeatable = True if name in REPEATABLE else None
+        return CodeFunction(callable=work, name=name, desc=f"To {name}.", repeatable=repeatable)
 
     def _measure(self, ctx: RunContext, n: int) -> Size:
         """Do so, in a thread."""
@@ -251,9 +251,6 @@ def right_result(*, stamped: bool) -> dict[str, Any]:
         "votes": "voter again: nothing",
         "other colour": "red",
     }
-
-
-Decide = Callable[[str, int], str]
 
 
 def decide(effects: Effects, fn: str, n: int) -> str:

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -168,7 +168,7 @@ print("free", flush=True)
 
 
 @contextmanager
-def locked(path: Path) -> "Iterator[subprocess.Popen[str]]":
+def locked(path: Path) -> "Generator[subprocess.Popen[str], None, None]":
     """Let another process hold the write lock of a database until it is told a line."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDS, str(path)],
