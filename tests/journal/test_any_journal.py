@@ -46,7 +46,11 @@ PICK: Final = st.integers(0, 1000)
 
 
 class MortalStore(SqliteStore):
-    """Takes a number of commits more, and then none."""
+    """Takes a number of entries more, and then none.
+
+    Entries and not batches, because how many there are in one is up to the threads; each beginning
+    of what happened is what a crash may leave.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, synchronous="NORMAL")
@@ -54,12 +58,14 @@ class MortalStore(SqliteStore):
         self.refused = threading.Event()
 
     def append(self, entries: Sequence[Entry]) -> int:
-        if self.left is not None:
-            if self.left <= 0:
-                self.refused.set()
-                raise StoreError(self.name, "the process is dead")
-            self.left -= 1
-        return super().append(entries)
+        if self.left is None or len(entries) <= self.left:
+            self.left = None if self.left is None else self.left - len(entries)
+            return super().append(entries)
+        kept, self.left = entries[: self.left], 0
+        if kept:
+            super().append(kept)
+        self.refused.set()
+        raise StoreError(self.name, "the process is dead")
 
 
 class Stage:
@@ -170,10 +176,10 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
 
     # What may happen
 
-    @rule(kind=st.sampled_from(KINDS), n=st.integers(0, 3), commits=st.integers(-4, 6))
-    def invoke(self, kind: str, n: int, commits: int) -> None:
+    @rule(kind=st.sampled_from(KINDS), n=st.integers(0, 3), entries=st.integers(-6, 14))
+    def invoke(self, kind: str, n: int, entries: int) -> None:
         key = f"key {next(self.keys)}"
-        with self.dying(commits) as dies, suppress(StoreError):
+        with self.dying(entries) as dies, suppress(StoreError):
             node = self.runtime.invoke(self.stage.functions[kind], {"n": n}, key=key)
             self.add(Tree(node.id, kind, n, key))
         if dies:
@@ -181,13 +187,13 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
             if self.trees and self.newest.id not in self.ids:
                 del self.trees[self.newest.id]
 
-    @rule(pick=PICK, text=st.sampled_from(["yes", "no"]), commits=st.integers(-4, 6))
-    def answer(self, pick: int, text: str, commits: int) -> None:
+    @rule(pick=PICK, text=st.sampled_from(["yes", "no"]), entries=st.integers(-6, 14))
+    def answer(self, pick: int, text: str, entries: int) -> None:
         if not (waiting := self.waiting(QuestionKind.Human)):
             return
         question = self.picked(waiting, pick)
         tree = self.tree_of(question)
-        with self.dying(commits) as dies, suppress(StoreError):
+        with self.dying(entries) as dies, suppress(StoreError):
             self.runtime.answer(question.id, text)
             tree.answer = text
         if dies:
@@ -198,15 +204,15 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
             with pytest.raises(UnknownQuestionError):
                 self.runtime.answer(question.id, text)
 
-    @rule(pick=PICK, text=st.sampled_from(["retry", "use", "fail"]), commits=st.integers(-4, 6))
-    def decide(self, pick: int, text: str, commits: int) -> None:
+    @rule(pick=PICK, text=st.sampled_from(["retry", "use", "fail"]), entries=st.integers(-6, 14))
+    def decide(self, pick: int, text: str, entries: int) -> None:
         if not (waiting := self.waiting(QuestionKind.InDoubt)):
             return
         question = self.picked(waiting, pick)
         tree, n = self.tree_of(question), self.runtime.get_view(question.node_id).inputs["n"]
         if tree.kind == "talk" and text == "fail":
             text = "use"  # the agent would be told, and go on
-        with self.dying(commits) as dies, suppress(StoreError):
+        with self.dying(entries) as dies, suppress(StoreError):
             self.runtime.answer(question.id, f"use: add {n}" if text == "use" else text)
         self.allowed[n] += text == "retry"
         if dies:
@@ -280,8 +286,8 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
     def crash(self) -> None:
         self.rest()
         before = {tree.id: numberless(self.view(tree)) for tree in self.trees.values()}
+        self.keep()
         questions = self.runtime.questions()
-        wait(lambda: self.store.questions() == questions)  # what is said last is kept soon
         self.store.left = 0
         self.reopen()
         assert self.runtime.questions() == questions
@@ -323,9 +329,9 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
         if runs:
             self.allowed.update(tree.n + more for more in ADDED.get(tree.kind, ()))
 
-    def dying(self, commits: int) -> "Dying":
-        """Let the store take only so many *commits* more, if that is not negative."""
-        return Dying(self, commits)
+    def dying(self, entries: int) -> "Dying":
+        """Let the store take only so many *entries* more, if that is not negative."""
+        return Dying(self, entries)
 
     def reopen(self) -> None:
         self.runtime.close()
@@ -336,6 +342,14 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
     def rest(self) -> None:
         """Wait until everything has ended, or waits for a person."""
         wait(self.rests)
+
+    def keep(self) -> None:
+        """Wait until the journal has what was said last, which nobody has to wait for."""
+        wait(
+            lambda: (
+                self.store.refused.is_set() or self.store.questions() == self.runtime.questions()
+            )
+        )
 
     def rests(self) -> bool:
         if self.store.refused.is_set():
@@ -379,18 +393,19 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
 class Dying:
     """A block in which the store may come to its end; true afterwards if it did."""
 
-    def __init__(self, journal: Journal, commits: int) -> None:
+    def __init__(self, journal: Journal, entries: int) -> None:
         self._journal = journal
-        self._commits = commits
+        self._entries = entries
         self._died = False
 
     def __enter__(self) -> "Dying":
-        if self._commits >= 0:
-            self._journal.store.left = self._commits
+        if self._entries >= 0:
+            self._journal.store.left = self._entries
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._journal.rest()
+        self._journal.keep()
         self._died = self._journal.store.left is not None
         if self._died:
             self._journal.store.left = 0
