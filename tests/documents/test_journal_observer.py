@@ -94,8 +94,8 @@ def test_an_observer_watches_a_tree_to_its_end(world: World):
     with world.runtime(ask) as runtime, ramify.attach(world.file) as observer:
         node = runtime.invoke(ask)
         question_of(runtime)
-        first = wait(lambda: observer.trees() and observer.watch(node.id).result())
-        assert first.id == node.id
+        wait(observer.trees)
+        assert observer.watch(node.id).result().id == node.id
         answer_in_turn(runtime, "red", "so")
         views = list(observer.watch(node.id, timeout=10))
         assert views[-1].outputs == "red so"
