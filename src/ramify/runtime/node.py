@@ -399,6 +399,10 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         else:
             reason = f"{account.budget.seconds:g} s are over"
             error = BudgetExceeded(reason, account.owner or self, account.name)
+        self.end_by(error, reason)
+
+    def end_by(self, error: Exception, reason: str) -> None:
+        """Be cancelled for this *reason*, and fail with *error* if nothing came of it yet."""
         if self._reason is None and not self._returned:
             self._overdue = error
         self.cancel_here(reason)

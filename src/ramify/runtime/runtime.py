@@ -111,7 +111,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if not isinstance(budget, Budget | None):
             raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
         self._commons = Commons(
-            models=ModelBook(models),
+            models=models if isinstance(models, ModelBook) else ModelBook(models),
             limits=limits or DEFAULT_LIMITS,
             rules=Rules.of(allowed_tools, disallowed_tools, hooks),
             account=None if budget is None else Account(budget, None),

@@ -1,0 +1,133 @@
+"""A model that says what one was recorded to have said; it reaches nobody.
+
+Whether what it is told is what was told then is decided by whoever lets it answer.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from ramify.core.agent_events import ResponseCompleted
+from ramify.core.errors import UsageError
+from ramify.core.exchange import Exchange
+from ramify.core.function import Function
+from ramify.core.model import Model, ModelSettings, Session
+from ramify.core.model_events import ModelEvent, PartCompleted, ResponseEnded, TextDelta
+from ramify.core.provider import Provider
+from ramify.core.transcript import (
+    ToolResult,
+    ToolUse,
+    TranscriptPart,
+    UserText,
+)
+from ramify.core.usage import TokenUsage
+from ramify.runtime.model_book import ModelBook
+
+
+class StandIn(Model):
+    """Stands for a model while functions are checked; nobody asks it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        kind = name.partition(":")[0]
+        self.provider = Provider(kind) if kind in list(Provider) else Provider.OpenAI
+
+    def open(
+        self,
+        system: str = "",
+        functions: Sequence[Function] = (),
+        settings: ModelSettings | None = None,
+        *,
+        exchanges: Sequence[Exchange] = (),
+    ) -> Session:
+        raise UsageError(f"{self.name} is not asked in a replay")
+
+
+class StandIns(ModelBook):
+    """Knows every model that anybody can name."""
+
+    def find(self, wish: Any) -> Model:
+        return StandIn("a model" if wish is None else str(getattr(wish, "name", wish)))
+
+    @property
+    def has_default(self) -> bool:
+        return True
+
+
+Sent = Callable[[str, Sequence[str], Sequence[TranscriptPart]], Awaitable[None]]
+Answered = Callable[[], Awaitable[ResponseCompleted]]
+
+
+class RecordedModel(StandIn):
+    """The model of one call, and all that it has said there so far.
+
+    Args:
+        sent: is told each request: the system prompt, the names of the functions, the inputs.
+        answered: waits for what came of it, and returns or raises that.
+    """
+
+    def __init__(self, name: str, sent: Sent, answered: Answered) -> None:
+        super().__init__(name)
+        self.sent = sent
+        self.answered = answered
+        self.responses: list[ResponseCompleted] = []
+        self.cost: Decimal | None = None  # of the last request
+
+    def price(self, usage: TokenUsage) -> Decimal | None:
+        """Return what the last request cost."""
+        return self.cost
+
+    def open(
+        self,
+        system: str = "",
+        functions: Sequence[Function] = (),
+        settings: ModelSettings | None = None,
+        *,
+        exchanges: Sequence[Exchange] = (),
+    ) -> Session:
+        return RecordedSession(self, system, [function.name for function in functions])
+
+
+class RecordedSession(Session):
+    """The conversation of one call; opened again, it is the same."""
+
+    def __init__(self, model: RecordedModel, system: str, functions: Sequence[str]) -> None:
+        self._model = model
+        self._system = system
+        self._functions = functions
+
+    async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
+        model = self._model
+        await model.sent(self._system, self._functions, inputs)
+        yield TextDelta("")  # it begins to answer, and others may wait for just that
+        response = await model.answered()
+        model.cost = response.cost
+        model.responses.append(response)
+        for part in response.parts:
+            if not isinstance(part, UserText | ToolResult):
+                yield PartCompleted(part)
+        yield ResponseEnded(response.exchange, str(response.exchange.finish))
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        return [response.exchange for response in self._model.responses]
+
+    @property
+    def transcript(self) -> Sequence[TranscriptPart]:
+        return [part for response in self._model.responses for part in response.parts]
+
+    def parts(self, number: int) -> Sequence[TranscriptPart]:
+        return self._model.responses[number].parts
+
+    def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
+        raise UsageError("a replay says what was recorded, and nothing else")
+
+    @property
+    def pending(self) -> Sequence[ToolUse]:
+        if not self._model.responses:
+            return []
+        return [p for p in self._model.responses[-1].parts if isinstance(p, ToolUse)]
+
+    @property
+    def usage(self) -> TokenUsage:
+        return sum((response.usage for response in self._model.responses), TokenUsage())

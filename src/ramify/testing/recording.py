@@ -1,0 +1,170 @@
+"""A tree as it was recorded: what each call asked for, what it was told, and in which order.
+
+Read from events and nothing else. What is done with it, and what has changed since, is not this
+module's business.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import dropwhile, pairwise
+
+from ramify.core.agent_events import (
+    ConversationOpened,
+    RequestFailed,
+    RequestSent,
+    ResponseCompleted,
+)
+from ramify.core.events import (
+    AgentEdited,
+    CallEnded,
+    CallInherited,
+    CallRequested,
+    CallStarted,
+    Event,
+    QuestionAsked,
+    QuestionSettled,
+    TreeForked,
+)
+from ramify.core.fold import Record, TreeFold
+from ramify.core.question import REPORT, Answer, Question, QuestionKind
+from ramify.core.states import NodeState
+from ramify.core.transcript import TranscriptPart
+
+_BY_TIME = {"CallTimeoutError", "BudgetExceeded"}
+
+
+@dataclass(slots=True)
+class RecordedRequest:
+    """A request to a model, and what came of it; nothing, if the recording ends before."""
+
+    opened: ConversationOpened
+    inputs: tuple[TranscriptPart, ...]
+    outcome: ResponseCompleted | RequestFailed | None = None
+    place: int | None = None  # of the outcome, among all events
+
+
+@dataclass(slots=True)
+class RecordedAnswer:
+    """A question, and what was said to it; None if nobody did."""
+
+    question: Question
+    answer: Answer | None = None
+    place: int | None = None
+
+
+@dataclass(slots=True)
+class RecordedCall:
+    """One call of the tree."""
+
+    record: Record
+    parent: "RecordedCall | None"
+    calls: dict[str, "RecordedCall"] = field(default_factory=dict[str, "RecordedCall"])  # by key
+    requests: list[RecordedRequest] = field(default_factory=list[RecordedRequest])
+    answers: list[RecordedAnswer] = field(default_factory=list[RecordedAnswer])
+    end: int | None = None  # the place of its end
+    is_given: bool = False  # somebody said what came of it, instead of having it made
+
+    @property
+    def id(self) -> int:
+        return self.record.requested.node
+
+    @property
+    def function(self) -> str:
+        return self.record.requested.function
+
+    @property
+    def ended(self) -> CallEnded | None:
+        return self.record.ended
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether it ended because somebody cancelled it, or its time was over."""
+        if self.ended is None:
+            return False
+        failure = self.ended.exception
+        by_time = failure is not None and failure.type in _BY_TIME
+        return self.ended.state is NodeState.Canceled or by_time
+
+    @property
+    def places(self) -> Iterator[int]:
+        """Where something came of it, or of what it asked."""
+        found = [self.end, *(request.place for request in self.requests)]
+        found += [answer.place for answer in self.answers]
+        return (place for place in found if place is not None)
+
+    def was_left(self, call: "RecordedCall") -> bool:
+        """Whether it did not ask for one of its calls again, when it was gone on with."""
+        return any(f"(node {call.record.path})" in notice for notice in self.record.notices)
+
+
+class Recording:
+    """The calls of one tree, by their ids."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        first = events[0]
+        assert isinstance(first, CallRequested)  # so every tree begins
+        self.number = first.index
+        fold = TreeFold(self.number)
+        fold.apply(events)
+        self.calls: dict[int, RecordedCall] = {}
+        for id in sorted(fold.records):
+            self._add(fold.records[id])
+        self.root = self.calls[first.node]
+        self._opened: dict[int, ConversationOpened] = {}
+        for place, event in enumerate(events):
+            self._take(place, event, self.calls[event.node])
+        if (given := _given(events)) is not None:
+            self.calls[given].is_given = True
+
+    def _add(self, record: Record) -> None:
+        requested = record.requested
+        parent = None if requested.parent is None else self.calls[requested.parent]
+        call = self.calls[requested.node] = RecordedCall(record, parent)
+        if parent is not None:
+            parent.calls[requested.key] = call
+
+    def _take(self, place: int, event: Event, call: RecordedCall) -> None:
+        match event:
+            case CallEnded():
+                call.end = place if call.ended is event else None
+            case ConversationOpened():
+                self._opened[event.node] = event
+            case RequestSent():
+                last = call.requests[-1] if call.requests else None
+                if last is not None and not isinstance(last.outcome, ResponseCompleted):
+                    call.requests.pop()  # it was made again
+                opened = self._opened[event.node]
+                call.requests.append(RecordedRequest(opened, event.inputs))
+            case RequestFailed() | ResponseCompleted():
+                if call.requests and call.requests[-1].outcome is None:
+                    call.requests[-1].outcome = event
+                    call.requests[-1].place = place
+            case QuestionAsked():
+                call.answers.append(RecordedAnswer(event.question))
+            case QuestionSettled():
+                for asked in call.answers:
+                    if asked.question.id == event.id and event.answer is not None:
+                        asked.answer, asked.place = event.answer, place
+            case _:
+                pass
+
+    @property
+    def places(self) -> list[int]:
+        """Where something came of a call, a request or a question, in order."""
+        return sorted(place for call in self.calls.values() for place in call.places)
+
+    @property
+    def pauses_on_tool_error(self) -> bool:
+        """Whether a person was asked what to do about functions that failed."""
+        questions = [one.question for call in self.calls.values() for one in call.answers]
+        return any(q.kind is QuestionKind.Paused and REPORT in q.choices for q in questions)
+
+
+def _given(events: Sequence[Event]) -> int | None:
+    """Return the call of a fork whose result was given with the fork, if there is one."""
+    tail = list(dropwhile(lambda event: not isinstance(event, TreeForked), events))
+    edits = (TreeForked, CallInherited, AgentEdited)
+    for one, next in pairwise(event for event in tail if not isinstance(event, edits)):
+        started, ended = isinstance(one, CallStarted), isinstance(next, CallEnded)
+        return one.node if started and ended and one.node == next.node else None
+    return None
