@@ -129,16 +129,8 @@ class Recording:
                 call.end = place if call.ended is event else None
             case ConversationOpened():
                 self._opened[event.node] = event
-            case RequestSent():
-                last = call.requests[-1] if call.requests else None
-                if last is not None and not isinstance(last.outcome, ResponseCompleted):
-                    call.requests.pop()  # it was made again
-                opened = self._opened[event.node]
-                call.requests.append(RecordedRequest(opened, event.inputs))
-            case RequestFailed() | ResponseCompleted():
-                if call.requests and call.requests[-1].outcome is None:
-                    call.requests[-1].outcome = event
-                    call.requests[-1].place = place
+            case RequestSent() | RequestFailed() | ResponseCompleted():
+                self._take_of_request(place, event, call)
             case QuestionAsked():
                 call.answers.append(RecordedAnswer(event.question))
             case QuestionSettled():
@@ -147,6 +139,17 @@ class Recording:
                         asked.answer, asked.place = event.answer, place
             case _:
                 pass
+
+    def _take_of_request(
+        self, place: int, event: RequestSent | RequestFailed | ResponseCompleted, call: RecordedCall
+    ) -> None:
+        last = call.requests[-1] if call.requests else None
+        if isinstance(event, RequestSent):
+            if last is not None and not isinstance(last.outcome, ResponseCompleted):
+                call.requests.pop()  # it was made again
+            call.requests.append(RecordedRequest(self._opened[event.node], event.inputs))
+        elif last is not None and last.outcome is None:
+            last.outcome, last.place = event, place
 
     @property
     def places(self) -> list[int]:
