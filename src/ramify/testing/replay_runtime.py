@@ -296,6 +296,7 @@ class ReplayRuntime(Runtime):
             turn = self._turnstile.at(call.end)
             turn.add_done_callback(lambda turn: turn.cancelled() or self._cancel(call))
         self._resting.add(question.node_id)
+        self._turnstile.stir()
 
     # The end
 
