@@ -60,6 +60,7 @@ def test_another_system_prompt_is_shown_line_by_line(explained: tuple[Path, Tool
     now = explainer([tools.look_up()], system="Be exact.\nBe kind.")
     again = replay([now], journal)
 
+    assert again.divergence is not None
     assert again.divergence == Divergence(
         path="1",
         function="explain",
@@ -257,9 +258,8 @@ def test_the_first_divergence_is_where_it_comes_from(journal: Path):
 
         return CodeFunction(name="lead", callable=lead, uses=[explain])
 
-    record(
-        journal, lead(explainer([tools.look_up()])), {}, call("yew"), "One.", call("ivy"), "Two."
-    )
+    script = call("yew"), "One.", call("ivy"), "Two."
+    record(journal, lead(explainer([tools.look_up()])), {}, *script)
     made = list(tools.made)
     found = replay([lead(explainer([tools.look_up()], prompt="Say {}."))], journal).divergence
     assert found is not None

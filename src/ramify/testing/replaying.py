@@ -13,7 +13,9 @@ from ramify.core.function import Function
 from ramify.core.store import Store
 from ramify.core.views import NodeView
 from ramify.runtime.archive import read_events
+from ramify.stores.memory_store import MemoryStore
 from ramify.stores.sqlite_store import SqliteStore
+from ramify.stores.transfer import import_tree
 from ramify.testing.divergence import Divergence
 from ramify.testing.recording import Recording
 from ramify.testing.replay_runtime import ReplayRuntime
@@ -152,9 +154,13 @@ def _opened(source: Source) -> Generator[Store]:
             is_journal = file.read(len(_SQLITE)) == _SQLITE
     except OSError as error:
         raise StoreError(str(path), f"it cannot be read ({error.strerror or error})") from error
-    if not is_journal:
-        raise StoreError(str(path), "this is not a journal")
-    with SqliteStore(path) as store:
+    if is_journal:
+        with SqliteStore(path) as store:
+            yield store
+    else:
+        store = MemoryStore()
+        store.drive()
+        import_tree(store, path)
         yield store
 
 

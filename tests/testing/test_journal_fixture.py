@@ -1,0 +1,83 @@
+"""The fixture in a real run of pytest, on a journal and on an exported tree."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ramify import MemoryStore, Runtime, SqliteStore, agent
+from ramify.stores import export_tree
+from ramify.testing import ScriptedModel, replay
+
+AGENTS = """\
+from ramify import agent
+
+@agent(system="{system}")
+def greet(name: str) -> str:
+    return f"Greet {{name}}."
+"""
+TESTS = """\
+from agents import greet
+
+from ramify.testing import journal_fixture
+
+greeting = journal_fixture("{file}", [greet])
+
+
+def test_the_greeting_has_not_changed(greeting):
+    greeting.check()
+    assert greeting.output == "Hi, Ada!"
+"""
+RECORD = """\
+from agents import greet
+
+from ramify import Runtime
+from ramify.testing import ScriptedModel
+
+with Runtime([greet], models=ScriptedModel("Hi, Ada!"), store="run.db") as runtime:
+    runtime.invoke(greet, {"name": "Ada"}).result()
+"""
+
+
+def run(folder: Path, *command: str) -> str:
+    command = (sys.executable, *command)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("file", ["run.db", "greeting.jsonl"])
+def test_a_test_with_a_recorded_tree_passes_until_something_changes(tmp_path: Path, file: str):
+    (tmp_path / "agents.py").write_text(AGENTS.format(system="Be polite."))
+    (tmp_path / "test_greeting.py").write_text(TESTS.format(file=file))
+    assert run(tmp_path, "-c", RECORD) == ""
+    with SqliteStore(tmp_path / "run.db") as store:
+        export_tree(store, store.trees()[0].id, tmp_path / "greeting.jsonl")
+
+    pytest_run = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    assert "1 passed" in run(tmp_path, *pytest_run)
+
+    (tmp_path / "agents.py").write_text(AGENTS.format(system="Be very polite."))
+    said = run(tmp_path, *pytest_run)
+    assert "1 failed" in said
+    assert "AssertionError: a system prompt that differs: greet (node 1)" in said
+    assert "-Be polite." in said
+    assert "+Be very polite." in said
+
+
+def test_an_exported_tree_can_be_replayed_as_the_journal_can(tmp_path: Path):
+    @agent
+    def greet(name: str) -> str:
+        return f"Greet {name}."
+
+    store = MemoryStore()
+    with Runtime([greet], models=ScriptedModel("Hi, Ada!", "Hi, Bo!"), store=store) as runtime:
+        first = runtime.invoke(greet, {"name": "Ada"})
+        first.result()
+        runtime.invoke(greet, {"name": "Bo"}).result()
+    export_tree(store, first.id, tmp_path / "greeting.jsonl")
+
+    again = replay([greet], tmp_path / "greeting.jsonl")
+    assert (again.divergence, again.output) == (None, "Hi, Ada!")
