@@ -16,7 +16,7 @@ from ramify.agents.results import ReturnResult
 from ramify.core.agent_events import RequestFailed, ResponseCompleted
 from ramify.core.decisions import Hooks
 from ramify.core.errors import InvalidValueError, RecordedError, UsageError
-from ramify.core.events import CallOptions, Failure
+from ramify.core.events import CallOptions, Event, Failure
 from ramify.core.function import Function
 from ramify.core.model import Model
 from ramify.core.packing import digest
@@ -106,6 +106,7 @@ class ReplayRuntime(Runtime):
         self, id: int, request: CallRequest, home: Home, tree: Tree, parent: CallNode | None
     ) -> CallNode:
         request.timeout = None  # time is not what it was
+        tree.journal = self
         call = self._meet(request, parent)
         if call is None:
             above = None if parent is None else self._recording.calls.get(parent.id)
@@ -197,15 +198,31 @@ class ReplayRuntime(Runtime):
             await self._rest(node, call)
         for value in call.record.values:
             await node.send(value)
-        await self._turnstile.at(call.end)
         if ended.state is NodeState.Canceled:
-            await self._stop_from_outside(call)
+            await self._rest(node, call)
         if ended.exception is None:
             raise Concluded(revived(node.function.output_type, ended.outputs))
         error = recorded_exception(ended.exception)
         if node.function.ends_its_caller and node.parent is not None:
             node.parent.resigned(error)
         raise error
+
+    # As the journal of the tree: it is where a call waits before others hear of its end
+
+    def record(self, tree: int, event: Event) -> None:
+        """Write nothing down."""
+
+    def redacted(self, text: str) -> str:
+        """Return *text*, which is not written down."""
+        return text
+
+    async def saved(self, node: CallNode) -> None:
+        """Wait until it is the turn of *node* to end, if it is about to."""
+        call = self._recording.calls.get(node.id)
+        if node.concluded and call is not None and call.end is not None:
+            await self._turnstile.at(call.end)
+
+    # Comparing
 
     def _ended(self, node: CallNode, call: RecordedCall) -> None:
         """Compare what came of a call with what was recorded."""
