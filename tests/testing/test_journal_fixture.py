@@ -81,3 +81,8 @@ def test_an_exported_tree_can_be_replayed_as_the_journal_can(tmp_path: Path):
 
     again = replay([greet], tmp_path / "greeting.jsonl")
     assert (again.divergence, again.output) == (None, "Hi, Ada!")
+
+
+def test_whoever_does_not_test_needs_no_pytest(tmp_path: Path):
+    code = "import sys, ramify.testing; print('pytest' in sys.modules)"
+    assert run(tmp_path, "-c", code) == "False\n"

@@ -12,6 +12,8 @@ import pytest
 from ramify import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
+    Budget,
+    BudgetExceeded,
     CancellationException,
     CodeFunction,
     Ensemble,
@@ -26,12 +28,13 @@ from ramify import (
     SqliteStore,
     StoreError,
     ThinkMore,
+    TokenUsage,
     ToolUse,
     agent,
 )
 from ramify.core.errors import InvalidValueError
 from ramify.core.forking import Edit
-from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest, replay
+from ramify.testing import Divergence, ScriptedFailure, ScriptedModel, ScriptedRequest, replay
 from ramify.toolbox import human_in_loop, raise_exception
 from recorded import Tools, record
 
@@ -291,6 +294,118 @@ def test_approvals_are_given_as_they_were(journal: Path, answer: str, *, with_ho
     assert (again.divergence, again.output, tools.made) == (None, "Done.", made)
 
 
+def renames(word: str) -> dict[str, Any]:
+    async def rename(event: Any) -> HookDecision:
+        return HookDecision(modified_input={"word": word})
+
+    return {HOOK_PRE_TOOL_USE: [rename]}
+
+
+def test_arguments_that_a_hook_has_changed_are_those_that_count(journal: Path):
+    @agent
+    def research(word: str) -> str:
+        return f"Research {word}."
+
+    @agent(uses=[research])
+    def explain(word: str) -> str:
+        return f"Explain {word}."
+
+    script = use("research", "yew"), "An oak.", "Done."
+    record(journal, explain, {"word": "yew"}, *script, hooks=renames("oak"))
+    assert replay([explain], journal).divergence is None
+    assert replay([explain], journal, hooks=renames("oak")).divergence is None
+    assert replay([explain], journal, hooks=renames("elm")).divergence == Divergence(
+        path="1.1",
+        function="research",
+        what="arguments that differ",
+        expected="research\nword=oak",
+        actual="research\nword=elm",
+    )
+
+
+def test_arguments_that_a_person_has_changed_are_those_that_count(tmp_path: Path):
+    @agent
+    def research(word: str) -> str:
+        return f"Research {word}."
+
+    @agent(uses=[research])
+    def explain(word: str) -> str:
+        return f"Explain {word}."
+
+    script = use("research", "yew"), "An oak.", "Done."
+    store, hooks = MemoryStore(), asks("May it?")
+    with Runtime([explain], models=ScriptedModel(*script), store=store, hooks=hooks) as runtime:
+        node = runtime.invoke(explain, {"word": "yew"})
+        for _ in runtime.watch(node, timeout=10):
+            if questions := runtime.questions():
+                runtime.answer(questions[0].id, args={"word": "oak"})
+                break
+        assert node.result(timeout=10) == "Done."
+    for decides in (None, hooks):
+        again = replay([explain], store, hooks=decides)
+        assert (again.divergence, again.output) == (None, "Done.")
+        assert again.view.children[0].inputs == {"word": "oak"}
+
+
+def test_values_that_were_sent_are_sent_again(journal: Path):
+    made: list[int] = []
+
+    async def count(ctx: RunContext) -> str:
+        for number in range(3):
+            made.append(number)
+            await ctx.send(number)
+        return "done"
+
+    function = CodeFunction(name="count", callable=count)
+    record(journal, function, {})
+    again = replay([function], journal)
+    assert (again.divergence, again.output, again.view.values) == (None, "done", (0, 1, 2))
+    assert made == [0, 1, 2]
+
+
+def test_what_has_no_json_form_does_not_matter_if_nobody_needs_it(journal: Path):
+    class Thing:
+        pass
+
+    def make(ctx: RunContext) -> Thing:
+        return Thing()
+
+    thing = CodeFunction(name="thing", callable=make)
+
+    async def lead(ctx: RunContext) -> Thing:
+        await ctx.invoke(thing)
+        return Thing()
+
+    function = CodeFunction(name="lead", callable=lead, uses=[thing])
+    record(journal, function, {})
+    again = replay([function], journal)
+    assert again.divergence is None
+    assert isinstance(again.output, Thing)
+
+
+@pytest.mark.parametrize("where", ["function", "call", "runtime"])
+def test_a_budget_that_was_exceeded_is_exceeded_again(where: str):
+    budget = Budget(tokens=250)
+
+    @agent(uses=[Tools().look_up()], budget=budget if where == "function" else None)
+    def explain(word: str) -> str:
+        return f"Explain {word}."
+
+    script = [use("look_up", "yew", str(number)) for number in range(4)]
+    model = ScriptedModel(*script, usage=TokenUsage(input=80, output=20))
+    store, for_all = MemoryStore(), budget if where == "runtime" else None
+    with Runtime([explain], models=model, store=store, budget=for_all) as runtime:
+        own = budget if where == "call" else None
+        node = runtime.invoke(explain, {"word": "yew"}, budget=own)
+        with pytest.raises(BudgetExceeded) as exceeded:
+            node.result(timeout=10)
+    again = replay([explain], store)
+    assert again.divergence is None
+    assert again.view.exception is not None
+    assert again.view.exception.message == str(exceeded.value)
+    assert again.view.total_usage == TokenUsage(input=160, output=40)
+
+
 class OddError(Exception):
     def __init__(self, one: int, other: int) -> None:
         super().__init__(f"{one} and {other}")
@@ -488,3 +603,14 @@ def test_the_journal_is_not_written_to(journal: Path):
         last = store.last()
         replay([greet], journal).check()
         assert store.last() == last
+
+
+async def test_a_replay_may_be_made_where_a_loop_runs(journal: Path):
+    @agent
+    def greet(name: str) -> str:
+        return f"Greet {name}."
+
+    store = MemoryStore()
+    async with Runtime([greet], models=ScriptedModel("Hi!"), store=store) as runtime:
+        assert await runtime.invoke(greet, {"name": "Ada"}) == "Hi!"
+        assert replay([greet], store).output == "Hi!"

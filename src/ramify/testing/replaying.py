@@ -78,8 +78,8 @@ def replay(
         functions: those that the tree begins with; what they use is found.
         source: the path of a journal, which is only read, or of an exported tree, or a Store.
         tree: the id of the top-level call; by default the newest.
-        hooks: who decides about the calls that models ask for; without them, what was decided then
-            counts.
+        hooks: who decides about the calls that models ask for; without them, what was decided about
+            calls then counts.
 
     Raises:
         InvalidValueError: there is no such tree, or no function for it.
