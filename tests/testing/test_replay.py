@@ -614,3 +614,25 @@ async def test_a_replay_may_be_made_where_a_loop_runs(journal: Path):
     async with Runtime([greet], models=ScriptedModel("Hi!"), store=store) as runtime:
         assert await runtime.invoke(greet, {"name": "Ada"}) == "Hi!"
         assert replay([greet], store).output == "Hi!"
+
+
+def test_a_journal_without_its_secrets_can_be_replayed(journal: Path):
+    look_up = Tools().look_up()
+
+    @agent(uses=[look_up])
+    def explain(word: str) -> str:
+        return f"Explain {word}."
+
+    async def lead(ctx: RunContext, word: str) -> str:
+        found = await ctx.invoke(look_up, {"word": word})
+        return await ctx.invoke(explain, {"word": await ctx.invoke(look_up, {"word": found})})
+
+    function = CodeFunction(name="lead", callable=lead, uses=[look_up, explain])
+    script = use("look_up", "hush"), "Hush, hush."
+
+    def redact(text: str) -> str:
+        return text.replace("hush", "[secret]")
+
+    record(journal, function, {"word": "hush"}, *script, redact=redact)
+    again = replay([function], journal)
+    assert (again.divergence, again.output) == (None, "Hush, [secret].")

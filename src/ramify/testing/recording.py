@@ -14,6 +14,7 @@ from ramify.core.agent_events import (
     RequestSent,
     ResponseCompleted,
 )
+from ramify.core.errors import RecordedError
 from ramify.core.events import (
     AgentEdited,
     CallEnded,
@@ -21,12 +22,14 @@ from ramify.core.events import (
     CallRequested,
     CallStarted,
     Event,
+    Failure,
     QuestionAsked,
     QuestionSettled,
     TreeForked,
 )
 from ramify.core.fold import Record, TreeFold
 from ramify.core.question import REPORT, Answer, Question, QuestionKind
+from ramify.core.reviving import exception_of
 from ramify.core.states import NodeState
 from ramify.core.transcript import TranscriptPart
 
@@ -91,6 +94,13 @@ class RecordedCall:
         found = [self.end, *(request.place for request in self.requests)]
         found += [answer.place for answer in self.answers]
         return (place for place in found if place is not None)
+
+    def answer_to(self, question: Question) -> RecordedAnswer | None:
+        """Return what was said to the same question, and not taken out of ``answers`` yet."""
+        for known in self.answers:
+            if (known.question.kind, known.question.text) == (question.kind, question.text):
+                return known
+        return None
 
     def was_left(self, call: "RecordedCall") -> bool:
         """Whether it did not ask for one of its calls again, when it was gone on with."""
@@ -171,3 +181,16 @@ def _given(events: Sequence[Event]) -> int | None:
         started, ended = isinstance(one, CallStarted), isinstance(next, CallEnded)
         return one.node if started and ended and one.node == next.node else None
     return None
+
+
+def recorded_exception(failure: Failure) -> Exception:
+    """Return an exception of the same name that says the same, whatever is loaded here."""
+    error = exception_of(failure)
+    if not isinstance(error, RecordedError) or failure.type == RecordedError.__name__:
+        return error
+
+    def say(self: RecordedError) -> str:
+        return self.message
+
+    named = type(failure.type, (RecordedError,), {"__str__": say})
+    return named(failure.type, failure.message)

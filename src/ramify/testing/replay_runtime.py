@@ -15,18 +15,15 @@ from typing import Any, Final, Never
 from ramify.agents.results import ReturnResult
 from ramify.core.agent_events import RequestFailed, ResponseCompleted
 from ramify.core.decisions import Hooks
-from ramify.core.errors import InvalidValueError, RecordedError, UsageError
+from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.events import CallOptions, Event, Failure
 from ramify.core.function import Function
-from ramify.core.model import Model
 from ramify.core.packing import digest
-from ramify.core.question import Answer, Question, QuestionKind
-from ramify.core.reviving import exception_of, revived
+from ramify.core.question import Answer, Question
+from ramify.core.reviving import revived
 from ramify.core.states import NodeState
 from ramify.core.transcript import TranscriptPart
-from ramify.runtime.agent_node import AgentNode
 from ramify.runtime.call_request import CallRequest, Concluded
-from ramify.runtime.desk import Desk
 from ramify.runtime.home import Home
 from ramify.runtime.limits import Limits
 from ramify.runtime.node import CallNode
@@ -40,8 +37,10 @@ from ramify.testing.divergence import (
     outcome_text,
     told_apart,
 )
-from ramify.testing.recorded_model import RecordedModel, StandIns
-from ramify.testing.recording import RecordedAnswer, RecordedCall, RecordedRequest, Recording
+from ramify.testing.recorded_desk import RecordedDesk
+from ramify.testing.recorded_model import StandIns
+from ramify.testing.recording import RecordedCall, Recording, recorded_exception
+from ramify.testing.replayed_agent import ReplayedAgent
 from ramify.testing.turnstile import Turnstile
 
 _AGAIN: Final = 0.01  # seconds until the next look, while code does something of its own
@@ -68,7 +67,7 @@ class ReplayRuntime(Runtime):
         self._recording = recording
         self._ids = itertools.count(recording.root.id)
         self._numbers = itertools.count(recording.number)
-        self._commons.desk = RecordedDesk(self)
+        self._commons.desk = RecordedDesk(self._answer_for)
         self._commons.pauses_on_tool_error = recording.pauses_on_tool_error
         self._turnstile = Turnstile(recording.places, self._look)
         self._claimed: set[int] = set()  # the recorded calls that were made again
@@ -145,7 +144,7 @@ class ReplayRuntime(Runtime):
         above = self._recording.calls.get(parent.id)
         if above is None or self._over.is_set():
             return None
-        found = above.calls.get(request.call_key)
+        found = above.calls.get(request.call_key) or self._alike(request, above)
         if found is None:
             self._meet_new(request, above)
             return None
@@ -160,6 +159,16 @@ class ReplayRuntime(Runtime):
             )
             return None
         return found
+
+    def _alike(self, request: CallRequest, above: RecordedCall) -> RecordedCall | None:
+        """Return the call with the same arguments, if those of the key were not written down."""
+        name, key = request.function.name, request.call_key.partition("(")[0]
+        if request.key is None:
+            for one in self._left(above):
+                same = one.function == name and one.record.requested.key.partition("(")[0] == key
+                if same and digest(dict(one.record.requested.inputs)) == digest(dict(request.args)):
+                    return one
+        return None
 
     def _meet_new(self, request: CallRequest, above: RecordedCall) -> None:
         name = request.function.name
@@ -261,7 +270,7 @@ class ReplayRuntime(Runtime):
 
     async def _sent(
         self,
-        node: "ReplayedAgent",
+        node: ReplayedAgent,
         call: RecordedCall,
         system: str,
         functions: Sequence[str],
@@ -285,7 +294,7 @@ class ReplayRuntime(Runtime):
         if self._over.is_set() or asked.outcome is None:
             await self._rest(node, call)
 
-    async def _answered(self, node: "ReplayedAgent", call: RecordedCall) -> ResponseCompleted:
+    async def _answered(self, node: ReplayedAgent, call: RecordedCall) -> ResponseCompleted:
         asked = node.left_to_ask
         assert asked is not None  # or it would not have been sent
         assert asked.place is not None
@@ -301,10 +310,10 @@ class ReplayRuntime(Runtime):
 
     # Questions
 
-    def answer_for(self, question: Question, settle: Callable[[Answer], None]) -> None:
+    def _answer_for(self, question: Question, settle: Callable[[Answer], None]) -> None:
         """Give the answer to *question* that was recorded, when it is time."""
         call = self._recording.calls[question.node_id]
-        known = _answer_to(question, call)
+        known = call.answer_to(question)
         if known is not None and known.place is not None and known.answer is not None:
             call.answers.remove(known)
             turn, answer = self._turnstile.at(known.place), known.answer
@@ -381,92 +390,11 @@ class ReplayRuntime(Runtime):
         self._over.set()
 
 
-class ReplayedAgent(AgentNode):
-    """A call of an agent whose model says what was recorded."""
-
-    __slots__ = ("_call", "_recorded", "heard")
-
-    _call: RecordedCall
-    _recorded: RecordedModel
-    heard: int  # of how many requests it knows what came of them
-
-    def play(
-        self,
-        call: RecordedCall,
-        sent: Callable[[str, Sequence[str], Sequence[TranscriptPart]], Awaitable[None]],
-        answered: Callable[[], Awaitable[ResponseCompleted]],
-    ) -> None:
-        """Be what *call* was."""
-        self._call = call
-        self.heard = 0
-        self._recorded = RecordedModel(call.record.model or "a model", sent, answered)
-
-    @property
-    def left_to_ask(self) -> RecordedRequest | None:
-        """The request that was recorded after those whose outcome it has heard."""
-        requests = self._call.requests
-        return requests[self.heard] if self.heard < len(requests) else None
-
-    def find_model(self, wish: Any) -> Model:
-        return self._recorded
-
-    @property
-    def edited_prompt(self) -> str | None:
-        edit = self._call.record.edit
-        return None if edit is None else edit.prompt
-
-
-class RecordedDesk(Desk):
-    """Where questions get the answers that were recorded."""
-
-    def __init__(self, runtime: ReplayRuntime) -> None:
-        super().__init__()
-        self._runtime = runtime
-
-    def ask(
-        self,
-        node_id: int,
-        tree: Tree,
-        home: Home,
-        kind: QuestionKind,
-        text: str,
-        choices: Sequence[str],
-        settle: Callable[[Answer], None],
-    ) -> Question:
-        question = super().ask(node_id, tree, home, kind, text, choices, settle)
-        self._runtime.answer_for(question, partial(self._give, question.id))
-        return question
-
-    def _give(self, id: str, answer: Answer) -> None:
-        if id in self._open:  # it may have been withdrawn
-            self._settle(id, answer)
-
-
 def _runs(function: Function) -> bool:
     """Whether it runs in a replay: what it does itself cannot be seen outside."""
     return function.is_agent or bool(function.may_call) or isinstance(function, ReturnResult)
 
 
-def _answer_to(question: Question, call: RecordedCall) -> RecordedAnswer | None:
-    for known in call.answers:
-        if (known.question.kind, known.question.text) == (question.kind, question.text):
-            return known
-    return None
-
-
 async def _never() -> Never:
     await asyncio.get_running_loop().create_future()
     raise AssertionError("nobody has settled it")
-
-
-def recorded_exception(failure: Failure) -> Exception:
-    """Return an exception of the same name that says the same, whatever is loaded here."""
-    error = exception_of(failure)
-    if not isinstance(error, RecordedError) or failure.type == RecordedError.__name__:
-        return error
-
-    def say(self: RecordedError) -> str:
-        return self.message
-
-    named = type(failure.type, (RecordedError,), {"__str__": say})
-    return named(failure.type, failure.message)
