@@ -108,7 +108,7 @@ def drive(path: Path) -> Iterator[Callable[[], Driver]]:
 Drive = Callable[[], Driver]
 
 
-def wait(condition: Callable[[], T]) -> T:
+def wait(condition: Callable[[], T | None]) -> T:
     """Wait until *condition* holds, and return what it gave."""
     end = time.monotonic() + PATIENCE
     while not (found := condition()):
@@ -277,7 +277,7 @@ def test_whoever_looks_on_sees_every_state_that_lasts_in_order(path: Path, drive
         (NodeState.Running, (0, 1, 2), True),
         (NodeState.Paused, (0, 1, 2), False),
     ]
-    assert [one for one in seen if one not in passing] in (
+    assert [one for one in seen if one not in passing] in [
         [
             (NodeState.Running, (), False),
             (NodeState.Running, (0,), False),
@@ -288,7 +288,7 @@ def test_whoever_looks_on_sees_every_state_that_lasts_in_order(path: Path, drive
             (NodeState.Success, (0, 1, 2), False),
         ]
         for before in ([], [(NodeState.Running, (0, 1, 2), False)])
-    )
+    ]
 
 
 def test_views_of_an_observer_are_those_of_the_driver(path: Path, drive: Drive):
