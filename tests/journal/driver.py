@@ -62,6 +62,12 @@ async def twice(ctx: RunContext) -> list[Any]:
     return [first.title, await ctx.invoke(asking)]
 
 
+async def pay(ctx: RunContext) -> str:
+    await asyncio.to_thread(_steps.get)
+    return "paid"
+
+
+paying = CodeFunction(callable=pay)
 leniently = CodeFunction(callable=lenient, uses=[asking])
 doubly = CodeFunction(callable=twice, uses=[reporting, asking])
 
@@ -77,7 +83,7 @@ def model() -> ScriptedModel:
     return ScriptedModel(calls, "It is written.")
 
 
-FUNCTIONS = [asking, asking_again, stepping, leniently, doubly, editor]
+FUNCTIONS = [asking, paying, asking_again, stepping, leniently, doubly, editor]
 
 
 def plain(view: NodeView) -> NodeView:

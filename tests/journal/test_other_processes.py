@@ -243,6 +243,27 @@ def test_each_time_that_the_same_is_asked_somebody_has_to_answer(path: Path, dri
         assert ended(observer, id).outputs == ["1", "2", "3", "4", "5"]
 
 
+def test_a_decision_about_a_call_in_doubt_is_for_one_run_whoever_follows_it(
+    path: Path, drive: Drive
+):
+    driver = drive()
+    id = driver.start("pay")
+    with ramify.attach(path) as observer:
+        wait(lambda: observer.trees() and observer.get_view(id).state is NodeState.Running)
+        for life in 1, 2:
+            driver.kill()
+            driver = drive()
+            [asked] = wait(observer.questions)
+            assert (asked.id, asked.kind) == (f"{id}-{life}", "in_doubt")
+            driver.kill()
+            observer.answer(asked.id, "retry")
+            driver = drive()
+            wait(lambda: observer.get_view(id).state is NodeState.Running and is_empty(path))
+            assert observer.questions() == []
+        driver.tell("step")
+        assert ended(observer, id).outputs == "paid"
+
+
 # --- looking on
 
 

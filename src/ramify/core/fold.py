@@ -35,7 +35,7 @@ from ramify.core.events import (
 )
 from ramify.core.exchange import Exchange
 from ramify.core.model_events import TextDelta, TextWasThinking
-from ramify.core.question import Answer, Question
+from ramify.core.question import Answer, Question, QuestionKind
 from ramify.core.states import NodeState
 from ramify.core.transcript import TranscriptPart
 from ramify.core.usage import added
@@ -156,6 +156,8 @@ class Record:
                 self.edit = event
             case CallAllowed():
                 self.allowed = True
+                # a decision about a call in doubt is for one run of it
+                self.answers = [a for a in self.answers if a[0].kind is not QuestionKind.InDoubt]
             case LeaseAwaited():
                 self.status = "waits until fewer requests are under way"
             case NoticeGiven():

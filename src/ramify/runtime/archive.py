@@ -30,7 +30,7 @@ from ramify.core.forking import UNCHANGED, Cut, Edit, fork_of, inherit, new_id
 from ramify.core.function import Function, RunContext
 from ramify.core.packing import Opaque, Packer, unpack
 from ramify.core.parameters import Parameters
-from ramify.core.question import RETRY, Answer, Question
+from ramify.core.question import Answer, Question
 from ramify.core.reviving import revived
 from ramify.core.states import NodeState
 from ramify.core.store import Store, TreeRow
@@ -249,9 +249,8 @@ class Archive:
 
         def settle(answer: Answer) -> None:
             node = self._maker.loaded(question.node_id)
-            if node is not None or answer.text == RETRY:  # or else the node is told when it is read
-                self._desk.given.setdefault(question.node_id, []).append((question, answer))
             if node is not None and node.record is not None:
+                node.record.answers.append((question, answer))
                 node.record.questions.pop(question.id, None)
             if tree in self.parked:
                 self._wake(tree)

@@ -8,7 +8,7 @@ from functools import partial
 
 from ramify.core.errors import ClosedError, StoreError
 from ramify.core.events import QuestionAsked
-from ramify.core.question import CANCEL, REPORT, RESUME, RETRY, Answer, Question, QuestionKind
+from ramify.core.question import CANCEL, REPORT, RESUME, Answer, Question, QuestionKind
 from ramify.runtime.home import settle as settle_future
 from ramify.runtime.leases import give_up_lease
 from ramify.runtime.node import CallNode
@@ -59,21 +59,17 @@ def _known_answer(
 ) -> Answer | None:
     """Return what somebody said when an earlier process asked the same, if that still counts.
 
-    Whatever was said to that earlier process that a call be made again, was for that one time; so
-    was that a paused one go on, unless it is the failure of a call that is known, too.
+    That a paused call go on was for that one time, unless it is the failure of a call that is
+    known, too.
     """
-    record, given = node.record, node.desk.given.get(node.id, [])
-    if record is None:
-        return None
-    written = node.tree.as_written(text)
-    for answers in (record.answers, given):
-        for number, (question, answer) in enumerate(answers):
-            if (question.kind, question.text) != (kind, written):
-                continue
-            lasts = kind is not QuestionKind.Paused or REPORT in choices
-            if answers is given or (lasts and answer.text != RETRY):
-                del answers[number]
-                return answer
+    answers = node.record.answers if node.record is not None else []
+    written = node.tree.as_written(text) if answers else text
+    for number, (question, answer) in enumerate(answers):
+        if (question.kind, question.text) != (kind, written):
+            continue
+        if kind is not QuestionKind.Paused or REPORT in choices:
+            del answers[number]
+            return answer
     return None
 
 

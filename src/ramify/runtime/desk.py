@@ -29,7 +29,6 @@ class Desk:
     def __init__(self) -> None:
         self._open: dict[str, OpenQuestion] = {}
         self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
-        self.given: dict[int, list[tuple[Question, Answer]]] = {}  # before the node asked again
         self.troubles = 0  # how often the journal could not be written
         self.trouble: asyncio.Future[None] | None = None  # done when the journal can be written
 

@@ -29,6 +29,8 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
 
     async def wait(node: CallNode) -> Mapping[str, Any]:
         for question in paused:
+            if question.id not in record.questions:  # somebody has answered it meanwhile
+                continue
             others = [c for c in question.choices if c not in {"resume", "cancel"}]
             await pause(node, question.text, others)
         return node.inputs if gate is None else await gate(node)
