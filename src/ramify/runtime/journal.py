@@ -101,7 +101,7 @@ class Journal:
         """Have everything written soon; return what ``is_saved`` needs to know, or *earlier*."""
         with self._lock:
             if self._entries and not self._closed:
-                self._ask_for(0, _nobody)
+                self._ask_for(self._recorded, _nobody)
             return self._recorded if earlier is None else earlier
 
     def is_saved(self, mark: int) -> bool:
@@ -136,7 +136,7 @@ class Journal:
         self._timer = None
         with self._lock:
             if self._entries and not self._closed:
-                self._ask_for(0, _nobody)
+                self._ask_for(self._recorded, _nobody)
 
     # Writing
 
