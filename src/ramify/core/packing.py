@@ -8,6 +8,7 @@ Builtins come back as they were; other objects as the JSON that pydantic makes o
 import base64
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -19,6 +20,7 @@ from ramify.core.from_file import FromFile
 _LONG: Final = 256  # characters; below that a reference saves nothing
 _TAG: Final = "$"  # the key of an object that stands for something else
 _REPR: Final = 500
+_SPACED: Final = re.compile(r'\{"[^"]*": ')  # how JSON begins that has spaces
 
 log = logging.getLogger(__name__)
 
@@ -202,12 +204,23 @@ class _KeyPacker(Packer):
 
 def _parsed(text: str) -> tuple[int, Any] | None:
     """Return how *text* is written as JSON and what it says, if that gives the same text again."""
-    style = (2 if '": ' in text else 0) + (1 if "\\u" in text else 0)
     try:
         value = json.loads(text)
-        return (style, value) if _written(value, style) == text else None
+        for style in _styles(text):
+            if _written(value, style) == text:
+                return style, value
     except (ValueError, RecursionError):
-        return None
+        pass
+    return None
+
+
+def _styles(text: str) -> Iterator[int]:
+    """Yield how *text* may be written, the likeliest first: a text in it may look otherwise."""
+    spaced = 2 if _SPACED.match(text) else 0
+    escaped = (1, 0) if "\\u" in text and text.isascii() else (0,)
+    for separators in (spaced, 2 - spaced):
+        for escapes in escaped:
+            yield separators + escapes
 
 
 def _written(value: Any, style: int) -> str:
