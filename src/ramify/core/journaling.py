@@ -22,7 +22,7 @@ from ramify.core.events import (
     Event,
     TreeForked,
 )
-from ramify.core.packing import Packer, unpack
+from ramify.core.packing import Packer, unpack_json
 from ramify.core.question import Question
 from ramify.core.states import NodeState
 from ramify.core.store import Call, Entry
@@ -73,10 +73,11 @@ _SAID_BY_ENTRY: Final = {  # fields that the entry has, by class
     Question: {"id", "node_id"},
 }
 _NODE: Final = {"node"}
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _COMPARED: Final = {int, float, bool, str, tuple}  # others may say anything when compared
 
 Write = Callable[[Any, Packer], Any]
-Read = Callable[[Any, Callable[[str], str]], Any]
+Read = Callable[[Any], Any]
 
 
 def entry_of(
@@ -124,7 +125,7 @@ def event_of(entry: Entry, text_of: Callable[[str], str]) -> Event:
     if kind is None:
         raise ValueError(f"events of the kind {entry.kind!r} are not known here")
     try:
-        body: dict[str, Any] = json.loads(entry.body)
+        body: dict[str, Any] = unpack_json(entry.body, text_of)
         if (version := body.pop("v")) > VERSION:
             raise ValueError(f"a newer ramify has written it (version {version})")
         extra: dict[str, Any] = {"node": entry.node}
@@ -134,12 +135,12 @@ def event_of(entry: Entry, text_of: Callable[[str], str]) -> Event:
             case "QuestionAsked":
                 number = body["question"].pop("k")
                 fixed = {"id": f"{entry.node}-{number}", "node_id": entry.node}
-                extra["question"] = _read(Question, body.pop("question"), text_of, fixed)
+                extra["question"] = _read(Question, body.pop("question"), fixed)
             case "QuestionSettled":
                 body["id"] = f"{entry.node}-{body['id']}"
             case _:
                 pass
-        return _read(kind, body, text_of, extra)
+        return _read(kind, body, extra)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a journal's {entry.kind}: {error!r}") from error
 
@@ -204,7 +205,9 @@ def _redacted(question: Question, packer: Packer) -> Question:
 
 
 def _json(body: dict[str, Any]) -> str:
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    text = _ENCODER.encode(body)
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:  # half a character, which only an escape can say
@@ -228,6 +231,12 @@ def _plan(kind: type[Any]) -> list[tuple[str, Any, Write | None, Read | None]]:
     return plan
 
 
+@cache
+def _plan_to_read(kind: type[Any]) -> list[tuple[str, Read]]:
+    """Return the fields that are not as JSON has them."""
+    return [(name, read) for name, _, _, read in _plan(kind) if read is not None]
+
+
 def _written(value: Any, packer: Packer) -> dict[str, Any]:
     written: dict[str, Any] = {}
     kind = cast("type[Any]", type(value))
@@ -239,15 +248,11 @@ def _written(value: Any, packer: Packer) -> dict[str, Any]:
     return written
 
 
-def _read(
-    kind: type, data: Mapping[str, Any], text_of: Callable[[str], str], extra: Mapping[str, Any]
-) -> Any:
-    values = dict(extra)
-    for name, _, _, read in _plan(kind):
-        if name in data:
-            item = data[name]
-            values[name] = item if read is None or item is None else read(item, text_of)
-    return kind(**values)
+def _read(kind: type, data: dict[str, Any], extra: Mapping[str, Any]) -> Any:
+    for name, read in _plan_to_read(kind):
+        if (item := data.get(name)) is not None:
+            data[name] = read(item)
+    return kind(**data, **extra)
 
 
 def _codec(hint: Any) -> tuple[Write | None, Read | None]:
@@ -257,19 +262,19 @@ def _codec(hint: Any) -> tuple[Write | None, Read | None]:
         write, read = _codec(get_args(hint)[0])
         return (
             lambda items, packer: [write(i, packer) if write else i for i in items],
-            lambda items, text_of: tuple([read(i, text_of) if read else i for i in items]),
+            tuple if read is None else (lambda items: tuple([read(item) for item in items])),
         )
     if hint is TranscriptPart or get_origin(hint) in {Union, UnionType}:  # of parts
         return _write_part, _read_part
     if hint in {int, float, bool}:
         return None, None
     if hint is Decimal:
-        return (lambda value, _: str(value)), (lambda value, _: Decimal(value))
+        return (lambda value, _: str(value)), Decimal
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return (lambda value, _: str(value)), (lambda value, _: hint(value))
+        return (lambda value, _: str(value)), hint
     if isinstance(hint, type) and is_dataclass(hint):
-        return _written, (lambda value, text_of: _read(hint, value, text_of, {}))
-    return (lambda value, packer: packer.pack(_plain_dict(value))), unpack
+        return _written, (lambda value: _read(hint, value, {}))
+    return (lambda value, packer: packer.pack(_plain_dict(value))), None
 
 
 def _without_none(hint: Any) -> Any:
@@ -290,6 +295,6 @@ def _write_part(part: TranscriptPart, packer: Packer) -> list[Any]:
     return [type(part).__name__, _written(part, packer)]
 
 
-def _read_part(data: list[Any], text_of: Callable[[str], str]) -> TranscriptPart:
+def _read_part(data: list[Any]) -> TranscriptPart:
     name, body = data
-    return _read(_PARTS[name], body, text_of, {})
+    return _read(_PARTS[name], body, {})

@@ -20,6 +20,13 @@ from ramify.core.from_file import FromFile
 _LONG: Final = 256  # characters; below that a reference saves nothing
 _TAG: Final = "$"  # the key of an object that stands for something else
 _REPR: Final = 500
+_QUOTED_TAG: Final = f'"{_TAG}"'
+_DECODER: Final = json.JSONDecoder()
+_ENCODERS: Final = [  # by the style: 1 for escaped characters, and 2 for spaces
+    json.JSONEncoder(ensure_ascii=escapes, separators=separators)
+    for separators in ((",", ":"), (", ", ": "))
+    for escapes in (False, True)
+]
 _SPACED: Final = re.compile(r'\{"[^"]*": ')  # how JSON begins that has spaces
 
 log = logging.getLogger(__name__)
@@ -42,6 +49,17 @@ class Opaque:
         return self.text
 
 
+# What is made of a value that was packed; a dict of pairs
+_MADE_OF: Final[dict[str, Callable[[Any], Any]]] = {
+    "dict": dict,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "bytes": base64.b64decode,
+    "file": FromFile,
+}
+
+
 class Packer:
     """Packs values; the long texts that it meets are in ``texts`` afterwards, by their hash.
 
@@ -57,7 +75,8 @@ class Packer:
         """Return *value* as plain JSON data."""
         kind = cast("type[Any]", type(value))
         if kind is str:
-            return self._text(value)
+            short = len(value) < _LONG and self._redact is None  # as most are
+            return value if short else self._text(value)
         if value is None or kind is bool or kind is int or kind is float:
             return value
         if kind is dict:
@@ -135,10 +154,8 @@ def as_json(value: Any) -> Any:
 def unpack(value: Any, text_of: Callable[[str], str]) -> Any:
     """Return what was packed as *value*; *text_of* knows the long texts."""
     if type(value) is dict:
-        data = cast("dict[str, Any]", value)
-        if _TAG in data:
-            return _untagged(data, text_of)
-        return {key: unpack(item, text_of) for key, item in data.items()}
+        items = cast("dict[str, Any]", value).items()
+        return _meant({key: unpack(item, text_of) for key, item in items}, text_of)
     if type(value) is list:
         return [unpack(item, text_of) for item in cast("list[Any]", value)]
     return value
@@ -158,29 +175,36 @@ def texts_in(packed: Any) -> Iterator[str]:
             yield from texts_in(item)
 
 
-def _untagged(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
-    inner = data["v"]
-    match data[_TAG]:
-        case "text":
-            return text_of(inner)
-        case "json":
-            return _written(unpack(inner, text_of), data["style"])
-        case "dict":
-            return {unpack(key, text_of): unpack(item, text_of) for key, item in inner}
-        case "tuple":
-            return tuple([unpack(item, text_of) for item in inner])
-        case "set":
-            return {unpack(item, text_of) for item in inner}
-        case "frozenset":
-            return frozenset(unpack(item, text_of) for item in inner)
-        case "bytes":
-            return base64.b64decode(inner)
-        case "file":
-            return FromFile(inner)
-        case "opaque":
-            return Opaque(data["type"], inner)
-        case unknown:
-            raise ValueError(f"a value of the kind {unknown!r} is not known here")
+def unpack_json(text: str, text_of: Callable[[str], str]) -> Any:
+    """Return what was packed and then written as JSON.
+
+    Raises:
+        ValueError: it is no JSON, or something in it is not known here.
+    """
+    if _QUOTED_TAG in text:
+        decoder = json.JSONDecoder(object_hook=lambda data: _meant(data, text_of))
+    else:  # as most of it is
+        decoder = _DECODER
+    value, end = decoder.raw_decode(text)
+    if end != len(text):
+        raise ValueError("there is more than one value")
+    return value
+
+
+def _meant(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
+    """Return what an object stands for in which everything is unpacked."""
+    if _TAG not in data:
+        return data
+    kind, inner = data[_TAG], data["v"]
+    if kind == "text":
+        return text_of(inner)
+    if kind == "json":
+        return _written(inner, data["style"])
+    if kind == "opaque":
+        return Opaque(data["type"], inner)
+    if kind in _MADE_OF:
+        return _MADE_OF[kind](inner)
+    raise ValueError(f"a value of the kind {kind!r} is not known here")
 
 
 def digest(value: Any) -> str:
@@ -224,5 +248,4 @@ def _styles(text: str) -> Iterator[int]:
 
 
 def _written(value: Any, style: int) -> str:
-    separators = (", ", ": ") if style & 2 else (",", ":")
-    return json.dumps(value, ensure_ascii=bool(style & 1), separators=separators)
+    return _ENCODERS[style].encode(value)
