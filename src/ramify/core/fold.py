@@ -218,11 +218,19 @@ class TreeFold:
         self._root_number = root_number
         self.records: dict[int, Record] = {}
         self._seqnum = 0
+        self._touched: set[int] = set()  # the nodes whose views are out of date
         self.views: dict[int, NodeView] = {}
 
     def apply(self, events: Iterable[Event]) -> None:
-        """Take in *events*."""
-        touched: set[int] = set()
+        """Take in *events*, and make new views."""
+        self.take(events)
+        for id in sorted(self._touched, reverse=True):
+            self.views[id] = self._view(self.records[id])
+        self._touched.clear()
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take in *events*; the views are for whoever looks next."""
+        touched = self._touched
         for event in events:
             self._seqnum += 1
             self._take(event)
@@ -230,8 +238,6 @@ class TreeFold:
             while above is not None and above not in touched:
                 touched.add(above)
                 above = self.records[above].requested.parent
-        for id in sorted(touched, reverse=True):
-            self.views[id] = self._view(self.records[id])
 
     def _take(self, event: Event) -> None:
         match event:

@@ -134,7 +134,7 @@ class Tree:
         """Take in what happened in an earlier process; return what is known of each node."""
         with self._fold_lock:
             self._prepare()
-            self._fold.apply(events)
+            self._fold.take(events)
             return self._fold.records
 
     def expect_views(self) -> None:
