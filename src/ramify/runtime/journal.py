@@ -64,7 +64,7 @@ class Journal:
                 loop = asyncio.get_running_loop()
             except RuntimeError:  # another thread's; whoever made it does wait for it
                 return
-            self._timer = loop.call_later(_DELAY, self._write_soon)
+            self._timer = loop.call_later(_DELAY, self._write_soon, self._recorded)
 
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""
@@ -132,11 +132,18 @@ class Journal:
         self._wanted = True
         self._lock.notify()
 
-    def _write_soon(self) -> None:
+    def _write_soon(self, target: int) -> None:
+        """Have what was recorded up to *target* written, or look again if only newer is left."""
         self._timer = None
         with self._lock:
-            if self._entries and not self._closed:
+            if not self._entries or self._closed:
+                return
+            if self._saved < target:
                 self._ask_for(self._recorded, _nobody)
+                return
+            target = self._recorded
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_DELAY, self._write_soon, target)
 
     # Writing
 
