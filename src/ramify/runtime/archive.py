@@ -238,24 +238,27 @@ class Archive:
             log.warning(no_function, row.id, row.function)
 
     def _take_over(self, question: Question, home: Home) -> None:
-        tree = self.store.find(node=question.node_id)
-        assert tree is not None  # where its node is
-
         def publish(event: Event) -> None:
             if (node := self._maker.loaded(question.node_id)) is not None:
                 node.tree.publish(event)
             else:
-                self.journal.record(tree, event)
+                self.journal.record(self._tree_of(question), event)
 
         def settle(answer: Answer) -> None:
             node = self._maker.loaded(question.node_id)
             if node is not None and node.record is not None:
                 node.record.answers.append((question, answer))
                 node.record.questions.pop(question.id, None)
-            if tree in self.parked:
+            if (tree := self._tree_of(question)) in self.parked:
                 self._wake(tree)
 
         self._desk.take_over(question, publish, home, settle)
+
+    def _tree_of(self, question: Question) -> int:
+        """Return the tree that a question is in; only who answers needs it, and there are many."""
+        tree = self.store.find(node=question.node_id)
+        assert tree is not None  # where its node is
+        return tree
 
     def _wake(self, tree: int) -> None:
         """Go on with a tree that waits for nobody any more, or later if that cannot be read."""
