@@ -5,7 +5,7 @@ what has its default value, is left out. Nothing but these classes is ever made 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -22,7 +22,7 @@ from ramify.core.events import (
     Event,
     TreeForked,
 )
-from ramify.core.packing import Packer, unpack_json
+from ramify.core.packing import Packer, Unpacker
 from ramify.core.question import Question
 from ramify.core.states import NodeState
 from ramify.core.store import Call, Entry
@@ -115,17 +115,31 @@ def entry_of(
     )
 
 
+def events_of(entries: Iterable[Entry], text_of: Callable[[str], str]) -> list[Event]:
+    """Return the events that *entries* were made from; *text_of* knows the long texts.
+
+    Raises:
+        ValueError: one is damaged, or from a newer version.
+    """
+    unpacker = Unpacker(text_of)
+    return [_event_of(entry, unpacker) for entry in entries]
+
+
 def event_of(entry: Entry, text_of: Callable[[str], str]) -> Event:
     """Return the event that *entry* was made from.
 
     Raises:
         ValueError: it is damaged, or from a newer version.
     """
+    return _event_of(entry, Unpacker(text_of))
+
+
+def _event_of(entry: Entry, unpacker: Unpacker) -> Event:
     kind = _KINDS.get(entry.kind)
     if kind is None:
         raise ValueError(f"events of the kind {entry.kind!r} are not known here")
     try:
-        body: dict[str, Any] = unpack_json(entry.body, text_of)
+        body: dict[str, Any] = unpacker.read(entry.body)
         if (version := body.pop("v")) > VERSION:
             raise ValueError(f"a newer ramify has written it (version {version})")
         extra: dict[str, Any] = {"node": entry.node}

@@ -175,20 +175,23 @@ def texts_in(packed: Any) -> Iterator[str]:
             yield from texts_in(item)
 
 
-def unpack_json(text: str, text_of: Callable[[str], str]) -> Any:
-    """Return what was packed and then written as JSON.
+class Unpacker:
+    """Reads JSON in which values were packed; *text_of* knows the long texts."""
 
-    Raises:
-        ValueError: it is no JSON, or something in it is not known here.
-    """
-    if _QUOTED_TAG in text:
-        decoder = json.JSONDecoder(object_hook=lambda data: _meant(data, text_of))
-    else:  # as most of it is
-        decoder = _DECODER
-    value, end = decoder.raw_decode(text)
-    if end != len(text):
-        raise ValueError("there is more than one value")
-    return value
+    def __init__(self, text_of: Callable[[str], str]) -> None:
+        self._decoder = json.JSONDecoder(object_hook=lambda data: _meant(data, text_of))
+
+    def read(self, text: str) -> Any:
+        """Return what *text* says.
+
+        Raises:
+            ValueError: it is no JSON, or something in it is not known here.
+        """
+        decoder = self._decoder if _QUOTED_TAG in text else _DECODER  # most is as it is
+        value, end = decoder.raw_decode(text)
+        if end != len(text):
+            raise ValueError("there is more than one value")
+        return value
 
 
 def _meant(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:

@@ -7,13 +7,21 @@ It knows numbers and texts, and nothing of what they mean.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar, dataclass_transform
 
 from ramify.core.question import Question
 from ramify.core.states import NodeState
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def _kept(cls: type[T]) -> type[T]:
+    """Make a dataclass that the type checker holds to be frozen, as ``events.fact`` does."""
+    return dataclass(slots=True, kw_only=True)(cls)
+
+
+@_kept
 class Call:
     """What a node is found by; part of its first entry.
 
@@ -40,7 +48,7 @@ class Call:
     inherited: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@_kept
 class Entry:
     """One event, as it is kept.
 

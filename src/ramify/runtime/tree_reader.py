@@ -6,7 +6,7 @@ Knows what a fork shares with the tree that it comes from; does not know who rea
 from ramify.core.errors import StoreError, UnknownNodeError
 from ramify.core.events import Event, TreeForked
 from ramify.core.forking import inherit
-from ramify.core.journaling import event_of
+from ramify.core.journaling import events_of
 from ramify.core.store import Store
 
 
@@ -35,7 +35,7 @@ class TreeReader:
         if not entries:
             return []
         try:
-            events = [event_of(entry, text_of) for entry in entries]
+            events = events_of(entries, text_of)
             if not self._read and isinstance(forked := events[0], TreeForked):
                 events[:0] = inherit(read_events(self._store, forked.source), forked)
         except ValueError as error:
