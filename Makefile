@@ -10,7 +10,7 @@ help:
 	@echo "make demo    run a small job and watch its tree"
 	@echo "make test    run every check and every test"
 	@echo "make lint    run the checks only: style, types, direction of imports"
-	@echo "make bench   measure what calls, turns, imports and sessions cost"
+	@echo "make bench   measure what calls, turns, imports, sessions and journals cost"
 	@echo "make crash   kill a program at every moment, and see whether it goes on"
 	@echo "make clean   remove the environment and everything built"
 
@@ -35,6 +35,7 @@ bench: $(VENV)/dev.done
 	@$(BIN)/python bench/run.py
 	@$(BIN)/python bench/models.py
 	@$(BIN)/python bench/agents.py
+	@$(BIN)/python bench/durable.py
 
 crash: $(VENV)/dev.done
 	@PYTHONPATH=tests $(BIN)/python -m crash.exhaustive

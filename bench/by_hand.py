@@ -1,8 +1,10 @@
-"""The same work as a ramify session, by hand: a loop over plain httpx or aiohttp."""
+"""The same work by hand: a session as a loop over plain httpx or aiohttp, a journal as a table."""
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+import sqlite3
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, closing
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -148,3 +150,20 @@ async def gemini(http: Httpx | Aiohttp) -> str:
         if not results:
             return "".join(part["text"] for part in parts)
         contents += [{"role": "model", "parts": parts}, {"role": "user", "parts": results}]
+
+
+def journal(path: Path, texts: Sequence[str], synchronous: str) -> None:
+    """Write each text and the end of its step, in two commits."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as rows:
+        rows.execute("PRAGMA journal_mode = WAL")
+        rows.execute(f"PRAGMA synchronous = {synchronous}")
+        rows.execute("CREATE TABLE IF NOT EXISTS journal (seq INTEGER PRIMARY KEY, body TEXT)")
+        for text in texts:
+            for body in (text, "done"):
+                rows.execute("INSERT INTO journal (body) VALUES (?)", (body,))
+
+
+def read_journal(path: Path) -> int:
+    """Read the JSON of each event of a ramify journal; return how many there are."""
+    with closing(sqlite3.connect(path)) as rows:
+        return len([json.loads(body) for (body,) in rows.execute("SELECT body FROM events")])
