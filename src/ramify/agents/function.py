@@ -234,6 +234,10 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         return None if self.returns is None else ReturnResult(self.returns)
 
     @property
+    def own_functions(self) -> Sequence[Function]:
+        return () if self.return_function is None else (self.return_function,)
+
+    @property
     def may_call(self) -> Sequence[Function]:
         more = [function for tools in self.model_tools.values() for function in tools]
         return (*super().may_call, *more)

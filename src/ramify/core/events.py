@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, dataclass_transform
 
 from ramify.core.budget import Budget
-from ramify.core.errors import TracedError
+from ramify.core.errors import RecordedError, TracedError
 from ramify.core.question import Answer, Question
 from ramify.core.states import NodeState
 
@@ -172,6 +172,8 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
         """Describe *error*, even if it cannot describe itself."""
+        if isinstance(error, RecordedError):
+            return cls(error.type, error.message)
         try:
             message = error.message if isinstance(error, TracedError) else str(error)
             return cls(type(error).__name__, message, type(error).__module__)

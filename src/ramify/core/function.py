@@ -187,6 +187,11 @@ class Function(ABC):
         return (*self.uses, self) if self.uses_recursion else self.uses
 
     @property
+    def own_functions(self) -> Sequence["Function"]:
+        """Functions that only its own calls can call; nobody else knows them."""
+        return ()
+
+    @property
     @abstractmethod
     def parameters(self) -> Parameters:
         """What a caller gives."""

@@ -125,15 +125,6 @@ def events_of(entries: Iterable[Entry], text_of: Callable[[str], str]) -> list[E
     return [_event_of(entry, unpacker) for entry in entries]
 
 
-def event_of(entry: Entry, text_of: Callable[[str], str]) -> Event:
-    """Return the event that *entry* was made from.
-
-    Raises:
-        ValueError: it is damaged, or from a newer version.
-    """
-    return _event_of(entry, Unpacker(text_of))
-
-
 def _event_of(entry: Entry, unpacker: Unpacker) -> Event:
     kind = _KINDS.get(entry.kind)
     if kind is None:

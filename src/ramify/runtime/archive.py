@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -28,7 +29,7 @@ from ramify.core.events import (
 from ramify.core.fold import Record
 from ramify.core.forking import UNCHANGED, Cut, Edit, fork_of, inherit, new_id
 from ramify.core.function import Function, RunContext
-from ramify.core.packing import Opaque, Packer, unpack
+from ramify.core.packing import Opaque
 from ramify.core.parameters import Parameters
 from ramify.core.question import Answer, Question
 from ramify.core.reviving import revived
@@ -154,15 +155,16 @@ class Archive:
     def events(self, tree: int) -> list[Event]:
         """Return all that happened in a tree, with results as their functions gave them."""
         events = read_events(self.store, tree)
-        names = {e.node: e.function for e in events if isinstance(e, CallRequested)}
+        called: dict[int, Function | None] = {}
         for number, event in enumerate(events):
-            if isinstance(event, CallEnded) and event.outputs is not None:
-                function = self._functions.get(names[event.node])
-                if function is not None:
-                    value = revived(function.output_type, event.outputs)
-                    events[number] = CallEnded(
-                        event.node, event.state, event.at, value, event.exception
-                    )
+            if isinstance(event, CallRequested):
+                caller = None if event.parent is None else called[event.parent]
+                own = {} if caller is None else {one.name: one for one in caller.own_functions}
+                called[event.node] = own.get(event.function) or self._functions.get(event.function)
+            elif isinstance(event, CallEnded) and (function := called[event.node]) is not None:
+                value = revived(function.output_type, event.outputs)
+                if value is not event.outputs:
+                    events[number] = replace(event, outputs=value)
         return events
 
     def _request(self, record: Record) -> CallRequest:
@@ -179,11 +181,6 @@ class Archive:
             budget=options.budget,
             tool_use_id=requested.tool_use_id,
         )
-
-    def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments as they come back from the journal."""
-        packer = Packer(self.journal.redact)
-        return unpack(packer.pack(dict(args)), packer.texts.__getitem__)
 
     # Going on
 

@@ -7,13 +7,13 @@ everything else is written with the next batch, or a moment later.
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from ramify.core.errors import FencedError, StoreError
 from ramify.core.events import CallRequested, Event
 from ramify.core.journaling import entry_of
-from ramify.core.packing import Packer
+from ramify.core.packing import Packer, unpack
 from ramify.core.store import Entry, Store
 from ramify.runtime.home import settle_from_anywhere
 
@@ -46,6 +46,11 @@ class Journal:
         self._writer: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def redacts(self) -> bool:
+        """Whether texts are changed before they are written."""
+        return self.redact is not None
+
     # What happens
 
     def record(self, tree: int, event: Event) -> None:
@@ -69,6 +74,11 @@ class Journal:
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""
         return Packer(self.redact).redacted(text)
+
+    def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments as they come back from the journal."""
+        packer = Packer(self.redact)
+        return unpack(packer.pack(dict(args)), packer.texts.__getitem__)
 
     # Waiting until it is safe
 

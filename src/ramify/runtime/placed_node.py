@@ -130,7 +130,10 @@ class PlacedNode(AwaitedNode):
         return base if times == 1 else f"{base} {times}"
 
     def _content_key(self, request: CallRequest) -> str:
-        return of_content(request.function.name, request.model, request.args)
+        journal, args = self.tree.journal, request.args
+        if journal is not None and journal.redacts:  # or code that is run again is not recognised
+            args = journal.as_written(args)
+        return of_content(request.function.name, request.model, args)
 
     def may_make_again(self, key: str) -> bool:
         """Whether it will ask once more for the call with this key, when it goes on."""

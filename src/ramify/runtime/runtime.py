@@ -209,7 +209,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             node = None if tree is None else self._forest.find(tree)
         if node is None:
             return None
-        given = request.args if self._past is None else self._past.as_written(request.args)
+        given = request.args if self._past is None else self._past.journal.as_written(request.args)
         same = node.function.name == request.function.name
         if not same or digest(dict(node.inputs)) not in {digest(given), digest(dict(request.args))}:
             raise InvalidValueError(

@@ -6,7 +6,7 @@ the asker's own thread, so that being watched costs a run nothing.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -19,12 +19,21 @@ from ramify.runtime.bags import SessionBag, close_all
 class Recorder(Protocol):
     """Whoever writes down what happens."""
 
+    @property
+    def redacts(self) -> bool:
+        """Whether texts are changed before they are written."""
+        ...
+
     def record(self, tree: int, event: Event) -> None:
         """Take down *event* of the tree with this id."""
         ...
 
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""
+        ...
+
+    def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments as they come back from the journal."""
         ...
 
     async def saved(self, node: Any) -> None:

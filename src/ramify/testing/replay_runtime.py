@@ -228,6 +228,12 @@ class ReplayRuntime(Runtime):
         """Return *text*, which is not written down."""
         return text
 
+    redacts = False
+
+    def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return *args*, which are not written down."""
+        return dict(args)
+
     async def saved(self, node: CallNode) -> None:
         """Wait until it is the turn of *node* to end, if it is about to."""
         call = self._recording.calls.get(node.id)
