@@ -259,7 +259,8 @@ class Archive:
 
     def _wake(self, tree: int) -> None:
         """Go on with a tree that waits for nobody any more, or later if that cannot be read."""
-        if tree not in self.parked:
+        root = self._maker.loaded(tree)
+        if tree not in self.parked or (root is not None and root.is_ending):
             return
         mark = self.journal.mark()
         try:
@@ -298,6 +299,8 @@ class Archive:
     def hand_over(self, node: CallNode, request: CallRequest) -> None:
         """Let *node* be what *request* asks for, from where an earlier process left it."""
         assert node.record is not None  # as of every node that was loaded
+        if node.is_ending:
+            return
         node.take_on(request)
         if node.has_ended:
             node.outputs = revived(request.function.output_type, node.outputs)

@@ -191,6 +191,11 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         return self._request.rules
 
     @property
+    def is_ending(self) -> bool:
+        """Whether it is clear what came of it, and only that is still to be written down."""
+        return self.concluded and not self.state.final
+
+    @property
     def timed_out(self) -> bool:
         """Whether it was stopped because it took too long."""
         return isinstance(self._overdue, CallTimeoutError)
@@ -199,8 +204,8 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
 
     def start(self, context: RunContext) -> None:
         """Begin to run, as a task that has a copy of the context variables here."""
-        if self._ended is not None or (self.concluded and not self.state.final):
-            return  # cancelled before it came to this
+        if self._ended is not None or self.is_ending:  # cancelled before it came to this
+            return
         self.context = context
         self.leave = None
         work = self._send_again() if self.state.final else self._drive(context)
