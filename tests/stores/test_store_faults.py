@@ -156,11 +156,9 @@ def test_two_drivers_who_had_no_lock_are_still_told_apart_by_their_entries(path:
         with SqliteStore(path) as other:
             other.drive()
             other.append([told(1, 3)])
-            fenced = f"{path}: node 1 has an entry 3 already; another runtime has written to it"
-            with pytest.raises(FencedError, match=fenced):
-                one.append([told(1, 3)])
-            with pytest.raises(FencedError, match="the top level has a call with the key 'call 1'"):
-                one.append([asked(9, key="call 1")])
+            for entry in told(1, 3), asked(9):
+                with pytest.raises(FencedError, match=f"{path}: another runtime has written to it"):
+                    one.append([entry])
             assert one.last() == 3
 
 

@@ -126,6 +126,10 @@ def settle_from_anywhere(future: asyncio.Future[None]) -> Callable[[], None]:
     loop = future.get_loop()
 
     def wake() -> None:
+        with contextlib.suppress(RuntimeError):
+            if asyncio.get_running_loop() is loop:
+                settle(future)
+                return
         with contextlib.suppress(RuntimeError):  # that loop has closed, and nobody awaits any more
             loop.call_soon_threadsafe(settle, future)
 

@@ -7,6 +7,7 @@ everything else is written with the next batch, or a moment later.
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from ramify.core.store import Entry, Store
 from ramify.runtime.home import settle_from_anywhere
 
 _DELAY: Final = 0.01  # seconds that an event may wait which nobody waits for
+_QUICK: Final = 0.002  # seconds that a loop may be held up by writing
 
 Trouble = Callable[[Any, StoreError], Awaitable[None]]  # may return when it is worth another try
 
@@ -40,6 +42,9 @@ class Journal:
         self._saved = 0
         self._failure: StoreError | None = None  # of the last try
         self._wanted = False  # somebody waits, or has waited for long enough
+        self._due = False  # the loop is about to see who waits
+        self._writing = False  # what was taken from the entries is not safe yet
+        self._took = 2 * _QUICK  # seconds, lately, to write; it has to be shown that it is quick
         self._closed = False  # there is no more to write
         self._waiting: list[tuple[int, Callable[[], None]]] = []
         self._numbers: dict[int, int] = {}  # how many entries each node has
@@ -101,9 +106,11 @@ class Journal:
             if self._closed or self._saved == self._recorded:
                 return None
             done = loop.create_future()
-            wake = settle_from_anywhere(done)
-            self._ask_for(self._recorded, wake)
             target = self._recorded
+            self._waiting.append((target, settle_from_anywhere(done)))
+            if not self._due:
+                self._due = True
+                loop.call_soon(self._write_here)  # when all have asked who would ask just now
         await done
         return None if self._saved >= target or self._closed else self._failure
 
@@ -135,10 +142,13 @@ class Journal:
             raise self._failure
 
     def _ask_for(self, target: int, wake: Callable[[], None]) -> None:
+        self._waiting.append((target, wake))
+        self._have_written()
+
+    def _have_written(self) -> None:
         if self._writer is None:
             self._writer = threading.Thread(target=self._write, name="ramify journal", daemon=True)
             self._writer.start()
-        self._waiting.append((target, wake))
         self._wanted = True
         self._lock.notify()
 
@@ -160,31 +170,58 @@ class Journal:
     def _write(self) -> None:
         while True:
             with self._lock:
-                while not self._wanted:
-                    if self._closed:
+                while not self._wanted or self._writing:
+                    if self._closed and not self._wanted:
                         return
                     self._lock.wait()
-                self._wanted = False
-                entries, self._entries = self._entries, []
-            failure = self._append(entries)
-            with self._lock:
-                self._failure = failure
-                if failure is None:
-                    self._saved += len(entries)
-                else:
-                    self._entries = entries + self._entries
-                saved, waiting = self._saved, self._waiting
-                self._waiting = []
-                if failure is None:
-                    self._waiting = [one for one in waiting if one[0] > saved]
-                    self._wanted = bool(self._waiting)
-                woken = [one for one in waiting if one not in self._waiting]
-            for _, wake in woken:
-                wake()
+                entries = self._take()
+            self._settle(entries, self._append(entries))
+
+    def _write_here(self) -> None:
+        """Write, right on the loop, what only one waits for: that takes less than another thread.
+
+        Not if the disk is slow, or the writer is at it.
+        """
+        with self._lock:
+            self._due = False
+            if not self._waiting:
+                return
+            if len(self._waiting) > 1 or self._writing or self._took > _QUICK:
+                self._have_written()
+                return
+            entries = self._take()
+        self._settle(entries, self._append(entries))
+
+    def _take(self) -> list[Entry]:
+        """Return what is to be written, by one at a time."""
+        self._wanted, self._writing = False, True
+        entries, self._entries = self._entries, []
+        return entries
+
+    def _settle(self, entries: list[Entry], failure: StoreError | None) -> None:
+        """Wake those who waited for *entries*, or all if they could not be written."""
+        with self._lock:
+            self._writing = False
+            self._failure = failure
+            if failure is None:
+                self._saved += len(entries)
+            else:
+                self._entries = entries + self._entries
+            waiting, self._waiting = self._waiting, []
+            if failure is None:
+                self._waiting = [one for one in waiting if one[0] > self._saved]
+                self._wanted = self._wanted or bool(self._waiting)
+            woken = [one for one in waiting if one not in self._waiting]
+            if self._wanted:
+                self._have_written()
+            self._lock.notify_all()
+        for _, wake in woken:
+            wake()
 
     def _append(self, entries: list[Entry]) -> StoreError | None:
         if isinstance(self._failure, FencedError):
             return self._failure
+        begun = time.perf_counter()
         try:
             if entries:
                 self.store.append(entries)
@@ -192,6 +229,7 @@ class Journal:
             return error
         except Exception as error:  # noqa: BLE001 - a store of somebody else's; the run has to know
             return StoreError(self.store.name, f"{type(error).__name__}: {error}")
+        self._took += (time.perf_counter() - begun - self._took) / 4
         return None
 
     def close(self) -> None:
@@ -207,7 +245,7 @@ class Journal:
             with self._lock:
                 self._closed = True
                 waiting, self._waiting = self._waiting, []
-                self._lock.notify()
+                self._lock.notify_all()
             for _, wake in waiting:
                 wake()
             if self._writer is not None:

@@ -23,6 +23,11 @@ def fenced(journal: str, entry: Entry, call: Call | None = None) -> FencedError:
     return FencedError(journal, f"{taken}; another runtime has written to it")
 
 
+def overtaken(journal: str) -> FencedError:
+    """Return the error for a place in the journal that is taken."""
+    return FencedError(journal, "another runtime has written to it, though this one drives it")
+
+
 def not_driving(journal: str) -> UsageError:
     """Return the error for somebody who may only read."""
     return UsageError(f"only who drives {journal} may write to it; call drive() first")

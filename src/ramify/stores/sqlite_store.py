@@ -21,15 +21,31 @@ from ramify.stores.database import MEMORY, PATIENCE, Database, Synchronous, abso
 from ramify.stores.driver_lock import DriverLock
 from ramify.stores.file_system import mounts, refuse_network
 from ramify.stores.parking import OpenNode, parked
-from ramify.stores.refusals import fenced, forked, not_driving, owned, still_open, without_call
+from ramify.stores.refusals import (
+    fenced,
+    forked,
+    not_driving,
+    overtaken,
+    owned,
+    still_open,
+    without_call,
+)
 
 _HIGHEST: Final = 2**63 - 1  # number that SQLite knows
 _IS_OPEN: Final = "state IN ('waiting', 'running', 'paused')"  # as the index has it
 
 _TAKEN: Final = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
 
-_COUNT_UP: Final = """
-    UPDATE journal SET seq = seq + ?, node = max(node, ?), number = max(number, ?) RETURNING seq
+# Numbers are not given again when what had the highest ones is deleted: then they are put down.
+_NUMBERS: Final = """
+    SELECT max(journal.seq, coalesce((SELECT max(seq) FROM events), 0)),
+        max(
+            journal.node,
+            coalesce((SELECT max(id) FROM nodes), 0),
+            coalesce((SELECT max(id + inherited) FROM nodes WHERE source > 0), 0)
+        ),
+        max(journal.number, coalesce((SELECT max(place) FROM nodes WHERE parent = 0), 0))
+    FROM journal
 """
 _ADD_EVENT: Final = """
     INSERT INTO events (seq, tree, node, n, kind, body, state, question, settled, crc)
@@ -116,6 +132,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         in_memory = self.name == MEMORY
         self._lock = None if in_memory else DriverLock(self.name)
         self._driving = False
+        self._last: int | None = None  # the place of the last entry, once that is known
         self._changing = threading.Lock()
         try:
             if not in_memory:
@@ -132,22 +149,26 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
             if self._lock is not None:
                 self._lock.take()
             self._driving = True
+            self._last = None
 
     def append(self, entries: Sequence[Entry]) -> int:
         self._check_driving()
-        calls = [(entry.node, entry.call) for entry in entries if entry.call is not None]
-        highest = max((node + call.inherited for node, call in calls), default=0)
-        number = max((call.index for _, call in calls if call.parent == 0), default=0)
         with self._writer.transaction() as rows:
-            [(last,)] = rows.execute(_COUNT_UP, (len(entries), highest, number)).fetchall()
-            for seq, entry in enumerate(entries, last - len(entries) + 1):
+            if self._last is None:  # from then on nobody else writes
+                self._last = rows.execute(_NUMBERS).fetchone()[0]
+            last = self._last + len(entries)
+            states = {entry.node: entry.state for entry in entries if entry.state is not None}
+            for seq, entry in enumerate(entries, self._last + 1):
                 try:
-                    _add(rows, seq, entry)
+                    _add(rows, seq, entry, states)
                 except sqlite3.IntegrityError as error:
                     if error.sqlite_errorcode not in _TAKEN:
                         raise
+                    if "events.seq" in str(error):
+                        raise overtaken(self.name) from error
                     taken = entry.call if "nodes." in str(error) else None
                     raise fenced(self.name, entry, taken) from error
+        self._last = last
         return last
 
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
@@ -199,7 +220,8 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         return self._row("SELECT count(*) FROM events WHERE node = ?", node)[0]
 
     def highest(self) -> tuple[int, int]:
-        return self._row("SELECT node, number FROM journal")
+        _, node, number = self._row(_NUMBERS)
+        return node, number
 
     def last(self) -> int:
         return self._row("SELECT coalesce(max(seq), 0) FROM events")[0]
@@ -238,6 +260,10 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
                 raise still_open(tree)
             if _any(rows, "SELECT 1 FROM nodes WHERE source = ? AND source > 0", tree):
                 raise forked(tree)
+            rows.execute(
+                "UPDATE journal SET seq = ?, node = ?, number = ?",
+                rows.execute(_NUMBERS).fetchone(),
+            )
             for statement in _FORGET:
                 rows.execute(statement, {"tree": tree})
 
@@ -310,7 +336,8 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         return entry
 
 
-def _add(rows: sqlite3.Connection, seq: int, entry: Entry) -> None:
+def _add(rows: sqlite3.Connection, seq: int, entry: Entry, states: dict[int, NodeState]) -> None:
+    """Add an entry; its node is given the last of its *states* at once."""
     tree, node, state = entry.tree, entry.node, entry.state
     question = None if entry.question is None else _question_text(entry.question)
     rows.execute(
@@ -329,9 +356,9 @@ def _add(rows: sqlite3.Connection, seq: int, entry: Entry) -> None:
         ),
     )
     if entry.call is not None:
-        _add_node(rows, seq, entry, entry.call)
-    elif state is not None:
-        changed = rows.execute("UPDATE nodes SET state = ? WHERE id = ?", (state, node))
+        _add_node(rows, seq, entry, entry.call, states.pop(node, NodeState.Waiting))
+    elif (last := states.pop(node, None) if state is not None else None) is not None:
+        changed = rows.execute("UPDATE nodes SET state = ? WHERE id = ?", (last, node))
         if not changed.rowcount:
             raise without_call(entry)
     for hash, text in entry.texts.items():
@@ -349,7 +376,9 @@ def _add(rows: sqlite3.Connection, seq: int, entry: Entry) -> None:
         rows.execute("DELETE FROM questions WHERE node = ?", (node,))
 
 
-def _add_node(rows: sqlite3.Connection, seq: int, entry: Entry, call: Call) -> None:
+def _add_node(
+    rows: sqlite3.Connection, seq: int, entry: Entry, call: Call, state: NodeState
+) -> None:
     rows.execute(
         _ADD_NODE,
         (
@@ -363,7 +392,7 @@ def _add_node(rows: sqlite3.Connection, seq: int, entry: Entry, call: Call) -> N
             call.idles,
             call.source,
             call.inherited,
-            entry.state or NodeState.Waiting,
+            state,
         ),
     )
 
