@@ -1,6 +1,6 @@
 """Where a call is in its tree: above it, below it, and what its calls are known by."""
 
-from typing import Any
+from typing import Any, Final
 
 from ramify.core.call_keys import named, of_content
 from ramify.core.errors import ClosedError, InvalidValueError
@@ -10,6 +10,8 @@ from ramify.runtime.bags import SessionBag
 from ramify.runtime.call_request import CallRequest
 from ramify.runtime.home import Home
 from ramify.runtime.tree import Tree
+
+_NONE: Final[dict[str, Any]] = {}
 
 
 class PlacedNode(AwaitedNode):
@@ -47,7 +49,7 @@ class PlacedNode(AwaitedNode):
         self._closing = False  # its children are being cancelled, and there will be no more
         self._keys: dict[str, int] | None = None  # how often each key was asked for
         # Its calls by key, if an earlier process made them and this one has not yet.
-        self.unclaimed: dict[str, Any] = {}
+        self.unclaimed: dict[str, Any] = _NONE  # never changed while it is this
 
     @property
     def path(self) -> str:
@@ -100,10 +102,12 @@ class PlacedNode(AwaitedNode):
         parent._running += not ended
         parent._next_sequence = max(parent._next_sequence, sequence + 1)
         if parent.may_make_again(key):
+            if parent.unclaimed is _NONE:
+                parent.unclaimed = {}
             parent.unclaimed[key] = self
 
     def _check_open(self) -> None:
-        if self.has_ended or self._closing:
+        if self._ended is not None or self._closing:
             raise ClosedError(
                 f"{self.function.name} (node {self.path}) has ended and can make no more calls;"
                 " await what it starts before it returns"
@@ -143,4 +147,4 @@ class PlacedNode(AwaitedNode):
         """Return the call that *request* asks for, if an earlier process has made it."""
         self._check_open()
         request.call_key = self.key_of(request)
-        return self.unclaimed.pop(request.call_key, None)
+        return self.unclaimed.pop(request.call_key, None) if self.unclaimed else None

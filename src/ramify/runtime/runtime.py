@@ -224,18 +224,21 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if node is None:
             node = self._make(next(self._ids), request, home, parent.tree, parent)
             self._forest.add(node)
-        elif self._past is not None:
+        else:
             self._past.hand_over(node, request)
             self._open_accounts(node, request)
-        if not node.has_ended:
-            start(node, Context(self, node))
+            if node.has_ended:
+                return node
+        start(node, Context(self, node))
         return node
 
     def _make(
         self, id: int, request: CallRequest, home: Home, tree: Tree, parent: CallNode | None
     ) -> CallNode:
         node = self._node(id, request, home, tree, parent)
-        self._open_accounts(node, request)
+        top = parent is None and self._commons.account is not None
+        if top or request.budget is not None or request.function.budget is not None:
+            self._open_accounts(node, request)
         return node
 
     def _node(
