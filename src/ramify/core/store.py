@@ -182,6 +182,10 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is found in it
         """Return the entries of a tree whose place in the journal is later than *after*."""
         ...
 
+    def texts(self, tree: int) -> dict[str, str]:
+        """Return all long texts of a tree by their hash, for who reads all of it."""
+        ...
+
     def text(self, hash: str) -> str:
         """Return the long text that has this hash.
 

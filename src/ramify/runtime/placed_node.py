@@ -102,8 +102,8 @@ class PlacedNode(AwaitedNode):
         parent._running += not ended
         parent._next_sequence = max(parent._next_sequence, sequence + 1)
         if parent.may_make_again(key):
-            if parent.unclaimed is _NONE:
-                parent.unclaimed = {}
+            known: dict[str, Any] = parent.unclaimed
+            parent.unclaimed = {} if known is _NONE else known
             parent.unclaimed[key] = self
 
     def _check_open(self) -> None:

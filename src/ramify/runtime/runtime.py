@@ -224,7 +224,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if node is None:
             node = self._make(next(self._ids), request, home, parent.tree, parent)
             self._forest.add(node)
-        else:
+        elif self._past is not None:
             self._past.hand_over(node, request)
             self._open_accounts(node, request)
             if node.has_ended:

@@ -3,6 +3,10 @@
 Knows what a fork shares with the tree that it comes from; does not know who reads, nor why.
 """
 
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from ramify.core.errors import StoreError, UnknownNodeError
 from ramify.core.events import Event, TreeForked
 from ramify.core.forking import inherit
@@ -24,7 +28,7 @@ class TreeReader:
         Raises:
             StoreError: the journal is damaged, or from a newer version.
         """
-        texts: dict[str, str] = {}
+        texts = {} if self._read else self._store.texts(self._tree)
 
         def text_of(hash: str) -> str:
             if hash not in texts:
@@ -35,7 +39,8 @@ class TreeReader:
         if not entries:
             return []
         try:
-            events = events_of(entries, text_of)
+            with without_collection():
+                events = events_of(entries, text_of)
             if not self._read and isinstance(forked := events[0], TreeForked):
                 events[:0] = inherit(read_events(self._store, forked.source), forked)
         except ValueError as error:
@@ -43,6 +48,19 @@ class TreeReader:
             raise StoreError(self._store.name, what) from error
         self._read = entries[-1].seq
         return events
+
+
+@contextmanager
+def without_collection() -> Generator[None]:
+    """Let no garbage be looked for: of what is read nothing is any, and looking takes long."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def read_events(store: Store, tree: int) -> list[Event]:

@@ -71,6 +71,10 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         with self._lock:
             return [entry for entry in self._trees.get(tree, ()) if entry.seq > after]
 
+    def texts(self, tree: int) -> dict[str, str]:
+        with self._lock:
+            return {hash: self._texts[hash] for hash in self._refs.get(tree, ())}
+
     def text(self, hash: str) -> str:
         with self._lock:
             if hash not in self._texts:

@@ -66,6 +66,9 @@ _ENTRIES: Final = """
     FROM events LEFT JOIN nodes ON nodes.id = events.node AND nodes.seq = events.seq
     WHERE events.tree = ? AND events.seq > ? ORDER BY events.seq
 """
+_TEXTS: Final = """
+    SELECT hash, texts.text, crc FROM refs JOIN texts ON texts.id = refs.text WHERE tree = ?
+"""
 _TREES: Final = """
     SELECT id, place, call_key, function, state, source FROM nodes WHERE parent = 0 ORDER BY id
 """
@@ -155,7 +158,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         self._check_driving()
         with self._writer.transaction() as rows:
             if self._last is None:  # from then on nobody else writes
-                self._last = rows.execute(_NUMBERS).fetchone()[0]
+                self._last = int(rows.execute(_NUMBERS).fetchone()[0])
             last = self._last + len(entries)
             states = {entry.node: entry.state for entry in entries if entry.state is not None}
             for seq, entry in enumerate(entries, self._last + 1):
@@ -177,6 +180,11 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         self._check_numbers(found)
         return found
 
+    def texts(self, tree: int) -> dict[str, str]:
+        with self._reading() as rows:
+            found = rows.execute(_TEXTS, (tree,)).fetchall()
+        return {_long(hash): self._checked(hash, text, crc) for hash, text, crc in found}
+
     def text(self, hash: str) -> str:
         with self._reading() as rows:
             found = rows.execute(
@@ -184,9 +192,12 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
             ).fetchone()
             if found is None:
                 raise self._reader.damaged(f"a text is not there (hash {hash})")
-            text = _given(found[0])
-        if _sum(text) != found[1]:
-            raise self._reader.damaged(f"a text is not what was written (hash {hash})")
+        return self._checked(hash, *found)
+
+    def _checked(self, hash: str | bytes, kept: str | bytes, crc: int) -> str:
+        text = _given(kept)
+        if _sum(text) != crc:
+            raise self._reader.damaged(f"a text is not what was written (hash {_long(hash)})")
         return text
 
     def trees(self) -> list[TreeRow]:
@@ -454,6 +465,11 @@ def _short(hash: str) -> str | bytes:
     except ValueError:
         return _kept(hash)
     return short if short.hex() == hash else _kept(hash)
+
+
+def _long(short: str | bytes) -> str:
+    """Return the hash that was made short; one that is kept as text may have half a character."""
+    return short if isinstance(short, str) else short.hex()
 
 
 def _kept(text: str) -> str | bytes:

@@ -78,6 +78,7 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             with self._opened_again(store) as again:
                 assert again.entries(1) == kept
                 assert again.text("ab01") == "漢 é \0 \n"
+                assert again.texts(1)["ab01"] == "漢 é \0 \n"
 
     def test_places_are_counted_over_all_trees(self) -> None:
         with self._driven() as store:
