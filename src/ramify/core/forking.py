@@ -1,6 +1,6 @@
 """Which part of a tree a fork shares with it: computed from events and nothing else."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -9,8 +9,12 @@ from ramify.core.agent_events import ResponseCompleted
 from ramify.core.call_keys import is_past
 from ramify.core.errors import InvalidValueError
 from ramify.core.events import (
+    AgentEdited,
+    ArgumentsEdited,
     CallEnded,
+    CallInherited,
     CallRequested,
+    CallStarted,
     Event,
     QuestionAsked,
     QuestionSettled,
@@ -222,3 +226,31 @@ def checked_place(function: Any, at: int | None, edit: Edit | None) -> int:
     if edit.args is not None:
         function.parameters.validate(edit.args)
     return at or 0
+
+
+def still_open(events: Sequence[Event]) -> list[CallInherited]:
+    """Return that the calls below the top-level one which have not ended are the fork's, too."""
+    ended = {event.node for event in events if isinstance(event, CallEnded)}
+    return [
+        CallInherited(
+            event.node, event.parent, event.key, event.index, event.function, event.is_agent
+        )
+        for event in events
+        if isinstance(event, CallRequested) and event.parent is not None
+        if event.node not in ended
+    ]
+
+
+def edits_of(node: int, edit: Edit | None, at: float) -> Iterator[Event]:
+    """Yield what an *edit* of a call comes to."""
+    if edit is None:
+        return
+    if edit.args is not None:
+        yield ArgumentsEdited(node, edit.args)
+    if edit.prompt is not None or edit.model is not None:
+        model = edit.model
+        name = None if model is None else str(getattr(model, "name", model))
+        yield AgentEdited(node, edit.prompt, name)
+    if edit.result is not UNCHANGED:
+        yield CallStarted(node, at)
+        yield CallEnded(node, NodeState.Success, at, edit.result)

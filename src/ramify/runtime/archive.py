@@ -9,31 +9,22 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from ramify.core.errors import ClosedError, InvalidValueError, StoreError, UsageError
+from ramify.core.errors import ClosedError, InvalidValueError, StoreError
 from ramify.core.events import (
     AgentEdited,
-    ArgumentsEdited,
-    CallEnded,
-    CallInherited,
-    CallOptions,
     CallRequested,
-    CallStarted,
     Event,
     TreeForked,
 )
 from ramify.core.fold import Record
-from ramify.core.forking import UNCHANGED, Cut, Edit, fork_of, inherit, new_id
-from ramify.core.function import Function, RunContext
+from ramify.core.forking import Cut, Edit, edits_of, fork_of, inherit, new_id, still_open
+from ramify.core.function import Function
 from ramify.core.packing import Opaque
-from ramify.core.parameters import Parameters
 from ramify.core.question import Answer, Question
 from ramify.core.reviving import revived
-from ramify.core.states import NodeState
 from ramify.core.store import Store, TreeRow
 from ramify.runtime.asking import wait_for_help
 from ramify.runtime.call_request import CallRequest
@@ -42,30 +33,14 @@ from ramify.runtime.doubt import gate_after_crash
 from ramify.runtime.home import Home
 from ramify.runtime.inbox import Inbox
 from ramify.runtime.journal import Journal
+from ramify.runtime.loader import Loader
 from ramify.runtime.node import CallNode
-from ramify.runtime.spending import Spent
 from ramify.runtime.tree import Tree
 from ramify.runtime.tree_reader import read_events
-from ramify.runtime.walk import upwards
 
 log = logging.getLogger(__name__)
 
 _LOOKS_EVERY: Final = 0.1  # seconds between two looks into the inbox
-
-
-class PastFunction(Function):
-    """Stands for a function that this program does not have."""
-
-    def __init__(self, name: str, *, is_agent: bool) -> None:
-        super().__init__(name, "")
-        self.is_agent = is_agent
-
-    @property
-    def parameters(self) -> Parameters:
-        return Parameters.of_schema(self.name, {"type": "object"})
-
-    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
-        raise UsageError(f"{self.name} is not among the functions of this runtime")
 
 
 class Maker(Protocol):
@@ -111,6 +86,7 @@ class Archive:
         self.journal = journal
         self._functions = functions
         self._desk = desk
+        self._loader = Loader(journal, functions, maker.remake, self._has_ended)
         self._maker = maker
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: list[int] = []
@@ -123,64 +99,14 @@ class Archive:
     def store(self) -> Store:
         return self.journal.store
 
-    # Reading
+    def events(self, tree: int) -> list[Event]:
+        """Return all that happened in a tree, with results as their functions gave them."""
+        return self._loader.events(tree)
 
     def load(self, id: int, events: Sequence[Event] | None = None) -> CallNode:
         """Return the top-level node of the tree with this id, all below it restored."""
-        if (known := self._maker.loaded(id)) is not None:
-            return known
-        events = events or self.events(id)
-        first = events[0]
-        assert isinstance(first, CallRequested)  # so it begins
-        tree = Tree(id, first.index, kept=True, journal=self.journal)
-        # what an earlier process has done, without what is added to the views from now on
-        records = {id: record.copy() for id, record in tree.restore(events).items()}
-        nodes: dict[int, CallNode] = {}
-        for node_id in sorted(records):
-            record = records[node_id]
-            parent = record.requested.parent
-            request = self._request(record)
-            above = None if parent is None else nodes[parent]
-            nodes[node_id] = self._maker.remake(record, request, tree, above)
-            tree.asked[node_id] = len(record.asked)
-            if not nodes[node_id].has_ended:
-                nodes[node_id].when_ended(partial(self._has_ended, nodes[node_id]))
-        for node_id, node in nodes.items():
-            if (record := records[node_id]).exchanges or record.usage.total:
-                for above in upwards(node):
-                    above.spent = above.spent or Spent()
-                    above.spent.add(record.usage, record.cost, len(record.exchanges))
-        return nodes[id]
-
-    def events(self, tree: int) -> list[Event]:
-        """Return all that happened in a tree, with results as their functions gave them."""
-        events = read_events(self.store, tree)
-        called: dict[int, Function | None] = {}
-        for number, event in enumerate(events):
-            if isinstance(event, CallRequested):
-                caller = None if event.parent is None else called[event.parent]
-                own = {} if caller is None else {one.name: one for one in caller.own_functions}
-                called[event.node] = own.get(event.function) or self._functions.get(event.function)
-            elif isinstance(event, CallEnded) and (function := called[event.node]) is not None:
-                value = revived(function.output_type, event.outputs)
-                if value is not event.outputs:
-                    events[number] = replace(event, outputs=value)
-        return events
-
-    def _request(self, record: Record) -> CallRequest:
-        requested = record.requested
-        options = requested.options or CallOptions()
-        function = self._functions.get(requested.function)
-        if function is None:
-            function = PastFunction(requested.function, is_agent=requested.is_agent)
-        return CallRequest(
-            function,
-            record.inputs,
-            options.timeout,
-            model=options.model,
-            budget=options.budget,
-            tool_use_id=requested.tool_use_id,
-        )
+        known = self._maker.loaded(id)
+        return self._loader.load(id, events or self.events(id)) if known is None else known
 
     # Going on
 
@@ -285,7 +211,7 @@ class Archive:
         self.parked.discard(tree)
         self._due.pop(tree, None)
         assert root.record is not None  # as of every node that was loaded
-        request = self._request(root.record)
+        request = self._loader.request_of(root.record)
         if not self._maker.knows_model(request.model):
             unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
             log.warning(unknown, tree, request.model)
@@ -350,12 +276,9 @@ class Archive:
                 reopened=(),
             ),
         )
-        self.journal.record(first, forked)
-        for event in _still_open(inherit(events, forked), forked):
-            self.journal.record(first, event)
         changed = new_id(events, forked, found.reopened[-1])
-        for event in _edits(changed, edit):
-            self.journal.record(first, event)
+        inherited = still_open(inherit(events, forked))
+        self.journal.record(first, forked, *inherited, *edits_of(changed, edit, forked.at))
         self.journal.flush()
         self.load(first)
         if edit is not None and edit.model is not None:
@@ -387,33 +310,6 @@ class Archive:
             self._looking.cancel()
         self.suspend()
         self.store.close()
-
-
-def _still_open(events: Sequence[Event], forked: TreeForked) -> list[Event]:
-    """Return that the calls below the top-level one which have not ended are the fork's, too."""
-    ended = {event.node for event in events if isinstance(event, CallEnded)}
-    return [
-        CallInherited(
-            event.node, event.parent, event.key, event.index, event.function, event.is_agent
-        )
-        for event in events
-        if isinstance(event, CallRequested) and event.parent is not None
-        if event.node not in ended
-    ]
-
-
-def _edits(node: int, edit: Edit | None) -> Iterator[Event]:
-    if edit is None:
-        return
-    if edit.args is not None:
-        yield ArgumentsEdited(node, edit.args)
-    if edit.prompt is not None or edit.model is not None:
-        model = edit.model
-        name = None if model is None else str(getattr(model, "name", model))
-        yield AgentEdited(node, edit.prompt, name)
-    if edit.result is not UNCHANGED:
-        yield CallStarted(node, time.time())
-        yield CallEnded(node, NodeState.Success, time.time(), edit.result)
 
 
 def open_archive(

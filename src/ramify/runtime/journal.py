@@ -58,23 +58,29 @@ class Journal:
 
     # What happens
 
-    def record(self, tree: int, event: Event) -> None:
-        """Take down *event*; it is written soon."""
+    def record(self, tree: int, *events: Event) -> None:
+        """Take down *events*; they are written soon, all of them at once."""
         if self._closed:
             return
         with self._lock:
-            if event.node not in self._numbers and not isinstance(event, CallRequested):
-                self._numbers[event.node] = self.store.length(event.node)
-            number = self._numbers[event.node] = self._numbers.get(event.node, 0) + 1
-            entry = entry_of(event, tree=tree, number=number, redact=self.redact)
-            self._entries.append(entry)
-            self._recorded += 1
+            for event in events:
+                self._entries.append(self._entry(tree, event))
+            self._recorded += len(events)
         if self._timer is None:
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError:  # another thread's; whoever made it does wait for it
                 return
             self._timer = loop.call_later(_DELAY, self._write_soon, self._recorded)
+
+    def _entry(self, tree: int, event: Event) -> Entry:
+        node = event.node
+        if node not in self._numbers:
+            is_new = isinstance(event, CallRequested)
+            self._numbers[node] = 0 if is_new else self.store.length(node)
+        entry = entry_of(event, tree=tree, number=self._numbers[node] + 1, redact=self.redact)
+        self._numbers[node] += 1
+        return entry
 
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""

@@ -24,8 +24,8 @@ class Recorder(Protocol):
         """Whether texts are changed before they are written."""
         ...
 
-    def record(self, tree: int, event: Event) -> None:
-        """Take down *event* of the tree with this id."""
+    def record(self, tree: int, *events: Event) -> None:
+        """Take down *events* of the tree with this id."""
         ...
 
     def redacted(self, text: str) -> str:
