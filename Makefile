@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+DEMO := examples/survey.py:survey --arg folder=src/ramify --store .demo/run.db
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench crash clean
 
@@ -15,8 +17,10 @@ help:
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(VENV)/base.done
-	@echo "==> ramify run examples/survey.py:survey --arg folder=src/ramify/core"
-	@$(BIN)/ramify run examples/survey.py:survey --arg folder=src/ramify/core
+	@mkdir -p .demo
+	@echo "==> ramify run $(DEMO)"
+	@$(BIN)/ramify run $(DEMO)
+	@echo "==> all of it is in the journal .demo/run.db; kill a run half way, and the next goes on"
 
 test: lint
 	@echo "==> tests"
@@ -41,7 +45,7 @@ crash: $(VENV)/dev.done
 	@PYTHONPATH=tests $(BIN)/python -m crash.exhaustive
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache bench/results
+	rm -rf $(VENV) .demo build dist .pytest_cache .ruff_cache .import_linter_cache bench/results
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -1,6 +1,8 @@
 """Survey the Python files of a folder: a tree of calls, with a queue of turns in the middle.
 
 ramify run examples/survey.py:survey --arg folder=src/ramify/core
+
+With --store survey.db it can be killed at any moment, and goes on when it is started again.
 """
 
 import ast
@@ -10,7 +12,7 @@ from pathlib import Path
 from ramify import Agent, ContextItem, ContextQueue, RunContext, Turn, registries, tool
 
 
-@tool
+@tool(repeatable=True)
 async def measure(path: str) -> dict[str, int]:
     """Count lines and functions of one file.
 
@@ -25,13 +27,13 @@ async def measure(path: str) -> dict[str, int]:
     return {"lines": len(text.splitlines()), "functions": functions}
 
 
-@tool
+@tool(repeatable=True)
 async def note(path: str, lines: int) -> ContextItem:
     """Remember a file and how long it is."""
     return ContextItem({"path": path, "lines": lines})
 
 
-@tool
+@tool(repeatable=True)
 async def name_longest(seen: ContextQueue) -> str:
     """Say which of the remembered files is the longest."""
     return max(seen.items, key=lambda item: item.content["lines"]).content["path"]

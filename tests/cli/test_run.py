@@ -5,8 +5,11 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+from ramify import NodeState, NodeView, attach
+from ramify.stores import TreeRow
 from support import heed_interrupts
 
 ROOT = Path(__file__).parent.parent.parent
@@ -210,3 +213,41 @@ def test_a_model_that_does_not_exist_is_a_sentence(tmp_path: Path):
     done = ramify("run", f"{module}:go", "--model", "clod:x")
     assert done.returncode == 2
     assert "no provider is called 'clod'" in done.stderr
+
+
+def test_a_run_that_is_killed_goes_on_when_it_is_started_again(tmp_path: Path):
+    store = tmp_path / "run.db"
+    args = ["run", "examples/survey.py:survey", "--arg", "folder=src/ramify", "--store", str(store)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ramify", *args], cwd=ROOT, stderr=subprocess.PIPE
+    ) as process:
+        end = time.monotonic() + 30
+        while sum(node.state.final for node in calls_in(store)) < 10:
+            assert time.monotonic() < end, "it never got that far"
+            assert process.poll() is None, "it was over before it could be killed"
+            time.sleep(0.005)
+        process.kill()
+    before = [node for node in calls_in(store) if node.state.final]
+    again = ramify(*args)
+    assert again.returncode == 0, again.stderr
+    assert f"(node 1): {len(before)} of its calls are done," in again.stderr
+    assert "it goes on where it was" in again.stderr
+    assert "; the longest is " in again.stdout
+    after = {node.id: node for node in calls_in(store)}
+    assert [after[node.id].ended_at for node in before] == [node.ended_at for node in before]
+    (tree,) = trees_in(store)
+    assert tree.state is NodeState.Success
+
+
+def trees_in(store: Path) -> list[TreeRow]:
+    if not store.exists():
+        return []
+    with attach(store) as observer:
+        return observer.trees()
+
+
+def calls_in(store: Path) -> tuple[NodeView, ...]:
+    if not trees_in(store):
+        return ()
+    with attach(store) as observer:
+        return observer.get_view(1).children

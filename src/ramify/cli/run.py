@@ -5,7 +5,7 @@ import json
 import shutil
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,19 @@ from ramify.cli.loading import MODEL_HELP, load_function
 from ramify.core.errors import InvalidValueError, RamifyError, TracedError
 from ramify.core.events import Failure
 from ramify.core.frames import agent_traceback
-from ramify.core.function import Node
+from ramify.core.function import Function, Node
 from ramify.runtime.runtime import Runtime
 from ramify.views.text import printable, render
 
 EXIT_FAILED = 1  # the call raised
 EXIT_USAGE = 2  # nothing was called
 EXIT_INTERRUPTED = 130
+
+_GOES_ON = (
+    "==> an earlier process has begun this run (node {node}): {done} of its calls are done,"
+    " {open} were under way; it goes on where it was"
+)
+_LEFT = "ramify run: interrupted; the same command goes on with it, from {store}"
 
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 
@@ -35,6 +41,8 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         epilog=(
             "example: ramify run examples/survey.py:survey --arg folder=src/ramify/core\n\n"
             "Questions that a function asks are put to you on the terminal, one line each.\n"
+            "With --store, a run that was interrupted or killed goes on when the same command is\n"
+            "given again: what was done is not done twice.\n"
             "exit codes: 0 it returned, 1 it raised, 2 it was not called, 130 it was interrupted"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -50,6 +58,9 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="an argument; the value is read as JSON if it is JSON, otherwise as text",
     )
     parser.add_argument("--model", metavar="NAME", help=MODEL_HELP)
+    parser.add_argument(
+        "--store", metavar="FILE", help="write a journal there, and go on with what is open in it"
+    )
     parser.set_defaults(command=run)
 
 
@@ -58,15 +69,19 @@ def run(options: argparse.Namespace) -> int:
     try:
         function = load_function(options.target)
         args = dict(map(_argument, options.arg))
-        runtime = Runtime([function], models=options.model)
+        runtime = Runtime([function], models=options.model, store=options.store)
     except RamifyError as error:
         print(f"ramify run: {error}", file=sys.stderr)
         return EXIT_USAGE
     with runtime:
         try:
-            node = runtime.invoke(function, args)
+            node = _begun(runtime, function, args) or runtime.invoke(function, args)
             _follow(runtime, node)
         except KeyboardInterrupt:
+            if options.store is not None:
+                runtime.close()
+                print(_LEFT.format(store=options.store), file=sys.stderr)
+                return EXIT_INTERRUPTED
             for node in runtime.list_toplevel():  # it may have begun before it was returned
                 node.cancel("interrupted from the keyboard")
                 _follow(runtime, node)
@@ -78,6 +93,17 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_FAILED
     print("\n".join(map(printable, str(node.outputs).split("\n"))))
     return 0
+
+
+def _begun(runtime: Runtime, function: Function, args: Mapping[str, Any]) -> Node | None:
+    """Return the call that an earlier process has begun and not ended, and say so."""
+    for node in runtime.recover():
+        if node.function is function and node.inputs == args:
+            calls = runtime.get_subtree(node.id)[1:]
+            done = sum(call.state.final for call in calls)
+            print(_GOES_ON.format(node=node.id, done=done, open=len(calls) - done), file=sys.stderr)
+            return node
+    return None
 
 
 def _explain(error: BaseException) -> None:
