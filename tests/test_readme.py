@@ -73,12 +73,24 @@ def test_the_first_program_is_at_most_fifteen_lines_and_prints_what_it_says():
 
 
 @pytest.mark.parametrize("code", BLOCKS[1:])
-def test_every_other_block_of_the_readme_runs(code: str, tmp_path: Path):
+def test_every_other_block_of_the_readme_runs(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
     run_block(code)
 
 
 def test_the_call_tree_of_the_tour_prints_its_tree():
-    assert run_block(BLOCKS[-1]) == "a\n1 compare success [3, 1]\n"
+    [tree] = [block for block in BLOCKS if "async def compare" in block]
+    assert run_block(tree) == "a\n1 compare success [3, 1]\n"
+
+
+def test_the_journal_of_the_tour_goes_on_and_is_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    [journal] = [block for block in BLOCKS if "trips.db" in block]
+    assert run_block(journal) == "Lisbon, booked\nstay at home\n"
 
 
 def test_the_public_names_are_exactly_these():

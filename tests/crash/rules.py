@@ -215,7 +215,8 @@ def is_decided(node: Mapping[str, Any], said: str) -> bool:
     """Whether the journal knows what is to become of a call, of which somebody has *said* that."""
     if node["questions"] or "QuestionSettled" not in node["kinds"]:
         return False
-    return not said.startswith("retry") or node["kinds"][-1] == "QuestionSettled"
+    since = node["kinds"][::-1][: node["kinds"][::-1].index("QuestionSettled")]
+    return not said.startswith("retry") or "CallAllowed" not in since
 
 
 def named(node: Mapping[str, Any]) -> tuple[Any, ...]:

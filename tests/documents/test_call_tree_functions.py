@@ -82,7 +82,7 @@ def test_code_and_agents_are_both_merely_kinds_of_function():
         assert isinstance(function.description, str)
         assert isinstance(function.uses, Sequence)
         assert function.input_schema["type"] == "object"
-        assert function.repeatable in {True, False}
+        assert function.repeatable in {True, False, None}
         assert function.output_type is not None
 
 

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ramify import MemoryStore, NodeState, RunContext, Runtime, SqliteStore, StoreError, tool
+from ramify import (
+    CodeFunction,
+    MemoryStore,
+    NodeState,
+    RunContext,
+    Runtime,
+    SqliteStore,
+    StoreError,
+)
 from ramify.core.errors import UnknownNodeError, UsageError
 from ramify.core.forking import Edit
 from ramify.stores import Entry, Store, TreeRow, export_tree, import_tree
@@ -139,14 +147,16 @@ def test_ids_of_nodes_that_only_a_fork_took_over_go_over_as_well(store: MemorySt
     assert [entry.call and entry.call.parent for entry in store.entries(11)] == [0, None, 14]
 
 
-@tool
-async def half(ctx: RunContext, text: str) -> str:
+async def _half(ctx: RunContext, text: str) -> str:
     return text[: len(text) // 2]
 
 
-@tool(uses=[half])
-async def quarter(ctx: RunContext, text: str) -> str:
+async def _quarter(ctx: RunContext, text: str) -> str:
     return await ctx.invoke(half, {"text": await ctx.invoke(half, {"text": text})})
+
+
+half = CodeFunction(callable=_half, name="half")
+quarter = CodeFunction(callable=_quarter, name="quarter", uses=[half])
 
 
 def test_what_a_runtime_has_written_is_read_by_another(tmp_path: Path, file: Path):

@@ -38,6 +38,6 @@ def is_parked(root: CallNode) -> bool:
         if node.state.final or node.state is NodeState.Paused:
             continue
         waits = any(not child.state.final for child in node.children)
-        if not waits or not node.function.is_agent:  # what code does meanwhile nobody knows
+        if not waits or (not node.function.is_agent and node.waiting_on is None):
             return False
     return not root.state.final
