@@ -279,7 +279,7 @@ def _codec(hint: Any) -> tuple[Write | None, Read | None]:
         return (lambda value, _: str(value)), hint
     if isinstance(hint, type) and is_dataclass(hint):
         return _written, (lambda value: _read(hint, value, {}))
-    return (lambda value, packer: packer.pack(_plain_dict(value))), None
+    return (lambda value, packer: packer.pack_any(_plain_dict(value))), None
 
 
 def _without_none(hint: Any) -> Any:

@@ -19,6 +19,7 @@ from ramify.core.from_file import FromFile
 
 _LONG: Final = 256  # characters; below that a reference saves nothing
 _TAG: Final = "$"  # the key of an object that stands for something else
+_LARGE: Final = 10**1000  # from somewhere above that on, Python reads and writes no decimals
 _REPR: Final = 500
 _QUOTED_TAG: Final = f'"{_TAG}"'
 _DECODER: Final = json.JSONDecoder()
@@ -57,6 +58,7 @@ _MADE_OF: Final[dict[str, Callable[[Any], Any]]] = {
     "frozenset": frozenset,
     "bytes": base64.b64decode,
     "file": FromFile,
+    "int": lambda digits: int(digits, 16),
 }
 
 
@@ -71,13 +73,22 @@ class Packer:
         self._redact = redact
         self.texts: dict[str, str] = {}
 
+    def pack_any(self, value: Any) -> Any:
+        """Return *value* as plain JSON data; as an Opaque if it is in itself, or far too deep."""
+        try:
+            return self.pack(value)
+        except RuntimeError:  # recursion, or another thread changes it just now
+            return self._other(_opaque(value))
+
     def pack(self, value: Any) -> Any:
         """Return *value* as plain JSON data."""
         kind = cast("type[Any]", type(value))
         if kind is str:
             short = len(value) < _LONG and self._redact is None  # as most are
             return value if short else self._text(value)
-        if value is None or kind is bool or kind is int or kind is float:
+        if kind is int:
+            return value if -_LARGE < value < _LARGE else {_TAG: "int", "v": hex(value)}
+        if value is None or kind is bool or kind is float:
             return value
         if kind is dict:
             return self._dict(value)
@@ -148,6 +159,10 @@ def as_json(value: Any) -> Any:
             return to_jsonable_python(value, inf_nan_mode="constants", bytes_mode="base64")
     except (PydanticSerializationError, TypeError, ValueError, RecursionError):
         pass
+    return _opaque(value)
+
+
+def _opaque(value: Any) -> Opaque:
     return Opaque(type(value).__name__, shortened(value, _REPR))
 
 
@@ -212,7 +227,7 @@ def _meant(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
 
 def digest(value: Any) -> str:
     """Return what tells *value* from others, the same in every process."""
-    packed = _KeyPacker().pack(value)
+    packed = _KeyPacker().pack_any(value)
     text = json.dumps(packed, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
