@@ -1,8 +1,9 @@
 """Exceptions and results of an earlier process, as its functions gave them."""
 
 import sys
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from ramify.core.errors import RecordedError
 from ramify.core.events import Failure
@@ -13,33 +14,45 @@ from ramify.core.plain import from_plain
 def exception_of(failure: Failure) -> Exception:
     """Return an exception of the same class, if that is loaded here, and otherwise a RecordedError.
 
-    It says the same. What else the class keeps of an exception is not there.
+    It says the same. What else the class keeps of an exception is not there. Of a class that cannot
+    be made from outside it is one of the next class above that can.
     """
     kind: Any = getattr(sys.modules.get(failure.module), failure.type, None)
     if isinstance(kind, type) and issubclass(kind, Exception):
-        return _made(kind, failure.message)
+        for base in kind.__mro__[: kind.__mro__.index(Exception) + (kind is Exception)]:
+            with suppress(Exception):  # foreign code, which may want anything
+                return _made(base, failure)
     return RecordedError(failure.type, failure.message)
 
 
-def _made(kind: type[Exception], message: str) -> Exception:
-    for same in (kind, _speaking(kind)):
-        error = kind.__new__(same, message)
-        error.args = (message,)
-        if Failure.of(error) == Failure(kind.__name__, message):
-            break
+def _made(kind: type[Exception], failure: Failure) -> Exception:
+    error = _new(kind, failure)
+    return error if Failure.of(error) == failure else _new(_speaking(kind, failure.type), failure)
+
+
+def _new(kind: type[Exception], failure: Failure) -> Exception:
+    message = failure.message
+    if issubclass(kind, ExceptionGroup):
+        group = cast("type[ExceptionGroup[Exception]]", kind)
+        return group.__new__(group, message, [RecordedError(failure.type, message)])
+    try:
+        error = kind.__new__(kind, message)
+    except TypeError:  # it wants more
+        error = Exception.__new__(kind, message)
+    error.args = (message,)
     return error
 
 
 @lru_cache(maxsize=256)
-def _speaking(kind: type[Exception]) -> type[Exception]:
+def _speaking(kind: type[Exception], name: str) -> type[Exception]:
     """Return *kind*, saying what it was given whatever else it would want to know."""
 
     def say(self: Exception) -> str:
         return str(self.args[0]) if self.args else ""
 
     namespace = {"__str__": say, "message": property(say), "__module__": kind.__module__}
-    namespace |= {"__slots__": (), "__qualname__": kind.__qualname__}
-    return type(kind.__name__, (kind,), namespace)
+    namespace |= {"__slots__": (), "__qualname__": name}
+    return type(name, (kind,), namespace)
 
 
 def revived(annotation: Any, value: Any) -> Any:
