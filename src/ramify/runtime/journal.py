@@ -196,7 +196,12 @@ class Journal:
                 self._have_written()
                 return
             entries = self._take()
-        self._settle(entries, self._append(entries))
+        try:
+            failure = self._append(entries)
+        except BaseException:  # Ctrl-C, say; what is left is written at the end
+            self._settle(entries, StoreError(self.store.name, "writing it was interrupted"))
+            raise
+        self._settle(entries, failure)
 
     def _take(self) -> list[Entry]:
         """Return what is to be written, by one at a time."""
