@@ -303,6 +303,8 @@ class Archive:
         """Forget a tree for good."""
         self.journal.flush()
         self.store.delete(tree)
+        if tree in self.recovered:
+            self.recovered.remove(tree)
 
     def close(self) -> None:
         """Let go of the store."""
