@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-import pytest
-
 from ramify import CodeFunction, MemoryStore, Runtime
 
 PATIENCE: Final = 20  # seconds
@@ -38,3 +36,24 @@ def test_a_tree_that_was_deleted_is_not_among_those_that_were_recovered() -> Non
         assert node.result(PATIENCE) == 7
         runtime.delete(node.id)
         assert runtime.recover() == []
+
+
+def test_code_that_is_left_open_makes_no_calls_that_would_be_made_again() -> None:
+    store, made = MemoryStore(), list[str]()
+    clean = CodeFunction(name="clean", callable=lambda ctx, after: made.append(after))
+
+    async def outer(ctx: Any) -> str:
+        answer = "nothing"
+        try:
+            answer = await ctx.ask("Is it time?")
+        finally:
+            await ctx.invoke(clean, {"after": answer})
+        return answer
+
+    calls = CodeFunction(name="outer", callable=outer, uses=[clean])
+    with Runtime([calls], store=store) as runtime:
+        runtime.invoke(calls)
+    assert made == []
+    with Runtime([calls], store=store) as runtime:
+        runtime.answer(runtime.questions()[0].id, "yes")
+    assert made == ["yes"]

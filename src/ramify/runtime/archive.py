@@ -91,7 +91,6 @@ class Archive:
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: list[int] = []
         self._looking: asyncio.TimerHandle | None = None
-        self._suspended = False
         self._inbox = Inbox(journal, maker.follow)
         self._due: dict[int, int] = {}  # trees to go on with, and what has to be saved before
 
@@ -139,7 +138,7 @@ class Archive:
 
     def _look(self, home: Home) -> None:
         """Follow what other processes ask for, now and then."""
-        if self._suspended:  # what is done now would not be written down
+        if self.is_suspended:  # what is done now would not be written down
             return
         try:
             for tree in [tree for tree, mark in self._due.items() if self.journal.is_saved(mark)]:
@@ -290,9 +289,13 @@ class Archive:
 
     # The end
 
+    @property
+    def is_suspended(self) -> bool:
+        """Whether nothing is written down any more."""
+        return self.journal.is_closed
+
     def suspend(self) -> None:
         """Write down nothing more: what is open will be gone on with."""
-        self._suspended = True
         try:
             self.journal.close()
             self._inbox.forget_followed()

@@ -56,6 +56,11 @@ class Journal:
         """Whether texts are changed before they are written."""
         return self.redact is not None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is written any more."""
+        return self._closed
+
     # What happens
 
     def record(self, tree: int, *events: Event) -> None:

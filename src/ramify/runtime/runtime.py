@@ -181,6 +181,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
         """Start the call that *request* asks for; its task has the context variables of here."""
         home = self._open_home()
+        if self._past is not None and self._past.is_suspended:  # so it would be made again
+            raise ClosedError("this runtime is being closed, and its open calls go on in the next")
         if parent is not None:  # it is the loop's, and not to be touched from elsewhere
             return home.call(self._start_child, home, request, parent)
         self._check(request.function)
