@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ramify import CodeFunction, Runtime, SqliteStore
+import pytest
+
+from ramify import CancellationException, CodeFunction, MemoryStore, Runtime, SqliteStore
 from ramify.core.store import Entry
 
 
@@ -23,7 +25,7 @@ class InterruptedStore(SqliteStore):
         return super().append(entries)
 
 
-three = CodeFunction(name="three", callable=lambda ctx: 3)
+three = CodeFunction(name="three", callable=lambda ctx: 3, repeatable=True)
 
 
 async def many_times(ctx: Any) -> int:
@@ -48,3 +50,48 @@ def test_an_interrupt_while_the_journal_is_written_does_not_keep_it_from_being_c
         assert store.interrupted
     with Runtime([many], store=tmp_path / "run.db") as runtime:
         assert [node.id for node in runtime.list_toplevel()] == [1]
+
+
+def test_calls_stay_open_when_asyncio_ends_all_tasks_at_once() -> None:
+    """Their tasks may be cancelled before the one that is in the block."""
+    begun: list[asyncio.Event] = []
+
+    async def wait(ctx: Any) -> None:
+        begun[-1].set()
+        await asyncio.Event().wait()
+
+    waits = CodeFunction(name="waits", callable=wait)
+
+    async def calls(ctx: Any) -> None:
+        await ctx.invoke(waits)
+
+    outer = CodeFunction(name="outer", callable=calls, uses=[waits])
+
+    async def hold(store: MemoryStore) -> None:
+        async with Runtime([outer], store=store) as runtime:
+            await runtime.invoke(outer)
+
+    async def main(store: MemoryStore) -> None:
+        begun.append(asyncio.Event())
+        holder = asyncio.get_running_loop().create_task(hold(store))
+        await begun[-1].wait()
+        assert not holder.done()
+
+    stores = [MemoryStore() for _ in range(20)]  # which task is first is up to chance
+    for store in stores:
+        asyncio.run(main(store))
+    assert [tree.state.value for store in stores for tree in store.trees()] == ["running"] * 20
+
+
+async def test_a_call_that_cancels_its_own_task_has_been_cancelled() -> None:
+    async def leave(ctx: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    leaves, store = CodeFunction(name="leaves", callable=leave), MemoryStore()
+    async with Runtime([leaves], store=store) as runtime:
+        with pytest.raises(CancellationException):
+            await runtime.invoke(leaves)
+    assert [tree.state.value for tree in store.trees()] == ["canceled"]

@@ -34,6 +34,10 @@ class Home:
         except RuntimeError:
             return not self.loop.is_running() and threading.get_ident() == self._thread
 
+    def is_ending(self) -> bool:
+        """Whether somebody, as ``asyncio.run`` at its end, has cancelled all tasks of the loop."""
+        return all(task.cancelling() for task in asyncio.all_tasks(self.loop))
+
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Have *function* called on the loop, soon."""
         try:

@@ -6,6 +6,7 @@ everything else is written with the next batch, or a moment later.
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,6 +18,8 @@ from ramify.core.journaling import entry_of
 from ramify.core.packing import Packer, unpack
 from ramify.core.store import Entry, Store
 from ramify.runtime.home import settle_from_anywhere
+
+log = logging.getLogger(__name__)
 
 _DELAY: Final = 0.01  # seconds that an event may wait which nobody waits for
 _QUICK: Final = 0.002  # seconds that a loop may be held up by writing
@@ -247,6 +250,13 @@ class Journal:
             return StoreError(self.store.name, f"{type(error).__name__}: {error}")
         self._took += (time.perf_counter() - begun - self._took) / 4
         return None
+
+    def suspend(self) -> None:
+        """Write what is left if that can be, and nothing after that: the rest is for the next."""
+        try:
+            self.close()
+        except StoreError as error:
+            log.warning("not everything could be written down: %s", error)
 
     def close(self) -> None:
         """Write what is left, and nothing after that.

@@ -216,6 +216,7 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
 
     def _never_began(self, task: "asyncio.Task[None]") -> None:
         if self._ended is None and not self.concluded:
+            self._stay_open_if_all_ends()
             self._end(*self._given_up())
 
     async def _drive(self, context: RunContext) -> None:
@@ -234,6 +235,7 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
                 self._start_timers()
             outcome = NodeState.Success, await self._work(context), None
         except asyncio.CancelledError:
+            self._stay_open_if_all_ends()
             outcome = self._given_up()
         except BaseException as error:
             if self._ends_the_loop(error):
@@ -387,6 +389,8 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
 
     def _end_unrun(self) -> None:
         """End without having come to the first line."""
+        if self._parent is not None:
+            self._parent._stay_open_if_all_ends()
         outcome, journal, loop = self._given_up(), self.tree.journal, self.home.loop
         if journal is None or not loop.is_running():
             self._end(*outcome)
@@ -434,9 +438,18 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
                     for child in self.children:
                         await child.ended()
             except asyncio.CancelledError:
+                self._stay_open_if_all_ends()
                 cancel = True
             except TimeoutError:
                 insist = True
+
+    def _stay_open_if_all_ends(self) -> None:
+        """Have no end written down if it is the process that ends, and nobody cancelled this."""
+        journal, task = self.tree.journal, self._task
+        if journal is None or self._reason is not None or task is None or not task.cancelling():
+            return
+        if self.home.is_ending():
+            journal.suspend()
 
     def _end(self, state: NodeState, value: Any, error: BaseException | None) -> None:
         if state is NodeState.Success and self.state is NodeState.Paused:

@@ -40,6 +40,10 @@ class Recorder(Protocol):
         """Wait until all that happened so far is safe; if there is trouble, *node* has it."""
         ...
 
+    def suspend(self) -> None:
+        """Write down nothing more: what is open will be gone on with."""
+        ...
+
 
 class Tree:
     """One tree: what happened in it, who waits for more, what its calls keep and share."""
