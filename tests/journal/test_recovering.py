@@ -1,8 +1,19 @@
 """What is gone on with when a journal is opened, and by whom."""
 
+import asyncio
+import threading
 from typing import Any, Final
 
-from ramify import CodeFunction, MemoryStore, Runtime
+from ramify import (
+    HOOK_PRE_TOOL_USE,
+    AgentFunction,
+    CodeFunction,
+    HookDecision,
+    MemoryStore,
+    Runtime,
+    ToolUse,
+)
+from ramify.testing import ScriptedModel
 
 PATIENCE: Final = 20  # seconds
 
@@ -57,3 +68,51 @@ def test_code_that_is_left_open_makes_no_calls_that_would_be_made_again() -> Non
     with Runtime([calls], store=store) as runtime:
         runtime.answer(runtime.questions()[0].id, "yes")
     assert made == ["yes"]
+
+
+def test_an_agent_that_was_paused_while_its_tool_ran_stays_so() -> None:
+    store, begun = MemoryStore(), threading.Event()
+
+    async def wait(ctx: Any) -> str:
+        if begun.is_set():
+            return "waited"
+        begun.set()
+        return await asyncio.Event().wait() and ""
+
+    tool = CodeFunction(name="tool", callable=wait, repeatable=True)
+    talk = AgentFunction("talk", "Talk.", user_prompt_template="Go.", uses=[tool])
+    runtime = Runtime([talk], models=ScriptedModel([ToolUse("1", "tool", {})]), store=store)
+    node = runtime.invoke(talk)
+    assert begun.wait(PATIENCE)
+    runtime.pause(node.id)
+    (question,) = runtime.questions()
+    runtime.close()
+    model = ScriptedModel("Done.")
+    with Runtime([talk], models=model, store=store) as runtime:
+        (node,) = runtime.recover()
+    assert store.questions() == [question]
+    assert model.requests == []
+    with Runtime([talk], models=model, store=store) as runtime:
+        (node,) = runtime.recover()
+        runtime.resume(node.id)
+        assert node.result(PATIENCE) == "Done."
+
+
+def test_a_call_that_waits_for_the_end_of_a_pause_is_left_for_later() -> None:
+    store, made = MemoryStore(), list[str]()
+    tool = CodeFunction(name="tool", callable=lambda ctx: made.append("tool"))
+    talk = AgentFunction("talk", "Talk.", user_prompt_template="Go.", uses=[tool])
+
+    async def pause(event: Any) -> HookDecision:
+        runtime.pause(1)
+        return HookDecision()
+
+    model, hooks = ScriptedModel([ToolUse("1", "tool", {})]), {HOOK_PRE_TOOL_USE: [pause]}
+    with Runtime([talk], models=model, hooks=hooks, store=store) as runtime:
+        runtime.invoke(talk)
+    with Runtime([talk], models=ScriptedModel("Done."), store=store) as runtime:
+        (node,) = runtime.recover()
+        assert made == []
+        runtime.resume(node.id)
+        assert node.result(PATIENCE) == "Done."
+    assert made == ["tool"]

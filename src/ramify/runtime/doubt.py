@@ -7,7 +7,7 @@ from typing import Any
 from ramify.core.errors import InDoubtError
 from ramify.core.frames import short_arguments
 from ramify.core.packing import Opaque
-from ramify.core.question import FAIL, RETRY, USE, QuestionKind
+from ramify.core.question import FAIL, REPORT, RETRY, USE, QuestionKind
 from ramify.runtime.asking import ask, pause
 from ramify.runtime.call_request import Concluded
 from ramify.runtime.node import CallNode
@@ -24,7 +24,9 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
     begun = record.started_at is not None and record.allowed
     if begun and not node.function.is_agent and (not node.function.may_repeat or _unknown(node)):
         return _decide
-    if not paused or (node.function.is_agent and record.response is not None):
+    if node.function.is_agent and record.response is not None:
+        paused = [q for q in paused if REPORT not in q.choices]  # those it comes to by itself
+    if not paused:
         return gate
 
     async def wait(node: CallNode) -> Mapping[str, Any]:

@@ -196,6 +196,11 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         return self.concluded and not self.state.final
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether it has been started, by this process, and has not ended."""
+        return self._task is not None
+
+    @property
     def timed_out(self) -> bool:
         """Whether it was stopped because it took too long."""
         return isinstance(self._overdue, CallTimeoutError)

@@ -37,7 +37,9 @@ def is_parked(root: CallNode) -> bool:
     for node in subtree(root):
         if node.state.final or node.state is NodeState.Paused:
             continue
-        waits = any(not child.state.final for child in node.children)
+        if node.parent is not None and not node.is_under_way:  # until its caller sees to it
+            continue
+        waits = any(child.is_under_way for child in node.children)
         if not waits or (not node.function.is_agent and node.waiting_on is None):
             return False
     return not root.state.final
