@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
+from pydantic import BaseModel, model_validator
 
 from ramify import CodeFunction, MemoryStore, Runtime
 from ramify.core.packing import Opaque
@@ -43,6 +44,29 @@ def test_a_call_with_an_argument_that_is_within_itself_is_made() -> None:
     calls = CodeFunction(name="outer", callable=outer, uses=[count])
     with Runtime([calls], store=MemoryStore()) as runtime:
         assert runtime.invoke(calls).result(PATIENCE) == 1
+
+
+class Picky(BaseModel):
+    n: int
+
+    @model_validator(mode="after")
+    def _refuse(self) -> "Picky":
+        raise KeyError("no such thing")
+
+
+@pytest.mark.parametrize(("kind", "value"), [(Picky, {"n": 1}), (dict, {"n": 10**6000})])
+def test_a_result_that_cannot_be_made_again_is_plain_data(kind: type[Any], value: Any) -> None:
+    store = MemoryStore()
+
+    def give(ctx: Any) -> Any:
+        return value
+
+    give.__annotations__["return"] = kind
+    gives = CodeFunction(name="give", callable=give)
+    with Runtime([gives], store=store) as runtime:
+        runtime.invoke(gives, key="a").result(PATIENCE)
+    with Runtime([gives], store=store) as runtime:
+        assert runtime.invoke(gives, key="a").result(PATIENCE) == value
 
 
 def test_a_number_with_more_digits_than_python_writes_comes_back() -> None:

@@ -61,4 +61,7 @@ def revived(annotation: Any, value: Any) -> Any:
         return value
     if type(value) in {Opaque, tuple, set, frozenset, bytes}:
         return value
-    return from_plain(annotation, value)
+    try:
+        return from_plain(annotation, value)
+    except Exception:  # noqa: BLE001 - foreign code, or no JSON; the rest of the tree can be read
+        return value
