@@ -190,7 +190,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             return known
         with self._lock:
             if request.key is not None and named(request.key) in self._keyed:
-                return self._keyed[named(request.key)]  # somebody else was quicker
+                return self._same(request, self._keyed[named(request.key)])  # others were quicker
             id, journal = next(self._ids), None if self._past is None else self._past.journal
             number = next(self._numbers)
             tree = Tree(id, number, kept=self.keeps_finished_trees, journal=journal)
@@ -209,8 +209,10 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if node is None and self._past is not None:
             tree = self._past.store.find_key(key)
             node = None if tree is None else self._forest.find(tree)
-        if node is None:
-            return None
+        return None if node is None else self._same(request, node)
+
+    def _same(self, request: CallRequest, node: CallNode) -> CallNode:
+        """Return *node*, which has the key of *request*, if it is the same call."""
         given = request.args if self._past is None else self._past.journal.as_written(request.args)
         same = node.function.name == request.function.name
         if not same or digest(dict(node.inputs)) not in {digest(given), digest(dict(request.args))}:
