@@ -116,3 +116,14 @@ def test_a_call_that_waits_for_the_end_of_a_pause_is_left_for_later() -> None:
         runtime.resume(node.id)
         assert node.result(PATIENCE) == "Done."
     assert made == ["tool"]
+
+
+def test_a_call_is_gone_on_with_when_somebody_asks_for_it_who_has_its_function() -> None:
+    work = Stopped()
+    store = left_open(work)
+    with Runtime(store=store) as runtime:
+        assert runtime.recover() == []
+        node = runtime.invoke(work.function, key="a")
+        assert runtime.recover() == [node]
+        assert runtime.invoke(work.function, key="a") is node
+        assert node.result(PATIENCE) == 7

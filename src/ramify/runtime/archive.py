@@ -30,6 +30,7 @@ from ramify.runtime.asking import wait_for_help
 from ramify.runtime.call_request import CallRequest
 from ramify.runtime.desk import Desk
 from ramify.runtime.doubt import gate_after_crash
+from ramify.runtime.graph import reachable
 from ramify.runtime.home import Home
 from ramify.runtime.inbox import Inbox
 from ramify.runtime.journal import Journal
@@ -220,6 +221,15 @@ class Archive:
         self.hand_over(root, request)
         self._maker.go_on(root, request)
         return root
+
+    def adopt(self, root: CallNode, function: Function) -> None:
+        """Go on with a tree that was left because nobody had its function, now that somebody has.
+
+        It may have been made with a function that its runtime was not made with.
+        """
+        if isinstance(root.function, PastFunction) and not (root.has_ended or root.is_ending):
+            self._functions = {**reachable([function]), **self._functions}
+            self.go_on(root.id)
 
     def hand_over(self, node: CallNode, request: CallRequest) -> None:
         """Let *node* be what *request* asks for, from where an earlier process left it."""

@@ -209,7 +209,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if node is None and self._past is not None:
             tree = self._past.store.find_key(key)
             node = None if tree is None else self._forest.find(tree)
-        return None if node is None else self._same(request, node)
+        if node is not None and self._same(request, node) and self._past is not None:
+            node.home.call(self._past.adopt, node, request.function)
+        return node
 
     def _same(self, request: CallRequest, node: CallNode) -> CallNode:
         """Return *node*, which has the key of *request*, if it is the same call."""
