@@ -4,6 +4,8 @@ import asyncio
 import threading
 from collections.abc import Sequence
 
+import pytest
+
 from ramify import MemoryStore
 from ramify.core.errors import StoreError
 from ramify.core.events import CallRequested, CallStarted
@@ -43,3 +45,23 @@ async def test_what_happens_during_a_long_commit_is_written_though_nothing_follo
         while len(store.entries(1)) < 2:  # noqa: ASYNC110 - nobody waits for it, that is the point
             await asyncio.sleep(0.001)
     journal.close()
+
+
+class Full(MemoryStore):
+    """A store that keeps nothing."""
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        raise StoreError(self.name, "the disk is full")
+
+
+def test_nobody_waits_for_what_could_not_be_written_before_the_end():
+    store = Full()
+    store.drive()
+    journal = Journal(store, None, no_trouble)
+    journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
+    with pytest.raises(StoreError, match="the disk is full"):
+        journal.close()
+    waiting = threading.Thread(target=journal.flush, daemon=True)
+    waiting.start()
+    waiting.join(10)
+    assert not waiting.is_alive()

@@ -147,7 +147,7 @@ class Journal:
         """
         done = threading.Event()
         with self._lock:
-            if self._saved == self._recorded:
+            if self._closed or self._saved == self._recorded:
                 return
             target = self._recorded
             self._ask_for(target, done.set)
