@@ -34,7 +34,7 @@ from ramify.runtime.graph import reachable
 from ramify.runtime.home import Home
 from ramify.runtime.inbox import Inbox
 from ramify.runtime.journal import Journal
-from ramify.runtime.loader import Loader
+from ramify.runtime.loader import Loader, PastFunction
 from ramify.runtime.node import CallNode
 from ramify.runtime.tree import Tree
 from ramify.runtime.tree_reader import read_events
