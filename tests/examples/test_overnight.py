@@ -1,0 +1,179 @@
+"""``examples/overnight.py``, each start a process, some of which are killed."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agent_scripts import until
+from documents.chat_stage import User
+from example_runs import EXAMPLES, Run, said
+from ramify import NodeState, attach
+from wire import ModelServer, openai_wire, stalled_after
+from wire.openai_wire import MODEL
+
+NIGHT = ["ponds", "tides", "wheels"]
+LISTED = """\
+Send these?
+  ponds: A tide mill has a dam across a creek, and a gate in the dam that opens inwards only.
+  tides: At most coasts the sea rises and falls twice in a little more than a day.
+  wheels: The wheel of a tide mill stands below the dam, and turns when water runs from the pond \
+past it into the sea."""
+SUMMARISED = "1 read_all success, 3 summarise success"
+
+
+@asynccontextmanager
+async def started(folder: Path, *options: str) -> AsyncGenerator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, EXAMPLES / "overnight.py", *options, cwd=folder, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def start(folder: Path, *options: str) -> Run:
+    async with asyncio.timeout(60), started(folder, *options) as process:
+        printed, complaints = await process.communicate()
+        return Run(process.returncode, printed.decode(), complaints.decode())
+
+
+async def kill(process: Process) -> None:
+    process.kill()
+    await process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+def sent(folder: Path) -> list[str]:
+    """Return the names of the texts whose summaries have been received."""
+    lines = (folder / "outbox.txt").read_text("utf-8").splitlines()
+    assert len({line.partition("\t")[0] for line in lines}) == len(lines)
+    return [line.partition("\t")[2].partition(":")[0] for line in lines]
+
+
+async def test_it_asks_once_sends_once_and_then_only_tells_what_came_of_it(tmp_path: Path):
+    question = f"{LISTED} [yes, no]\n"
+    paused = f"overnight.db has 'tonight', paused: {SUMMARISED}\n"
+    done = f"overnight.db has 'tonight', success: {SUMMARISED}, 3 send success\n"
+    assert await start(tmp_path) == Run(0, f"overnight.db is new\n{question}")
+    assert await start(tmp_path) == Run(0, f"{paused}{question}")
+    assert await start(tmp_path, "--answer", "yes") == Run(0, f"yes: {LISTED}\n")
+    assert not (tmp_path / "outbox.txt").exists()
+    assert await start(tmp_path) == Run(0, f"{paused}sent: [1, 2, 3]\n")
+    assert await start(tmp_path) == Run(0, f"{done}sent: [1, 2, 3]\n")
+    assert sent(tmp_path) == NIGHT
+
+
+async def test_nothing_is_sent_if_the_person_says_no(tmp_path: Path):
+    await start(tmp_path)
+    await start(tmp_path, "--answer", "no")
+    assert (await start(tmp_path)).printed.endswith("sent: []\n")
+    assert not (tmp_path / "outbox.txt").exists()
+
+
+async def test_what_is_no_answer_is_exit_code_1_and_the_question_stays(tmp_path: Path):
+    await start(tmp_path)
+    assert await start(tmp_path, "--answer", "perhaps") == Run(
+        1, "", "overnight: 'perhaps' does not answer question 1-1: 'yes', 'no'\n"
+    )
+    assert (await start(tmp_path)).printed.endswith(f"{LISTED} [yes, no]\n")
+
+
+async def test_a_job_that_is_killed_half_way_asks_for_no_summary_again(tmp_path: Path):
+    stalls = stalled_after(openai_wire.text("nobody gets to read this"), 0)
+    async with ModelServer([openai_wire.text("One."), stalls]) as server:
+        model = ["--model", f"openai:{MODEL}@{server.url}/v1"]
+        async with started(tmp_path, *model) as process:
+            await until(lambda: len(server.requests) == 2)
+            await kill(process)
+        server.add(openai_wire.text("Two."), openai_wire.text("Three."))
+        run = await start(tmp_path, *model)
+    assert run == Run(
+        0,
+        "overnight.db has 'tonight', running: "
+        "1 read_all success, 1 summarise success, 1 summarise running\n"
+        "Send these?\n  ponds: One.\n  tides: Two.\n  wheels: Three. [yes, no]\n",
+    )
+    prompts = [part for request in server.requests for part in said(request)]
+    assert [part.text.split()[1] for part in prompts if isinstance(part, User)] == [
+        "ponds",
+        "tides",
+        "tides",
+        "wheels",
+    ]
+
+
+@pytest.fixture
+async def killed_while_sending(tmp_path: Path) -> Path:
+    """The folder of a job that was killed when nobody knew whether the first was sent."""
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    await start(folder)
+    await start(folder, "--answer", "yes")
+    os.mkfifo(folder / "outbox.txt")  # who opens it to read waits for somebody who writes
+    async with started(folder) as process:
+        with attach(folder / "overnight.db") as observer:
+
+            def is_sending() -> bool:
+                calls = observer.get_view(1).children
+                return calls[-1].fn == "send" and calls[-1].state is NodeState.Running
+
+            await until(is_sending)
+        await kill(process)
+    (folder / "outbox.txt").unlink()
+    return folder
+
+
+async def test_what_may_have_been_sent_is_sent_again_only_when_somebody_says_so(
+    killed_while_sending: Path,
+):
+    folder = killed_while_sending
+    run = await start(folder)
+    first, question = run.printed.splitlines()
+    assert first == f"overnight.db has 'tonight', running: {SUMMARISED}, 1 send running"
+    assert question.startswith("send(name='ponds', ")
+    assert question.endswith(" [retry, use, fail]")
+    assert not (folder / "outbox.txt").exists()
+
+    assert (await start(folder, "--answer", "retry")).code == 0
+    assert (await start(folder)).printed.endswith("sent: [1, 2, 3]\n")
+    assert sent(folder) == NIGHT
+
+
+async def test_what_had_been_sent_is_not_received_twice(killed_while_sending: Path):
+    folder = killed_while_sending
+    await start(folder)
+    await start(folder, "--answer", "retry")
+    other = shutil.copytree(folder, folder.with_name("other"))  # the same journal, the same keys
+    await start(other)
+    first, *_ = (other / "outbox.txt").read_text("utf-8").splitlines(keepends=True)
+    (folder / "outbox.txt").write_text(first, "utf-8")  # as if it had come before the kill
+    assert (await start(folder)).printed.endswith("sent: [1, 2, 3]\n")
+    assert sent(folder) == NIGHT
+
+
+async def test_another_night_is_another_job(tmp_path: Path):
+    await start(tmp_path)
+    run = await start(tmp_path, "--night", "tomorrow")
+    assert run.code == 0
+    with attach(tmp_path / "overnight.db") as observer:
+        assert [(tree.key, tree.parked) for tree in observer.trees()] == [
+            ("tonight", True),
+            ("tomorrow", True),
+        ]
+
+
+async def test_a_folder_without_texts_is_a_fault_of_the_command_line(tmp_path: Path):
+    run = await start(tmp_path, "--folder", str(tmp_path))
+    assert run.code == 2
+    assert "there is no .txt file in " in run.complaints
