@@ -65,7 +65,8 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         settings: how the model is to answer.
         budget: what each call may spend, with all below it.
         tags: for hooks.
-        repeatable: whether a call may simply be made again after a crash.
+        repeatable: what others are told of it, such as MCP clients; after a crash, an agent goes on
+            after its last response either way.
         uses_recursion: whether it may call itself.
         max_depth: how many calls of it may be under way inside each other.
 

@@ -93,7 +93,8 @@ class TreeRow:
     """A tree in a list of them.
 
     Attributes:
-        key: of its top-level call.
+        key: of its top-level call, as it is kept: ``=name``, or ``#id`` if it was given none. An
+            Observer gives the name itself.
         open: whether any node of it has not ended.
         parked: whether it is open, and each of its open nodes has a question that waits, or idles
             and has an open child: nothing can go on in it until somebody answers.

@@ -48,7 +48,7 @@ def _unknown(node: CallNode) -> bool:
 async def _decide(node: CallNode) -> Mapping[str, Any]:
     """Let a person say what came of the call, or whether to make it again."""
     text = (
-        f"{node.function.name}({short_arguments(node.inputs)}) had begun when its process ended,"
+        f"{node.function.name}({short_arguments(node.inputs)}) had begun and was cut off,"
         " and nobody knows whether it was done; retry calls it again, 'use: RESULT' goes on with"
         " that result, 'fail: WHY' tells its caller"
     )

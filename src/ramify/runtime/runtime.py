@@ -56,8 +56,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
 
     With ``async with`` it lives in the caller's loop, and turns run inside the block are its nodes
     too; otherwise it has a loop of its own in a background thread. Leaving a ``with`` block waits
-    for the calls that still run, or cancels them if an exception leaves it. Everything may be used
-    from any thread.
+    for the calls that still run, or cancels them if an exception leaves it; with a store, it does
+    not wait for a tree in which all that is open waits for a person, and what it cancels is gone on
+    with later. Everything may be used from any thread.
 
     Args:
         specs: the functions; all that they may call is found and checked, too.
@@ -471,7 +472,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """Answer the question with this id.
 
         An approval is answered ``"allow"``, ``"deny"`` or ``"deny: why"``, or by *args*, the
-        arguments to use instead; a pause by ``"resume"`` or ``"cancel"``.
+        arguments to use instead; a pause by ``"resume"`` or ``"cancel"``; a call in doubt by
+        ``"retry"``, ``"use: RESULT"``, ``"fail"`` or ``"fail: why"``; anything else by one of its
+        choices, or by any text if it has none.
 
         Raises:
             UnknownQuestionError: there is no such question, or it has been answered.
@@ -491,10 +494,10 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     # The end of trees
 
     def delete(self, id: int) -> None:
-        """Forget a finished tree and close what its session bags hold.
+        """Forget a finished tree, in the store too, and close what its session bags hold.
 
         Raises:
-            UsageError: *id* is not a top-level call, or it still runs.
+            UsageError: *id* is not a top-level call, it still runs, or a fork goes on from it.
         """
         root = self._forest.find(id)
         self._forest.check_over(root)
@@ -513,7 +516,10 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         return self._home is not None and self._home.loop is loop and not self._closed
 
     def close(self) -> None:
-        """Cancel what still runs, close what the session bags hold, and end the background loop."""
+        """Cancel what still runs, close what the session bags hold, and end the background loop.
+
+        With a store, what was cancelled so is open there, and the next runtime goes on with it.
+        """
         self._close(cancel=True)
 
     def _close(self, *, cancel: bool) -> None:

@@ -76,7 +76,8 @@ def tool(
         tags: what global hooks can select by.
         type: ``ToolType.COMPLETION_CHECK`` for a tool that says whether an agent is done.
         uses: the functions that it may call.
-        repeatable: whether it may be run again when nobody knows if it was run.
+        repeatable: whether it may be run again when nobody knows if it was run; unless it is said,
+            only if it *uses* others.
         fixed_kwargs: arguments added to every call; a function without parameters is called each
             time. Call-time arguments override them, with a warning.
 
