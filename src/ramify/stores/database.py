@@ -163,7 +163,6 @@ class Database:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA fullfsync = ON")  # macOS alone needs to be told
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")  # pages: seldom, it takes long
         connection.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file
         connection.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_AHEAD}")
         self._write_ahead(connection)
