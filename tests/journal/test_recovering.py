@@ -2,7 +2,10 @@
 
 import asyncio
 import threading
+from collections.abc import AsyncGenerator
 from typing import Any, Final
+
+import pytest
 
 from ramify import (
     HOOK_PRE_TOOL_USE,
@@ -12,6 +15,9 @@ from ramify import (
     MemoryStore,
     Runtime,
     ToolUse,
+    Turn,
+    registries,
+    tool,
 )
 from ramify.testing import ScriptedModel
 
@@ -127,3 +133,34 @@ def test_a_call_is_gone_on_with_when_somebody_asks_for_it_who_has_its_function()
         assert runtime.recover() == [node]
         assert runtime.invoke(work.function, key="a") is node
         assert node.result(PATIENCE) == 7
+
+
+def test_a_streaming_call_that_is_given_up_before_it_gives_its_values_again_is_over() -> None:
+    with registries():
+
+        @tool
+        async def count() -> AsyncGenerator[int, None]:
+            for number in range(3):
+                yield number
+
+    store, streams = MemoryStore(), list[asyncio.Task[Any]]()
+
+    async def take() -> list[int]:
+        return [value async for value in Turn(count).yielding()]
+
+    async def outer(ctx: Any) -> None:
+        streams.append(asyncio.get_running_loop().create_task(take()))
+        if len(streams) == 1:
+            assert await streams[0] == [0, 1, 2]
+            await ctx.ask("Is it time?")
+        await asyncio.sleep(0)  # until the call has been asked for, and not longer
+        raise ValueError("it was not wanted")
+
+    calls = CodeFunction(name="outer", callable=outer, uses=[count])
+    with Runtime([calls], store=store) as runtime:
+        runtime.invoke(calls)
+    with Runtime([calls], store=store) as runtime:
+        (node,) = runtime.recover()
+        runtime.answer(runtime.questions()[0].id, "yes")
+        with pytest.raises(ValueError, match="it was not wanted"):
+            node.result(PATIENCE)

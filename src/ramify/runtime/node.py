@@ -220,7 +220,9 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             task.add_done_callback(self._never_began)
 
     def _never_began(self, task: "asyncio.Task[None]") -> None:
-        if self._ended is None and not self.concluded:
+        if self._ended is None and self.state.final:  # its values are not wanted any more
+            self._settle()
+        elif self._ended is None and not self.concluded:
             self._stay_open_if_all_ends()
             self._end(*self._given_up())
 
