@@ -95,3 +95,23 @@ async def test_a_call_that_cancels_its_own_task_has_been_cancelled() -> None:
         with pytest.raises(CancellationException):
             await runtime.invoke(leaves)
     assert [tree.state.value for tree in store.trees()] == ["canceled"]
+
+
+def test_code_that_was_interrupted_is_run_again_if_it_may_be() -> None:
+    store, runs = MemoryStore(), list[str]()
+
+    async def work(ctx: Any) -> str:
+        runs.append("run")
+        if len(runs) == 1:
+            raise KeyboardInterrupt
+        return "done"
+
+    works = CodeFunction(name="works", callable=work, repeatable=True)
+
+    async def main() -> str:
+        async with Runtime([works], store=store) as runtime:
+            return await runtime.invoke(works, key="a")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+    assert asyncio.run(main()) == "done"

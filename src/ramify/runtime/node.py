@@ -327,6 +327,8 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         """Whether *error* is not the function's own, so that nothing can be waited for any more."""
         if not isinstance(error, KeyboardInterrupt):
             return not self.home.loop.is_running()  # it has ended, and Python drops what is left
+        if self.tree.journal is not None:  # whoever opens it next goes on from here
+            self.tree.journal.suspend()
         for child in self.children:
             child.cancel_here("interrupted")
         if self._task is not None:
