@@ -1,8 +1,11 @@
 """What is gone on with when a journal is opened, and by whom."""
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncGenerator
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -13,7 +16,9 @@ from ramify import (
     CodeFunction,
     HookDecision,
     MemoryStore,
+    Question,
     Runtime,
+    StoreError,
     ToolUse,
     Turn,
     registries,
@@ -164,3 +169,37 @@ def test_a_streaming_call_that_is_given_up_before_it_gives_its_values_again_is_o
         runtime.answer(runtime.questions()[0].id, "yes")
         with pytest.raises(ValueError, match="it was not wanted"):
             node.result(PATIENCE)
+
+
+def test_a_damaged_tree_whose_function_is_not_known_stops_nobody(tmp_path: Path) -> None:
+    path, work = tmp_path / "run.db", Stopped()
+    with Runtime([work.function], store=path) as runtime:
+        runtime.invoke(work.function)
+    with closing(sqlite3.connect(path)) as rows, rows:
+        rows.execute("UPDATE events SET body = '{}' WHERE n = 1")
+    three = CodeFunction(name="three", callable=lambda ctx: 3)
+    with Runtime([three], store=path) as runtime:
+        assert runtime.invoke(three).result(PATIENCE) == 3
+    with Runtime([three], store=path) as runtime:
+        assert runtime.recover() == []
+
+
+class Unreadable(MemoryStore):
+    """A store that cannot say what is asked, until it can."""
+
+    fails = True
+
+    def questions(self) -> list[Question]:
+        if self.fails:
+            raise StoreError(self.name, "the disk is gone")
+        return super().questions()
+
+
+def test_a_journal_that_cannot_be_read_is_let_go_of() -> None:
+    work = Stopped()
+    store = Unreadable()
+    with pytest.raises(StoreError, match="the disk is gone"), Runtime([work.function], store=store):
+        pass
+    store.fails = False
+    with Runtime([work.function], store=store) as runtime:
+        assert runtime.recover() == []

@@ -128,14 +128,18 @@ class Archive:
                 opened.append(row)
         for question in [*self.store.questions(), *self._inbox.answered()]:
             self._take_over(question, home)
-        for row in strange:
-            self._leave(row)
-        for row in opened:
-            try:
-                self.go_on(row.id)
-            except StoreError as error:
-                log.warning("tree %d stays as it is: %s", row.id, error)
+        for row in [*strange, *opened]:
+            self._go_on_or_leave(row)
         self._look(home)
+
+    def _go_on_or_leave(self, row: TreeRow) -> None:
+        try:
+            if row.function in self._functions:
+                self.go_on(row.id)
+            else:
+                self._leave(row)
+        except StoreError as error:
+            log.warning("tree %d stays as it is: %s", row.id, error)
 
     def _look(self, home: Home) -> None:
         """Follow what other processes ask for, now and then."""

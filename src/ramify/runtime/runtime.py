@@ -613,8 +613,16 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         return home
 
     def _settle_in(self, home: Home) -> None:
-        if self._past is not None:
+        if self._past is None:
+            return
+        try:
             home.call(self._past.recover, home)
+        except BaseException:  # nobody will close what was never open
+            self._closed = True
+            self._past.close()
+            if isinstance(home, BackgroundHome):
+                home.stop()
+            raise
 
 
 def _provider_failed(ended: CallEnded) -> bool:
