@@ -132,7 +132,7 @@ def settle_from_anywhere(future: asyncio.Future[None]) -> Callable[[], None]:
     def wake() -> None:
         with contextlib.suppress(RuntimeError):
             if asyncio.get_running_loop() is loop:
-                settle(future)
+                loop.call_soon(settle, future)  # after those that another thread has woken
                 return
         with contextlib.suppress(RuntimeError):  # that loop has closed, and nobody awaits any more
             loop.call_soon_threadsafe(settle, future)
