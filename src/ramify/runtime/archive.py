@@ -85,7 +85,6 @@ class Archive:
         self, journal: Journal, functions: Mapping[str, Function], desk: Desk, maker: Maker
     ) -> None:
         self.journal = journal
-        self._functions = functions
         self._desk = desk
         self._loader = Loader(journal, functions, maker.remake, self._has_ended)
         self._maker = maker
@@ -119,7 +118,7 @@ class Archive:
         for row in self.store.trees():
             if not row.open:
                 continue
-            if row.function not in self._functions:
+            if row.function not in self._loader.functions:
                 strange.append(row)
             elif row.parked:
                 self.recovered.append(row.id)
@@ -134,7 +133,7 @@ class Archive:
 
     def _go_on_or_leave(self, row: TreeRow) -> None:
         try:
-            if row.function in self._functions:
+            if row.function in self._loader.functions:
                 self.go_on(row.id)
             else:
                 self._leave(row)
@@ -232,7 +231,8 @@ class Archive:
         It may have been made with a function that its runtime was not made with.
         """
         if isinstance(root.function, PastFunction) and not (root.has_ended or root.is_ending):
-            self._functions = {**reachable([function]), **self._functions}
+            known = self._loader.functions
+            self._loader.functions = {**reachable([function]), **known}
             self.go_on(root.id)
 
     def hand_over(self, node: CallNode, request: CallRequest) -> None:

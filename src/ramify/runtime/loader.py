@@ -53,7 +53,7 @@ class Loader:
         ended: Callable[[CallNode], None],
     ) -> None:
         self._journal = journal
-        self._functions = functions
+        self.functions = functions
         self._remake = remake
         self._ended = ended
 
@@ -93,7 +93,7 @@ class Loader:
             if isinstance(event, CallRequested):
                 caller = None if event.parent is None else called[event.parent]
                 own = {} if caller is None else {one.name: one for one in caller.own_functions}
-                called[event.node] = own.get(event.function) or self._functions.get(event.function)
+                called[event.node] = own.get(event.function) or self.functions.get(event.function)
             elif isinstance(event, CallEnded) and (function := called[event.node]) is not None:
                 value = revived(function.output_type, event.outputs)
                 if value is not event.outputs:
@@ -104,7 +104,7 @@ class Loader:
         """Return what was asked for, as far as that is written down."""
         requested = record.requested
         options = requested.options or CallOptions()
-        function = self._functions.get(requested.function)
+        function = self.functions.get(requested.function)
         if function is None:
             function = PastFunction(requested.function, is_agent=requested.is_agent)
         return CallRequest(
