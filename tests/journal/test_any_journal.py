@@ -26,6 +26,7 @@ from ramify import (
     InDoubtError,
     Node,
     NodeView,
+    Observer,
     Question,
     QuestionKind,
     RunContext,
@@ -34,6 +35,7 @@ from ramify import (
     StoreError,
     ToolResult,
     ToolUse,
+    attach,
 )
 from ramify.core.errors import InvalidValueError, UnknownQuestionError, UsageError
 from ramify.core.store import Entry
@@ -345,10 +347,13 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
 
     def keep(self) -> None:
         """Wait until the journal has what was said last, which nobody has to wait for."""
-        wait(
-            lambda: (
-                self.store.refused.is_set() or self.store.questions() == self.runtime.questions()
-            )
+        with attach(self.store) as observer:
+            wait(lambda: self.store.refused.is_set() or self.is_kept(observer))
+
+    def is_kept(self, observer: Observer) -> bool:
+        return observer.questions() == self.runtime.questions() and all(
+            numberless(observer.get_view(tree.id)) == numberless(self.view(tree))
+            for tree in self.trees.values()
         )
 
     def rests(self) -> bool:

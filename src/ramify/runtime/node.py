@@ -461,6 +461,8 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             journal.suspend()
 
     def _end(self, state: NodeState, value: Any, error: BaseException | None) -> None:
+        if self._ended is not None:  # somebody could not wait for it any longer
+            return
         if state is NodeState.Success and self.state is NodeState.Paused:
             self._enter(NodeState.Running)  # it asked something, and went on without the answer
         self.outputs = value
