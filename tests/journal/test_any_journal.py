@@ -25,6 +25,7 @@ from ramify import (
     FunctionArg,
     InDoubtError,
     Node,
+    NodeState,
     NodeView,
     Observer,
     Question,
@@ -287,11 +288,12 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
     @rule()
     def crash(self) -> None:
         self.rest()
-        before = {tree.id: numberless(self.view(tree)) for tree in self.trees.values()}
         self.keep()
+        before = {tree.id: numberless(self.view(tree)) for tree in self.trees.values()}
         questions = self.runtime.questions()
         self.store.left = 0
         self.reopen()
+        self.rest()
         assert self.runtime.questions() == questions
         assert {tree.id: numberless(self.view(tree)) for tree in self.trees.values()} == before
 
@@ -359,7 +361,11 @@ class Journal(RuleBasedStateMachine):  # noqa: PLR0904 - many things can happen
     def rests(self) -> bool:
         if self.store.refused.is_set():
             return True
-        asking = {q.node_id for q in self.runtime.questions()}
+        asking = {  # and have come so far that they wait for the answer
+            q.node_id
+            for q in self.runtime.questions()
+            if self.runtime.get_view(q.node_id).state is NodeState.Paused
+        }
         return all(
             node.state.final or asking & {one.id for one in self.runtime.get_subtree(node.id)}
             for node in self.runtime.list_toplevel()
