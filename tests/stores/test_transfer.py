@@ -259,4 +259,5 @@ def test_other_files_are_refused(store: MemoryStore, file: Path, content: str, m
 def test_only_who_drives_can_take_in_a_tree(store: MemoryStore, file: Path):
     fill(store)
     export_tree(store, 10, file)
-    unchanged(MemoryStore(), lambda: import_tree(MemoryStore(), file), UsageError)
+    target = MemoryStore()
+    unchanged(target, lambda: import_tree(target, file), UsageError)

@@ -89,7 +89,7 @@ class Archive:
         self._loader = Loader(journal, functions, maker.remake, self._has_ended)
         self._maker = maker
         self.parked: set[int] = set()  # trees that wait for a person
-        self.recovered: list[int] = []
+        self.recovered: dict[int, None] = {}  # trees that were gone on with, in order
         self._looking: asyncio.TimerHandle | None = None
         self._inbox = Inbox(journal, maker.follow)
         self._due: dict[int, int] = {}  # trees to go on with, and what has to be saved before
@@ -121,7 +121,7 @@ class Archive:
             if row.function not in self._loader.functions:
                 strange.append(row)
             elif row.parked:
-                self.recovered.append(row.id)
+                self.recovered[row.id] = None
                 self.parked.add(row.id)
             else:
                 opened.append(row)
@@ -219,8 +219,7 @@ class Archive:
             unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
             log.warning(unknown, tree, request.model)
             return root
-        if tree not in self.recovered:
-            self.recovered.append(tree)
+        self.recovered[tree] = None
         self.hand_over(root, request)
         self._maker.go_on(root, request)
         return root
@@ -320,8 +319,7 @@ class Archive:
         """Forget a tree for good."""
         self.journal.flush()
         self.store.delete(tree)
-        if tree in self.recovered:
-            self.recovered.remove(tree)
+        self.recovered.pop(tree, None)
 
     def close(self) -> None:
         """Let go of the store."""

@@ -7,7 +7,7 @@ from typing import Any
 from ramify.core.errors import InDoubtError
 from ramify.core.frames import short_arguments
 from ramify.core.packing import Opaque
-from ramify.core.question import FAIL, REPORT, RETRY, USE, QuestionKind
+from ramify.core.question import CANCEL, FAIL, REPORT, RESUME, RETRY, USE, QuestionKind
 from ramify.runtime.asking import ask, pause
 from ramify.runtime.call_request import Concluded
 from ramify.runtime.node import CallNode
@@ -33,7 +33,7 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
         for question in paused:
             if question.id not in record.questions:  # somebody has answered it meanwhile
                 continue
-            others = [c for c in question.choices if c not in {"resume", "cancel"}]
+            others = [c for c in question.choices if c not in {RESUME, CANCEL}]
             await pause(node, question.text, others)
         return node.inputs if gate is None else await gate(node)
 

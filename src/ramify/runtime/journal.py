@@ -128,12 +128,12 @@ class Journal:
         await done
         return None if self._saved >= target or self._closed else self._failure
 
-    def mark(self, earlier: int | None = None) -> int:
-        """Have everything written soon; return what ``is_saved`` needs to know, or *earlier*."""
+    def mark(self) -> int:
+        """Have everything written soon; return what ``is_saved`` needs to know."""
         with self._lock:
             if self._entries and not self._closed:
                 self._ask_for(self._recorded, _nobody)
-            return self._recorded if earlier is None else earlier
+            return self._recorded
 
     def is_saved(self, mark: int) -> bool:
         """Whether all is safe that had happened at that *mark*."""
@@ -226,11 +226,11 @@ class Journal:
                 self._saved += len(entries)
             else:
                 self._entries = entries + self._entries
-            waiting, self._waiting = self._waiting, []
+            woken, self._waiting = self._waiting, []
             if failure is None:
-                self._waiting = [one for one in waiting if one[0] > self._saved]
+                self._waiting = [one for one in woken if one[0] > self._saved]
+                woken = [one for one in woken if one[0] <= self._saved]
                 self._wanted = self._wanted or bool(self._waiting)
-            woken = [one for one in waiting if one not in self._waiting]
             if self._wanted:
                 self._have_written()
             self._lock.notify_all()
