@@ -271,6 +271,7 @@ class TreeFold:
             values=tuple(record.values),
             children=children,
             sequence=record.requested.sequence,
+            is_agent=record.requested.is_agent,
             tool_use_id=record.requested.tool_use_id,
             model=record.model,
             transcript=(*record.transcript, *record.said),

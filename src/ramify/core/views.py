@@ -21,6 +21,7 @@ class NodeView:
     """One call and all below it, at one moment.
 
     Attributes:
+        is_agent: whether its function is a prompt for a model.
         sequence: the number of the call; calls asked for in parallel share one.
         usage: the tokens of its own requests; ``total_usage`` has those below it, too.
         cost: US dollars, None if a price is not known; ``total_cost`` likewise.
@@ -55,6 +56,7 @@ class NodeView:
     values: tuple[Any, ...]
     children: "tuple[NodeView, ...]"
     sequence: int
+    is_agent: bool = False
     tool_use_id: str | None = None
     model: str | None = None
     transcript: tuple[TranscriptPart, ...] = ()

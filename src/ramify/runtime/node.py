@@ -384,6 +384,7 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         unless somebody insists.
         """
         stack: list[tuple[CallNode, str]] = [(self, reason)]
+        unrun: list[CallNode] = []  # those that will not get to their end, callers first
         while stack:
             node, why = stack.pop()
             if node._ended is not None or (node._reason is not None and not insist):
@@ -393,8 +394,10 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             stack.extend((child, below) for child in node.children)
             if node._task is not None:
                 node._task.cancel()
-            if node._task is None or node.state is NodeState.Waiting:  # it will not get to its end
-                node._end_unrun()
+            if node._task is None or node.state is NodeState.Waiting:
+                unrun.append(node)
+        for node in reversed(unrun):
+            node._end_unrun()
 
     def _end_unrun(self) -> None:
         """End without having come to the first line."""
@@ -404,9 +407,17 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         if journal is None or not loop.is_running():
             self._end(*outcome)
         elif not self.concluded:
-            ending = self._end_saved(journal, outcome, self._written(journal, outcome))
+            ending = self._end_last(journal, outcome, self._written(journal, outcome))
             self.desk.forget_old(self.id)
             self._task = loop.create_task(ending, name=f"end of {self.function.name}")
+
+    async def _end_last(self, journal: Recorder, outcome: Outcome, ended: CallEnded) -> None:
+        """End after all below it."""
+        try:
+            for child in self.children:
+                await child.ended()
+        finally:  # or somebody insists
+            await self._end_saved(journal, outcome, ended)
 
     def _expire(self, account: Account | None) -> None:
         """Be cancelled because time is over: that of *account*, or of the call itself."""
