@@ -42,6 +42,7 @@ from ramify.core.usage import added
 from ramify.core.views import NO_COST, NO_USAGE, NodeView
 
 _RUNS: Final = "runs"
+_RECEIVES: Final = "receives a response"
 
 
 class Record:
@@ -173,7 +174,7 @@ class Record:
     def _take_delta(self, event: ResponseStreamed) -> None:
         if self.ended is not None:  # nobody looked in time
             return
-        self.status = "receives a response"
+        self.status = _RECEIVES
         if isinstance(event.delta, TextDelta):
             self.partial.append(event.delta.text)
         elif isinstance(event.delta, TextWasThinking):
@@ -221,7 +222,7 @@ class TreeFold:
         self._touched: set[int] = set()  # the nodes whose views are out of date
         self.views: dict[int, NodeView] = {}
 
-    def apply(self, events: Iterable[Event]) -> None:
+    def apply(self, events: Iterable[Event] = ()) -> None:
         """Take in *events*, and make new views."""
         self.take(events)
         for id in sorted(self._touched, reverse=True):
@@ -237,6 +238,16 @@ class TreeFold:
             above: int | None = event.node
             while above is not None and above not in touched:
                 touched.add(above)
+                above = self.records[above].requested.parent
+
+    def hear(self, node: int, text: str) -> None:
+        """Take in what a model has said so far; that is no event, and views keep their numbers."""
+        record = self.records[node]
+        if record.ended is None and record.partial != [text]:
+            record.partial, record.status = [text], _RECEIVES
+            above: int | None = node
+            while above is not None and above not in self._touched:
+                self._touched.add(above)
                 above = self.records[above].requested.parent
 
     def _take(self, event: Event) -> None:

@@ -208,23 +208,33 @@ def checked_place(function: Any, at: int | None, edit: Edit | None) -> int:
     Raises:
         InvalidValueError: it does not.
     """
-    name, edit = function.name, edit or Edit()
+    response = fitting_place(function.name, at, edit, is_agent=function.is_agent)
+    if edit is not None and edit.args is not None:
+        function.parameters.validate(edit.args)
+    return response
+
+
+def fitting_place(name: str, at: int | None, edit: Edit | None, *, is_agent: bool) -> int:
+    """Return the response after which a fork goes on, if such an *edit* may be made there.
+
+    Raises:
+        InvalidValueError: it may not.
+    """
+    edit = edit or Edit()
     if not isinstance(edit, Edit):
         raise InvalidValueError(f"an edit is an Edit(...), not {edit!r}")
     told = [edit.prompt is not None or edit.model is not None, edit.args is not None]
     told.append(edit.result is not UNCHANGED)
     if sum(told) > 1 and (told[2] or at):
         raise InvalidValueError("a result, arguments and what an agent is told do not go together")
-    if told[0] and not function.is_agent:
+    if told[0] and not is_agent:
         raise InvalidValueError(f"{name} is code: it has no prompt and no model")
-    if at is not None and (not function.is_agent or told[2]):
+    if at is not None and (not is_agent or told[2]):
         raise InvalidValueError(f"at={at!r} is for an agent that goes on, not for {name} here")
     if at and (edit.prompt is not None or told[1]):
         raise InvalidValueError(f"what {name} is given can only be changed at its beginning, at=0")
     if at is not None and (not isinstance(at, int) or at < 0):
         raise InvalidValueError(f"at={at!r}: give the number of a response, or 0")
-    if edit.args is not None:
-        function.parameters.validate(edit.args)
     return at or 0
 
 

@@ -68,11 +68,11 @@ _PARTS: Final[dict[str, type[TranscriptPart]]] = {
 }
 _SAID_BY_ENTRY: Final = {  # fields that the entry has, by class
     CallRequested: {"node", "parent", "index", "function", "key", "is_agent"},
-    TreeForked: {"node", "number", "function", "key", "is_agent", "source", "inherited"},
+    TreeForked: {"node", "at", "number", "function", "key", "is_agent", "source", "inherited"},
     CallInherited: {"node", "parent", "index", "function", "key", "is_agent"},
     Question: {"id", "node_id"},
 }
-_NODE: Final = {"node"}
+_SAID_OF_ALL: Final = {"node", "at"}
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _COMPARED: Final = {int, float, bool, str, tuple}  # others may say anything when compared
 
@@ -112,6 +112,7 @@ def entry_of(
         state=_state_after(event),
         question=question,
         settled=settled,
+        at=getattr(event, "at", None),
     )
 
 
@@ -134,6 +135,8 @@ def _event_of(entry: Entry, unpacker: Unpacker) -> Event:
         if (version := body.pop("v")) > VERSION:
             raise ValueError(f"a newer ramify has written it (version {version})")
         extra: dict[str, Any] = {"node": entry.node}
+        if entry.at is not None:
+            extra["at"] = entry.at
         match entry.kind:
             case "CallRequested" | "CallInherited" | "TreeForked":
                 extra |= _said_by(entry.call, kind)
@@ -226,7 +229,7 @@ def _json(body: dict[str, Any]) -> str:
 @cache
 def _plan(kind: type[Any]) -> list[tuple[str, Any, Write | None, Read | None]]:
     hints = get_type_hints(kind)
-    left_out = _SAID_BY_ENTRY.get(kind, _NODE if issubclass(kind, Event) else set[str]())
+    left_out = _SAID_BY_ENTRY.get(kind, _SAID_OF_ALL if issubclass(kind, Event) else set[str]())
     plan: list[tuple[str, Any, Write | None, Read | None]] = []
     for field in fields(kind):
         if field.name in left_out:

@@ -62,6 +62,7 @@ class Entry:
         state: the state of the node from now on, if that changes.
         question: one that waits for an answer from now on.
         settled: the id of one that does so no longer; the end of a node settles all of its own.
+        at: when it happened, in seconds since the epoch, if that is known.
         seq: its place in the journal; the store gives it.
 
     Example:
@@ -85,6 +86,7 @@ class Entry:
     state: NodeState | None = None
     question: Question | None = None
     settled: str | None = None
+    at: float | None = None
     seq: int = 0
 
 
@@ -98,6 +100,8 @@ class TreeRow:
         open: whether any node of it has not ended.
         parked: whether it is open, and each of its open nodes has a question that waits, or idles
             and has an open child: nothing can go on in it until somebody answers.
+        started: when its top-level call began to run, in seconds since the epoch.
+        ended: when that call ended.
 
     Example:
         >>> from ramify.stores import Call, Entry, MemoryStore
@@ -117,6 +121,8 @@ class TreeRow:
     open: bool
     parked: bool
     source: int
+    started: float | None = None
+    ended: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +174,10 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is found in it
         Raises:
             StoreOwnedError: another is.
         """
+        ...
+
+    def is_driven(self) -> bool:
+        """Whether somebody may write now, in whichever process."""
         ...
 
     def append(self, entries: Sequence[Entry]) -> int:
@@ -237,6 +247,17 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is found in it
 
     def done(self, message: int) -> None:
         """Forget a message that was followed."""
+        ...
+
+    def tell(self, text: str) -> None:
+        """Let those know *text* who look on just now; it is not kept, and may be lost."""
+        ...
+
+    def told(self, after: int = 0) -> tuple[int, list[str]]:
+        """Return what was told since *after*, and what to give as that the next time.
+
+        What was told long ago, or by an earlier driver, is gone.
+        """
         ...
 
     def delete(self, tree: int) -> None:

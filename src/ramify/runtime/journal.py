@@ -12,12 +12,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from ramify.core.agent_events import ResponseStreamed
 from ramify.core.errors import FencedError, StoreError
 from ramify.core.events import CallRequested, Event
 from ramify.core.journaling import entry_of
 from ramify.core.packing import Packer, unpack
 from ramify.core.store import Entry, Store
 from ramify.runtime.home import settle_from_anywhere
+from ramify.runtime.live_text import Teller
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class Journal:
         self._numbers: dict[int, int] = {}  # how many entries each node has
         self._writer: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._teller = Teller(store, self._numbers)
 
     @property
     def redacts(self) -> bool:
@@ -80,6 +83,14 @@ class Journal:
             except RuntimeError:  # another thread's; whoever made it does wait for it
                 return
             self._timer = loop.call_later(_DELAY, self._write_soon, self._recorded)
+
+    def stream(self, tree: int, event: ResponseStreamed) -> None:
+        """Let those see *event* who look on from elsewhere; it is not taken down.
+
+        Not if texts are changed before they are written: half of a word cannot be.
+        """
+        if self.redact is None and not self._closed:
+            self._teller.take(tree, event)
 
     def _entry(self, tree: int, event: Event) -> Entry:
         node = event.node

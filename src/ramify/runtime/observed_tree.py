@@ -6,8 +6,10 @@ from collections.abc import Callable
 from ramify.core.errors import UnknownNodeError
 from ramify.core.events import CallRequested
 from ramify.core.fold import TreeFold
+from ramify.core.frames import Frame, short_arguments
 from ramify.core.store import Store
 from ramify.core.views import NodeView
+from ramify.runtime.live_text import Hearer
 from ramify.runtime.poll import Poll
 from ramify.runtime.tree_reader import TreeReader
 
@@ -21,6 +23,7 @@ class ObservedTree:
         self._poll = poll
         self._lock = threading.Lock()  # for reading on
         self._reader = TreeReader(store, id)
+        self._hearer = Hearer(store, id)
         self._fold: TreeFold | None = None  # when something was read
 
     def expect_views(self) -> None:
@@ -32,29 +35,49 @@ class ObservedTree:
         Raises:
             UnknownNodeError: it is not there, or not any more.
         """
+        return self._folded(id).views[id]
+
+    def stack(self, id: int) -> list[Frame]:
+        """Return the calls from the top-level one through a node to what it waits for now.
+
+        Raises:
+            UnknownNodeError: it is not there, or not any more.
+        """
+        fold = self._folded(id)
+        path = [id]
+        while (above := fold.records[path[0]].requested.parent) is not None:
+            path.insert(0, above)
+        while below := [one for one in fold.views[path[-1]].children if not one.state.final]:
+            path.append(below[-1].id)
+        return [_frame(fold.views[one], len(fold.records[one].exchanges)) for one in path]
+
+    def _folded(self, id: int) -> TreeFold:
+        """Return all that is known, that node included."""
         with self._lock:
             self._poll.check_open()
             try:
                 self._read_on()
             except BaseException:  # half of it may have been taken in
                 self._reader, self._fold = TreeReader(self._store, self.id), None
+                self._hearer = Hearer(self._store, self.id)
                 raise
-            found = None if self._fold is None else self._fold.views.get(id)
-        if found is None:
+            found = self._fold
+        if found is None or id not in found.views:
             raise unknown_node(self._store, id)
         return found
 
     def _read_on(self) -> None:
         events = self._reader.read()
-        if not events:
-            if self._store.find(node=self.id) is None:
-                raise unknown_node(self._store, self.id)
-            return
+        if not events and self._store.find(node=self.id) is None:
+            raise unknown_node(self._store, self.id)
         if self._fold is None:
             first = events[0]
             assert isinstance(first, CallRequested)  # so every tree begins
             self._fold = TreeFold(first.index)
-        self._fold.apply(events)
+        self._fold.take(events)
+        for node, text in self._hearer.hear(self._reader.numbers).items():
+            self._fold.hear(node, text)
+        self._fold.apply()
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Have *wake* called once, when something was written."""
@@ -63,6 +86,22 @@ class ObservedTree:
     def forget(self, wake: Callable[[], None]) -> None:
         """Take back what ``on_next_event`` was given."""
         self._poll.forget(wake)
+
+
+def _frame(view: NodeView, responses: int) -> Frame:
+    return Frame(
+        function=view.fn,
+        kind="agent" if view.is_agent else "code",
+        node_id=view.id,
+        path=view.path,
+        state=view.state.value,
+        arguments=short_arguments(view.inputs),
+        model=view.model,
+        responses=responses,
+        parts=len(view.transcript),
+        usage=view.total_usage,
+        cost=view.total_cost,
+    )
 
 
 def unknown_node(store: Store, id: object) -> UnknownNodeError:

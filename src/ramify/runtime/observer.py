@@ -5,6 +5,7 @@ Reads what is written, and leaves messages; never runs a call, and writes nothin
 
 import json
 import os
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ from typing import Any, Final, Self
 
 from ramify.core.call_keys import name_in
 from ramify.core.errors import InvalidValueError, StoreError, UnknownQuestionError, UsageError
+from ramify.core.forking import Edit, fitting_place
+from ramify.core.frames import Frame
 from ramify.core.question import Question, QuestionKind
 from ramify.core.states import NodeState
 from ramify.core.store import Store, TreeRow
@@ -21,7 +24,7 @@ from ramify.core.views import NodeView
 from ramify.runtime.observed_tree import ObservedTree, unknown_node
 from ramify.runtime.poll import Poll
 from ramify.runtime.watch import Watch
-from ramify.runtime.wish import read_wish
+from ramify.runtime.wish import edit_as_data, read_wish, written_wish
 
 _KEPT: Final = 32  # trees that were looked at last, and are not read anew
 
@@ -57,7 +60,7 @@ def attach(source: Store | str | os.PathLike[str]) -> "Observer":
     return Observer(store, closing=store)
 
 
-class Observer:
+class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
     """Sees all that is in a journal, and may say something to whoever drives it.
 
     What it asks for is left in the journal: a driver that is alive follows within moments, and
@@ -119,6 +122,19 @@ class Observer:
         tree = self._tree_of(id)
         return Watch(self._poll, tree, id, as_of_seq=as_of_seq, timeout=timeout)
 
+    def stack(self, id: int) -> list[Frame]:
+        """Return the calls from the top-level one through a node to what it waits for now.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+        """
+        return self._tree_of(id).stack(id)
+
+    @property
+    def is_driven(self) -> bool:
+        """Whether somebody drives the journal now, in whichever process."""
+        return self._store.is_driven()
+
     def questions(self) -> list[Question]:
         """Return all that waits for a person and that nobody has answered, oldest first."""
         return self._store.questions()
@@ -138,10 +154,7 @@ class Observer:
             raise UnknownQuestionError(f"no question {id!r} waits for an answer; open: {known}")
         questions[id].checked(text, args)
         wish = {"do": "answer", "id": id, "text": text, "args": None if args is None else {**args}}
-        try:
-            body = json.dumps(wish)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidValueError(f"arguments in an answer have to be JSON: {error}") from error
+        body = written_wish(wish, "what is in an answer")
         if not self._store.post(body, question=id):
             raise UnknownQuestionError(f"somebody else has just answered question {id!r}")
 
@@ -185,6 +198,29 @@ class Observer:
         elif not view.state.final and not _is_paused(view) and not self._is_pause_posted():
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
         self._post({"do": "resume", "node": id})
+
+    def fork(self, id: int, at: int | None = None, edit: Edit | None = None) -> str:
+        """Have a fork begun at the node with this id, as ``Runtime.fork`` does.
+
+        Returns:
+            What ``forked`` knows it by.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+            InvalidValueError: the edit is for something else, or not JSON.
+        """
+        view = self.get_view(id)
+        fitting_place(view.fn, at, edit, is_agent=view.is_agent)
+        if edit is not None and not isinstance(edit.model, str | None):
+            raise InvalidValueError("another process can only be told the name of a model")
+        key = f"#fork {secrets.token_hex(8)}"
+        wish = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}
+        self._store.post(written_wish(wish, "an edit"))
+        return key
+
+    def forked(self, key: str) -> int | None:
+        """Return the top-level node of a fork that was asked for, when it is there."""
+        return self._store.find_key(key)
 
     def _post(self, wish: Mapping[str, Any]) -> None:
         """Leave a message, unless the last one about that node says the same."""

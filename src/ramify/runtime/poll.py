@@ -23,6 +23,7 @@ class Poll:
         self._lock = threading.Lock()  # for all below
         self._waiting: list[Callable[[], None]] = []
         self._last = 0  # the place of the newest entry, at the last look
+        self._told = 0  # the place after what was told by then
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -76,10 +77,11 @@ class Poll:
 
     def _has_changed(self) -> bool:
         try:
-            last = self._store.last()
+            last, (told, _) = self._store.last(), self._store.told(self._told)
         except RamifyError:  # whoever waits looks himself, and is told
             return True
-        changed, self._last = last != self._last, last
+        changed = (last, told) != (self._last, self._told)
+        self._last, self._told = last, told
         return changed
 
     def _wake(self) -> None:

@@ -47,6 +47,7 @@ from ramify.runtime.spending import Account
 from ramify.runtime.tree import Tree
 from ramify.runtime.walk import root_of, subtree
 from ramify.runtime.watch import Watch
+from ramify.runtime.wish import edit_of
 
 log = logging.getLogger(__name__)
 
@@ -324,6 +325,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
                 self.pause(node, reason)
             case {"do": "resume", "node": int(node)}:
                 self._resume(node, f"#resumed by message {message}")
+            case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
+                self._fork(node, at, edit_of(edit), key)
             case _:
                 raise InvalidValueError(f"nobody here knows how to do {wish!r}")
 
@@ -455,6 +458,12 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             UsageError: there is no store.
             InvalidValueError: there is no such response, or the edit is for something else.
         """
+        return self._fork(node, at, edit, None)
+
+    def _fork(
+        self, node: Node | int, at: int | None, edit: Edit | None, key: str | None
+    ) -> CallNode:
+        """Start a fork, with a *key* once."""
         found = self._forest.find(node)
         if self._past is None:
             raise UsageError("only what is written down can be forked: Runtime(store='run.db')")
@@ -462,7 +471,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if edit is not None and edit.model is not None:
             self._commons.models.find(edit.model)
         cut = partial(cut_at, node=found.id, response=response)
-        return found.home.call(self._past.fork, root_of(found).id, cut, edit)
+        return found.home.call(self._past.fork, root_of(found).id, cut, edit, key)
 
     def questions(self) -> list[Question]:
         """Return all that waits for a person, at any depth of any tree, oldest first."""

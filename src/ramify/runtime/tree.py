@@ -28,6 +28,10 @@ class Recorder(Protocol):
         """Take down *events* of the tree with this id."""
         ...
 
+    def stream(self, tree: int, event: Any) -> None:
+        """Let those see *event* who look on from elsewhere; it is not taken down."""
+        ...
+
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""
         ...
@@ -112,6 +116,8 @@ class Tree:
 
         If nobody looks by then, it is dropped: a long answer comes in thousands of pieces.
         """
+        if self.journal is not None:
+            self.journal.stream(self.id, event)
         with self._lock:
             self._live.setdefault(event.node, []).append(event)
         self._wake()

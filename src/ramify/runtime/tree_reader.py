@@ -21,6 +21,7 @@ class TreeReader:
         self._store = store
         self._tree = tree
         self._read = 0  # the place in the journal of the last entry that was read
+        self.numbers: dict[int, int] = {}  # of the last entry of each node
 
     def read(self) -> list[Event]:
         """Return what happened since the last time, as plain data.
@@ -47,6 +48,7 @@ class TreeReader:
             what = f"tree {self._tree} cannot be read: {error}"
             raise StoreError(self._store.name, what) from error
         self._read = entries[-1].seq
+        self.numbers.update((entry.node, entry.number) for entry in entries)
         return events
 
 

@@ -66,6 +66,7 @@ class Watch:
         self._seen = as_of_seq
         self._timeout = timeout
         self._took = 0.0  # seconds to make the last view
+        self._last: NodeView | None = None  # that was taken
         tree.expect_views()
 
     def result(self) -> NodeView:
@@ -132,10 +133,11 @@ class Watch:
         start = time.perf_counter()
         view = self._tree.view(self._id)
         self._took = time.perf_counter() - start
-        return view if view.update_seqnum > self._seen or view.state.final else None
+        new = view.update_seqnum > self._seen or (self._last is not None and view is not self._last)
+        return view if new or view.state.final else None
 
     def _take(self, view: NodeView) -> NodeView:
-        self._seen = view.update_seqnum
+        self._seen, self._last = view.update_seqnum, view
         return view
 
     def _nothing_new(self) -> str:

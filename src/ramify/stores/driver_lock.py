@@ -5,6 +5,7 @@ It is on a file of its own beside the journal, since SQLite has locks on that on
 
 import os
 import threading
+import time
 import weakref
 from contextlib import suppress
 from typing import Final
@@ -13,6 +14,8 @@ from ramify.core.errors import StoreError
 from ramify.stores.refusals import owned
 
 _LONGEST_PID: Final = 20
+_TRIES: Final = 3
+_PAUSE: Final = 0.01  # seconds
 
 _changing = threading.Lock()  # held while a lock is taken, let go of, or copied by a fork
 _taken: "weakref.WeakSet[DriverLock]" = weakref.WeakSet()
@@ -37,8 +40,6 @@ class DriverLock:
             StoreOwnedError: somebody has it, in whichever process.
             StoreError: it cannot be made.
         """
-        import fcntl  # noqa: PLC0415 - Windows has none
-
         with _changing:
             try:
                 file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
@@ -47,7 +48,7 @@ class DriverLock:
                     self._path, f"{error.strerror}; who drives a journal makes this file beside it"
                 ) from error
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(file)
                 os.ftruncate(file, 0)
                 os.pwrite(file, str(os.getpid()).encode(), 0)
             except BlockingIOError as error:
@@ -59,6 +60,22 @@ class DriverLock:
                 raise StoreError(self._path, f"it cannot be locked: {error.strerror}") from error
             self._file = file
             _taken.add(self)
+
+    def is_taken(self) -> bool:
+        """Whether somebody has it, in whichever process."""
+        import fcntl  # noqa: PLC0415 - Windows has none
+
+        if self._file is not None:
+            return True
+        with _changing, suppress(FileNotFoundError):
+            file = os.open(self._path, os.O_RDWR)
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(file)
+        return False
 
     def let_go(self) -> None:
         """Let others have it; doing so twice is fine."""
@@ -76,6 +93,21 @@ class DriverLock:
         if self._file is not None:
             with suppress(OSError):
                 os.close(self._file)
+
+
+def _lock(file: int) -> None:
+    """Lock *file*; somebody who only asks whether it is has it for a moment, too."""
+    import fcntl  # noqa: PLC0415 - Windows has none
+
+    for again in (True,) * _TRIES + (False,):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not again:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 def _forget_in_child() -> None:

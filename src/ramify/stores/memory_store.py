@@ -2,25 +2,27 @@
 
 import threading
 import uuid
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from ramify.core.errors import StoreError, UnknownNodeError
 from ramify.core.question import Question
-from ramify.core.states import NodeState
 from ramify.core.store import Call, Entry, Message, TreeRow
 from ramify.stores.parking import OpenNode, parked
 from ramify.stores.refusals import fenced, forked, not_driving, owned, still_open, without_call
+from ramify.stores.standing import Standing
 
 _NAME: Final = "memory"
+_TOLD: Final = 1000  # lines
 
 
 @dataclass(slots=True)
 class _Node:
     tree: int
     call: Call
-    state: NodeState
+    standing: Standing = field(default_factory=Standing)
 
 
 class MemoryStore:  # noqa: PLR0904 - the contract has as many
@@ -51,12 +53,17 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         self._refs: dict[int, set[str]] = {}
         self._questions: dict[str, Question] = {}
         self._inbox: dict[int, tuple[Message, str | None]] = {}
+        self._told: deque[tuple[int, str]] = deque(maxlen=_TOLD)
+        self._tellings = 0
 
     def drive(self) -> None:
         with self._lock:
             if self._driving:
                 raise owned(_NAME)
             self._driving = True
+
+    def is_driven(self) -> bool:
+        return self._driving
 
     def append(self, entries: Sequence[Entry]) -> int:
         with self._lock:
@@ -90,10 +97,12 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
                     number=top.call.index,
                     key=top.call.key,
                     function=top.call.function,
-                    state=top.state,
+                    state=top.standing.state,
                     open=tree in waiting,
                     parked=bool(waiting.get(tree)),
                     source=top.call.source,
+                    started=top.standing.started,
+                    ended=top.standing.ended,
                 )
                 for tree, top in self._tops()
             ]
@@ -145,6 +154,15 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
             self._check_driving()
             self._inbox.pop(message, None)
 
+    def tell(self, text: str) -> None:
+        with self._lock:
+            self._tellings += 1
+            self._told.append((self._tellings, text))
+
+    def told(self, after: int = 0) -> tuple[int, list[str]]:
+        with self._lock:
+            return self._tellings, [text for place, text in self._told if place > after]
+
     def delete(self, tree: int) -> None:
         with self._lock:
             self._check_driving()
@@ -169,6 +187,7 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
     def close(self) -> None:
         with self._lock:
             self._driving = False
+            self._told.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -207,14 +226,14 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         self._trees.setdefault(entry.tree, []).append(entry)
         self._numbers.setdefault(node, set()).add(entry.number)
         if call is not None:
-            self._nodes[node] = _Node(entry.tree, call, state or NodeState.Waiting)
+            self._nodes[node] = _Node(entry.tree, call)
             self._keys[call.parent, call.key] = node
             highest, number = self._highest
             if call.parent == 0:
                 number = max(number, call.index)
             self._highest = (max(highest, node + call.inherited), number)
-        elif state is not None:
-            self._nodes[node].state = state
+        if state is not None:
+            self._nodes[node].standing.take(state, entry.at)
         self._texts.update(texts)
         self._refs.setdefault(entry.tree, set()).update(texts)
         if entry.question is not None:
@@ -234,7 +253,7 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         return [
             OpenNode(node.tree, id, node.call.parent, node.call.idles, id in asking)
             for id, node in self._nodes.items()
-            if not node.state.final
+            if not node.standing.state.final
         ]
 
     def _tops(self) -> list[tuple[int, _Node]]:

@@ -53,6 +53,7 @@ _JOURNAL: Final = (
         n INTEGER NOT NULL,
         kind TEXT NOT NULL,
         body TEXT NOT NULL,
+        at REAL,
         state TEXT,
         question TEXT,
         settled TEXT,
@@ -76,6 +77,8 @@ _JOURNAL: Final = (
         source INTEGER NOT NULL,
         inherited INTEGER NOT NULL,
         state TEXT NOT NULL,
+        started REAL,
+        ended REAL,
         UNIQUE (parent, call_key)
     )
     """,

@@ -224,6 +224,9 @@ class ReplayRuntime(Runtime):
     def record(self, tree: int, *events: Event) -> None:
         """Write nothing down."""
 
+    def stream(self, tree: int, event: Event) -> None:
+        """Tell nobody: nobody looks on."""
+
     def redacted(self, text: str) -> str:
         """Return *text*, which is not written down."""
         return text

@@ -1,0 +1,155 @@
+"""Entries as the rows of our tables, and back. Does not know the connection that they go through.
+
+SQLite tells of a damaged page only if its structure is: each row has a sum over what is in it.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+from zlib import crc32
+
+from ramify.core.question import Question, QuestionKind
+from ramify.core.states import NodeState
+from ramify.core.store import Call, Entry
+
+ADD_EVENT: Final = """
+    INSERT INTO events (seq, tree, node, n, kind, body, at, state, question, settled, crc)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+ADD_NODE: Final = """
+    INSERT INTO nodes (
+        id, seq, tree, parent, call_key, place, function, idles, source, inherited,
+        state, started, ended
+    )
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+ENTRIES: Final = """
+    SELECT events.seq, events.tree, node, n, kind, body, at, events.state, question, settled, crc,
+        parent, call_key, place, function, idles, source, inherited
+    FROM events LEFT JOIN nodes ON nodes.id = events.node AND nodes.seq = events.seq
+    WHERE events.tree = ? AND events.seq > ? ORDER BY events.seq
+"""
+
+_STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeState}
+
+
+def event_row(seq: int, entry: Entry) -> tuple[Any, ...]:
+    """Return the row of an entry among the events; plain types only, others are slow to bind."""
+    state = None if entry.state is None else entry.state.value
+    question = None if entry.question is None else question_text(entry.question)
+    said = (entry.tree, entry.node, entry.number, entry.kind, entry.body, entry.at, state)
+    crc = _entry_sum(said, question, entry.settled, entry.call)
+    tree, node, number, kind, body, at, _ = said
+    return seq, tree, node, number, kind, kept(body), at, state, question, entry.settled, crc
+
+
+def node_row(seq: int, entry: Entry, call: Call) -> tuple[Any, ...]:
+    """Return the row of the node that an entry is the first of, but for its state and times."""
+    return (
+        entry.node,
+        seq,
+        entry.tree,
+        call.parent,
+        kept(call.key),
+        call.index,
+        kept(call.function),
+        int(call.idles),
+        call.source,
+        call.inherited,
+    )
+
+
+def entry_of_row(row: tuple[Any, ...]) -> Entry | None:
+    """Return the entry that was written as *row*, or None if that is not what was written."""
+    seq, tree, node, number, kind, body, at, state, question, settled, crc, parent = row[:12]
+    body = given(body)
+    call = None if parent is None else _call(row[11:])
+    if _entry_sum((tree, node, number, kind, body, at, state), question, settled, call) != crc:
+        return None
+    return Entry(
+        tree=tree,
+        node=node,
+        number=number,
+        kind=kind,
+        body=body,
+        call=call,
+        state=None if state is None else _STATES[state],
+        question=None if question is None else question_of(question),
+        settled=settled,
+        at=at,
+        seq=seq,
+    )
+
+
+def _entry_sum(
+    said: tuple[Any, ...], question: str | None, settled: str | None, call: Call | None
+) -> int:
+    """Return the sum over all that an entry says, its texts aside."""
+    tree, node, number, kind, body, at, state = said
+    text = f"{tree} {node} {number} {kind} {at} {state} {settled} {question} {body}"
+    if call is not None:
+        text += f" {call.parent} {call.key} {call.index} {call.function}"
+        text += f" {call.idles} {call.source} {call.inherited}"
+    return text_sum(text)
+
+
+def _call(row: Sequence[Any]) -> Call:
+    parent, key, index, function, idles, source, inherited = row
+    return Call(
+        parent=parent,
+        key=given(key),
+        index=index,
+        function=given(function),
+        idles=bool(idles),
+        source=source,
+        inherited=inherited,
+    )
+
+
+def question_text(question: Question) -> str:
+    """Return a question as text."""
+    said = [question.id, question.node_id, question.kind, question.text, question.choices]
+    return json.dumps(said)
+
+
+def question_of(text: str) -> Question:
+    """Return the question that was written as *text*."""
+    id, node, kind, words, choices = json.loads(text)
+    return Question(
+        id=id, node_id=node, kind=QuestionKind(kind), text=words, choices=tuple(choices)
+    )
+
+
+def text_sum(text: str) -> int:
+    """Return the sum over a text."""
+    return crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def short_hash(hash: str) -> str | bytes:
+    """Return a hash in half the room, if it is one as they are usually written."""
+    try:
+        short = bytes.fromhex(hash)
+    except ValueError:
+        return kept(hash)
+    return short if short.hex() == hash else kept(hash)
+
+
+def long_hash(short: str | bytes) -> str:
+    """Return the hash that was made short; one that is kept as text may have half a character."""
+    return short if isinstance(short, str) else short.hex()
+
+
+def kept(text: str) -> str | bytes:
+    """Return *text* as it can be stored: one with half a character in it as bytes."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def given(kept: str | bytes) -> str:
+    """Return the text that was stored."""
+    return kept if isinstance(kept, str) else kept.decode("utf-8", "surrogatepass")

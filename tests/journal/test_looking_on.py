@@ -1,0 +1,251 @@
+"""What somebody else than the driver sees and asks for: live text, stacks, forks, who drives."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pytest
+
+import ramify
+from ramify import (
+    AgentFunction,
+    CodeFunction,
+    Edit,
+    MemoryStore,
+    Observer,
+    RunContext,
+    Runtime,
+    SqliteStore,
+    ToolUse,
+)
+from ramify.core.errors import InvalidValueError, UnknownNodeError
+from ramify.models import OpenAIModel
+from ramify.stores import Store
+from ramify.testing import ScriptedModel
+from wire import openai_wire
+from wire.replies import Wait
+from wire.server import ModelServer
+
+T = TypeVar("T")
+
+PATIENCE: Final = 20  # seconds
+
+
+def soon(what: Callable[[], T], until: Callable[[T], Any] = bool) -> T:
+    deadline = time.monotonic() + PATIENCE
+    while not until(found := what()):
+        assert time.monotonic() < deadline, f"nothing came of it: {found!r}"
+        time.sleep(0.01)
+    return found
+
+
+async def soon_here(what: Callable[[], T], until: Callable[[T], Any]) -> T:
+    """Do the same, and let others run on this loop meanwhile."""
+    async with asyncio.timeout(PATIENCE):
+        while not until(found := what()):
+            await asyncio.sleep(0.01)
+        return found
+
+
+@pytest.fixture(params=["file", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    made = SqliteStore(tmp_path / "run.db") if request.param == "file" else MemoryStore()
+    yield made
+    made.close()
+
+
+def seen_from(store: Store) -> Observer:
+    """Look on as another process does."""
+    return ramify.attach(store.name if isinstance(store, SqliteStore) else store)
+
+
+def teller(model: Any = None) -> AgentFunction:
+    return AgentFunction("tell", "Tell.", user_prompt_template="Tell me.", default_model=model)
+
+
+async def test_what_a_model_says_is_seen_while_it_says_it(store: Store):
+    more, end = asyncio.Event(), asyncio.Event()
+    replies = [openai_wire.text("Once ", Wait(more), "upon ", Wait(end), "a time")]
+    async with ModelServer(replies) as server:
+        telling = teller(OpenAIModel("m", base_url=f"{server.url}/v1", api_key="k"))
+        async with Runtime([telling], store=store) as runtime:
+            node = runtime.invoke(telling)
+            with seen_from(store) as observer:
+                await soon_here(observer.trees, bool)
+
+                def partial() -> str:
+                    return observer.get_view(node.id).partial
+
+                await soon_here(partial, lambda text: text == "Once ")
+                seen = observer.get_view(node.id)
+                more.set()
+                await soon_here(partial, lambda text: text == "Once upon ")
+                later = observer.get_view(node.id)
+                assert (later.status, later.update_seqnum) == (
+                    "receives a response",
+                    seen.update_seqnum,
+                )
+                end.set()
+                assert await node == "Once upon a time"
+                await soon_here(lambda: observer.get_view(node.id), lambda view: view.state.final)
+                assert partial() == ""
+
+
+async def test_a_watcher_is_woken_by_every_little_bit(store: Store):
+    more = asyncio.Event()
+    async with ModelServer([openai_wire.text("One, ", Wait(more), "two")]) as server:
+        telling = teller(OpenAIModel("m", base_url=f"{server.url}/v1", api_key="k"))
+        async with Runtime([telling], store=store) as runtime:
+            node = runtime.invoke(telling)
+            seen: list[str] = []
+            with seen_from(store) as observer:
+                await soon_here(observer.trees, bool)
+                async with asyncio.timeout(PATIENCE):
+                    async for view in observer.watch(node.id):
+                        if view.partial and view.partial not in seen:
+                            seen.append(view.partial)
+                            more.set()
+            assert seen[0] == "One, "
+            assert await node == "One, two"
+
+
+async def test_what_is_redacted_is_not_told_while_it_comes_in(store: Store):
+    held = asyncio.Event()
+    async with ModelServer([openai_wire.text("pass", "word", Wait(held), "!")]) as server:
+        telling = teller(OpenAIModel("m", base_url=f"{server.url}/v1", api_key="k"))
+
+        def hide(text: str) -> str:
+            return text.replace("password", "***")
+
+        async with Runtime([telling], store=store, redact=hide) as runtime:
+            node = runtime.invoke(telling)
+            live = runtime.watch(node)
+            async with asyncio.timeout(PATIENCE):
+                async for view in live:
+                    if view.partial == "password":
+                        break
+            await asyncio.sleep(0.3)  # in which it would have been told
+            assert store.told()[1] == []
+            held.set()
+            await node
+
+
+def test_who_drives_is_known_to_all(store: Store):
+    with seen_from(store) as observer:
+        assert not observer.is_driven
+        with Runtime(store=store):
+            assert observer.is_driven
+            for _ in range(100):  # asking takes nothing from whoever would drive
+                assert observer.is_driven
+        assert not observer.is_driven
+
+
+def test_somebody_can_begin_to_drive_while_others_ask_whether_anybody_does(tmp_path: Path):
+    path = tmp_path / "run.db"
+    SqliteStore(path).close()
+    with ramify.attach(path) as observer, ramify.attach(path) as other:
+        for _ in range(50):
+            assert not observer.is_driven
+            with Runtime(store=path):
+                assert other.is_driven
+
+
+def test_trees_say_when_they_began_and_ended(store: Store):
+    async def wait(ctx: RunContext) -> str:
+        return await ctx.ask("Go on?")
+
+    function = CodeFunction(callable=wait)
+    before = time.time()
+    with Runtime([function], store=store) as runtime, seen_from(store) as observer:
+        node = runtime.invoke(function)
+        [question] = soon(runtime.questions)
+        [row] = soon(observer.trees, lambda rows: rows and rows[0].started)
+        assert before <= (row.started or 0) <= time.time()
+        assert row.ended is None
+        runtime.answer(question.id, "yes")
+        node.result()
+        [row] = soon(observer.trees, lambda rows: rows[0].ended)
+        times = [datetime.fromtimestamp(at or 0, UTC) for at in (row.started, row.ended)]
+        assert times == [node.started_at, node.ended_at]
+
+
+def test_the_stack_goes_down_to_what_is_under_way(store: Store):
+    async def ask(ctx: RunContext, what: str) -> str:
+        return await ctx.ask(what)
+
+    asking = CodeFunction(callable=ask)
+    model = ScriptedModel([ToolUse("1", "ask", {"what": "Why?"})], "done", name="scripted:m")
+    boss = AgentFunction(
+        "boss", "Decide.", user_prompt_template="go", uses=[asking], default_model=model
+    )
+    with Runtime([boss], store=store) as runtime, seen_from(store) as observer:
+        node = runtime.invoke(boss)
+        [question] = soon(observer.questions)
+        frames = observer.stack(node.id)
+        assert [(f.function, f.kind, f.state, f.path, f.arguments) for f in frames] == [
+            ("boss", "agent", "running", "1", ""),
+            ("ask", "code", "paused", "1.1", "what='Why?'"),
+        ]
+        assert frames == runtime.stack(node.id)
+        assert observer.stack(question.node_id) == frames
+        runtime.answer(question.id, "because")
+        node.result()
+        with pytest.raises(UnknownNodeError):
+            observer.stack(99)
+
+
+def test_a_fork_can_be_asked_for_from_elsewhere(store: Store):
+    greet = AgentFunction("greet", "Greet.", user_prompt_template="Greet Ada.")
+    model = ScriptedModel("Hi!", "Moin!", name="scripted:m")
+    with Runtime([greet], models=model, store=store) as runtime, seen_from(store) as observer:
+        first = runtime.invoke(greet)
+        assert first.result() == "Hi!"
+        key = observer.fork(first.id, edit=Edit(prompt="Greet Ada in Low German."))
+        new = soon(lambda: observer.forked(key))
+        view = soon(lambda: observer.get_view(new or 0), lambda view: view.state.final)
+        assert (view.outputs, observer.get_view(first.id).outputs) == ("Moin!", "Hi!")
+        sources = {row.id: row.source for row in observer.trees()}
+        assert sources == {first.id: 0, new: first.id}
+
+
+def test_a_fork_that_was_asked_for_while_nothing_ran_is_made_once(tmp_path: Path):
+    greet = AgentFunction("greet", "Greet.", user_prompt_template="Greet Ada.")
+    path = tmp_path / "run.db"
+    with Runtime([greet], models=ScriptedModel("Hi!"), store=path) as runtime:
+        first = runtime.invoke(greet)
+        first.result()
+    with ramify.attach(path) as observer:
+        key = observer.fork(first.id, at=0)
+        assert observer.forked(key) is None
+        for _ in range(2):
+            with Runtime([greet], models=ScriptedModel("Moin!"), store=path):
+                new = soon(lambda: observer.forked(key))
+                soon(lambda: observer.get_view(new or 0).state.final)
+        assert [row.source for row in observer.trees()] == [0, first.id]
+
+
+@pytest.mark.parametrize(
+    ("at", "edit", "complaint"),
+    [
+        (None, Edit(prompt="x"), "add is code: it has no prompt and no model"),
+        (1, None, "at=1 is for an agent"),
+        (None, Edit(args={"a": {1}}), "an edit has to be JSON"),
+        (None, Edit(result=object()), "an edit has to be JSON"),
+    ],
+)
+def test_a_fork_that_cannot_be_is_refused_where_it_is_asked_for(
+    at: int | None, edit: Edit | None, complaint: str
+):
+    def add(ctx: RunContext, a: int) -> int:
+        return a
+
+    store, function = MemoryStore(), CodeFunction(callable=add)
+    with Runtime([function], store=store) as runtime, ramify.attach(store) as observer:
+        node = runtime.invoke(function, {"a": 1})
+        node.result()
+        with pytest.raises(InvalidValueError, match=complaint):
+            observer.fork(node.id, at=at, edit=edit)
+        assert store.inbox() == []
