@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -45,7 +46,7 @@ def soon(what: Callable[[], T], until: Callable[[T], Any] = bool) -> T:
 async def soon_here(what: Callable[[], T], until: Callable[[T], Any]) -> T:
     """Do the same, and let others run on this loop meanwhile."""
     async with asyncio.timeout(PATIENCE):
-        while not until(found := what()):
+        while not until(found := what()):  # noqa: ASYNC110 - it happens elsewhere
             await asyncio.sleep(0.01)
         return found
 
@@ -76,13 +77,13 @@ async def test_what_a_model_says_is_seen_while_it_says_it(store: Store):
             with seen_from(store) as observer:
                 await soon_here(observer.trees, bool)
 
-                def partial() -> str:
+                def said() -> str:
                     return observer.get_view(node.id).partial
 
-                await soon_here(partial, lambda text: text == "Once ")
+                await soon_here(said, lambda text: text == "Once ")
                 seen = observer.get_view(node.id)
                 more.set()
-                await soon_here(partial, lambda text: text == "Once upon ")
+                await soon_here(said, lambda text: text == "Once upon ")
                 later = observer.get_view(node.id)
                 assert (later.status, later.update_seqnum) == (
                     "receives a response",
@@ -91,7 +92,7 @@ async def test_what_a_model_says_is_seen_while_it_says_it(store: Store):
                 end.set()
                 assert await node == "Once upon a time"
                 await soon_here(lambda: observer.get_view(node.id), lambda view: view.state.final)
-                assert partial() == ""
+                assert said() == ""
 
 
 async def test_a_watcher_is_woken_by_every_little_bit(store: Store):
@@ -223,7 +224,7 @@ def test_a_fork_that_was_asked_for_while_nothing_ran_is_made_once(tmp_path: Path
         for _ in range(2):
             with Runtime([greet], models=ScriptedModel("Moin!"), store=path):
                 new = soon(lambda: observer.forked(key))
-                soon(lambda: observer.get_view(new or 0).state.final)
+                soon(partial(observer.get_view, new or 0), lambda view: view.state.final)
         assert [row.source for row in observer.trees()] == [0, first.id]
 
 
