@@ -210,7 +210,7 @@ def test_after_a_cancel_there_is_nothing_to_answer(path: Path, drive: Drive):
         with pytest.raises(UnknownQuestionError):
             observer.answer(asked.id, "red")
         assert observer.questions() == []
-        assert driver.tell(f"view {id}") == repr(plain(view))
+        wait(lambda: driver.tell(f"view {id}") == repr(plain(view)))
     assert driver.tell("questions") == "[]"
 
 
@@ -326,6 +326,7 @@ def test_views_of_an_observer_are_those_of_the_driver(path: Path, drive: Drive):
         assert last.outputs == "It is written."
         assert last.children[0].outputs == {"title": "moss", "pages": [1, 2]}
         assert [type(part).__name__ for part in last.transcript][-1] == "ModelText"
+        wait(lambda: driver.tell(f"view {id}") == repr(plain(last)))
         for node in nodes:
             assert driver.tell(f"view {node}") == repr(plain(observer.get_view(node)))
         driver.end()
@@ -498,7 +499,8 @@ def test_a_tree_that_was_cancelled_is_resumed_from_elsewhere(path: Path, drive: 
             observer.answer(asked.id, said)
         assert ended(observer, fork.id).outputs == ["first", "red, so"]
         assert [tree.source for tree in observer.trees()] == [0, id]
-        assert driver.tell(f"view {fork.id}") == repr(plain(observer.get_view(fork.id)))
+        seen = repr(plain(observer.get_view(fork.id)))
+        wait(lambda: driver.tell(f"view {fork.id}") == seen)  # it is written down before it is told
         assert observer.get_view(id).state is NodeState.Canceled
 
 

@@ -1,10 +1,9 @@
 """What a tree looks like, computed from its events and nothing else."""
 
 from collections.abc import Iterable
-from copy import copy
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ramify.core.agent_events import (
     ConversationOpened,
@@ -41,6 +40,7 @@ from ramify.core.transcript import TranscriptPart
 from ramify.core.usage import added
 from ramify.core.views import NO_COST, NO_USAGE, NodeView
 
+_GROWING: Final = {list, dict}
 _RUNS: Final = "runs"
 _RECEIVES: Final = "receives a response"
 
@@ -101,11 +101,10 @@ class Record:
 
     def copy(self) -> "Record":
         """Return what is known now, whatever happens later."""
-        known = copy(self)
+        known = Record(self.requested, self.path)
         for name in self.__slots__:
             value = getattr(self, name)
-            if isinstance(value, list | dict):
-                setattr(known, name, copy(cast("list[Any] | dict[Any, Any]", value)))
+            setattr(known, name, value.copy() if type(value) in _GROWING else value)
         return known
 
     def take(self, event: Event) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from decimal import Decimal
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
@@ -22,6 +22,8 @@ from ramify.core.events import (
     Event,
     TreeForked,
 )
+from ramify.core.exchange import Exchange
+from ramify.core.long_texts import LongTexts
 from ramify.core.packing import Packer, Unpacker
 from ramify.core.question import Question
 from ramify.core.states import NodeState
@@ -72,8 +74,18 @@ _SAID_BY_ENTRY: Final = {  # fields that the entry has, by class
     CallInherited: {"node", "parent", "index", "function", "key", "is_agent"},
     Question: {"id", "node_id"},
 }
+_CALLS: Final = {CallRequested, CallInherited, TreeForked}
+_STATE_AFTER: Final[dict[type[Event], NodeState]] = {
+    CallRequested: NodeState.Waiting,
+    CallInherited: NodeState.Waiting,
+    TreeForked: NodeState.Waiting,
+    CallPaused: NodeState.Paused,
+    events.CallStarted: NodeState.Running,
+    events.CallResumed: NodeState.Running,
+    events.CallReopened: NodeState.Running,
+}
 _SAID_OF_ALL: Final = {"node", "at"}
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_NOTHING: Final = f'{{"v":{VERSION}}}'  # the body of an event that its entry says all about
 _COMPARED: Final = {int, float, bool, str, tuple}  # others may say anything when compared
 
 Write = Callable[[Any, Packer], Any]
@@ -86,30 +98,30 @@ def entry_of(
     tree: int,
     number: int,
     redact: Callable[[str], str] | None = None,
+    known: LongTexts | None = None,
 ) -> Entry:
-    """Return *event* as the entry with this *number* of its node."""
-    packer = Packer(redact)
+    """Return *event* as the entry with this *number* of its node; *known* texts may come again."""
+    kind = type(event)
+    packer = Packer(redact, known)
     body: dict[str, Any] = {"v": VERSION, **_written(event, packer)}
     question: Question | None = None
     settled: str | None = None
-    match event:
-        case events.QuestionAsked():
-            question = _redacted(event.question, packer)
-            body["question"] |= {"k": event.question.id.partition("-")[2]}
-        case events.QuestionSettled():
-            settled = event.id
-            body["id"] = event.id.partition("-")[2]
-        case _:
-            pass
+    if isinstance(event, events.QuestionAsked):
+        question = _redacted(event.question, packer)
+        body["question"] |= {"k": event.question.id.partition("-")[2]}
+    elif isinstance(event, events.QuestionSettled):
+        settled = event.id
+        body["id"] = event.id.partition("-")[2]
+    state = event.state if isinstance(event, CallEnded) else _STATE_AFTER.get(kind)
     return Entry(
         tree=tree,
         node=event.node,
         number=number,
-        kind=type(event).__name__,
+        kind=kind.__name__,
         body=_json(body),
         texts=packer.texts,
-        call=_call_of(event),
-        state=_state_after(event),
+        call=_call_of(event) if kind in _CALLS else None,
+        state=state,
         question=question,
         settled=settled,
         at=getattr(event, "at", None),
@@ -131,75 +143,56 @@ def _event_of(entry: Entry, unpacker: Unpacker) -> Event:
     if kind is None:
         raise ValueError(f"events of the kind {entry.kind!r} are not known here")
     try:
-        body: dict[str, Any] = unpacker.read(entry.body)
+        said = entry.body != _NOTHING
+        body: dict[str, Any] = unpacker.read(entry.body) if said else {"v": VERSION}
         if (version := body.pop("v")) > VERSION:
             raise ValueError(f"a newer ramify has written it (version {version})")
-        extra: dict[str, Any] = {"node": entry.node}
+        body["node"] = entry.node
         if entry.at is not None:
-            extra["at"] = entry.at
-        match entry.kind:
-            case "CallRequested" | "CallInherited" | "TreeForked":
-                extra |= _said_by(entry.call, kind)
-            case "QuestionAsked":
-                number = body["question"].pop("k")
-                fixed = {"id": f"{entry.node}-{number}", "node_id": entry.node}
-                extra["question"] = _read(Question, body.pop("question"), fixed)
-            case "QuestionSettled":
-                body["id"] = f"{entry.node}-{body['id']}"
-            case _:
-                pass
-        return _read(kind, body, extra)
+            body["at"] = entry.at
+        if entry.call is not None:
+            body.update(_said_by(entry.call, kind))
+        elif kind is events.QuestionAsked:
+            number = body["question"].pop("k")
+            fixed = {"id": f"{entry.node}-{number}", "node_id": entry.node}
+            body["question"] = _read(Question, body["question"] | fixed)
+            return events.QuestionAsked(**body)
+        elif kind is events.QuestionSettled:
+            body["id"] = f"{entry.node}-{body['id']}"
+        return _read(kind, body)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a journal's {entry.kind}: {error!r}") from error
 
 
-def _call_of(event: Event) -> Call | None:
-    match event:
-        case CallRequested() | CallInherited():
-            return Call(
-                parent=event.parent or 0,
-                key=event.key,
-                index=event.index,
-                function=event.function,
-                idles=event.is_agent,
-            )
-        case TreeForked():
-            return Call(
-                parent=0,
-                key=event.key,
-                index=event.number,
-                function=event.function,
-                idles=event.is_agent,
-                source=event.source,
-                inherited=event.inherited,
-            )
-        case _:
-            return None
+def _call_of(event: Event) -> Call:
+    if isinstance(event, TreeForked):
+        return Call(
+            parent=0,
+            key=event.key,
+            index=event.number,
+            function=event.function,
+            idles=event.is_agent,
+            source=event.source,
+            inherited=event.inherited,
+        )
+    assert isinstance(event, CallRequested | CallInherited)  # there are no others
+    return Call(
+        parent=event.parent or 0,
+        key=event.key,
+        index=event.index,
+        function=event.function,
+        idles=event.is_agent,
+    )
 
 
-def _said_by(call: Call | None, kind: type[Event]) -> dict[str, Any]:
+def _said_by(call: Call, kind: type[Event]) -> dict[str, Any]:
     """Return the fields of an event of this *kind* that its entry's call has."""
-    assert call is not None  # every such entry has one
     if kind is TreeForked:
         found: dict[str, Any] = {"number": call.index, "source": call.source}
         found["inherited"] = call.inherited
     else:
         found = {"parent": call.parent or None, "index": call.index}
     return found | {"key": call.key, "function": call.function, "is_agent": call.idles}
-
-
-def _state_after(event: Event) -> NodeState | None:
-    match event:
-        case CallRequested() | TreeForked() | CallInherited():
-            return NodeState.Waiting
-        case CallEnded():
-            return event.state
-        case CallPaused():
-            return NodeState.Paused
-        case events.CallStarted() | events.CallResumed() | events.CallReopened():
-            return NodeState.Running
-        case _:
-            return None
 
 
 def _redacted(question: Question, packer: Packer) -> Question:
@@ -213,14 +206,17 @@ def _redacted(question: Question, packer: Packer) -> Question:
 
 
 def _json(body: dict[str, Any]) -> str:
-    text = _ENCODER.encode(body)
-    if text.isascii():
-        return text
     try:
-        text.encode()
-    except UnicodeEncodeError:  # half a character, which only an escape can say
+        return _encoder()(body, inf_nan_mode="constants").decode()
+    except ValueError:  # half a character, which only an escape can say
         return json.dumps(body, separators=(",", ":"))
-    return text
+
+
+@cache
+def _encoder() -> Callable[..., bytes]:
+    from pydantic_core import to_json  # noqa: PLC0415 - who only reads need not wait for it
+
+    return to_json
 
 
 # How each class is written, worked out once from its annotations
@@ -236,7 +232,7 @@ def _plan(kind: type[Any]) -> list[tuple[str, Any, Write | None, Read | None]]:
             continue
         default = field.default if field.default_factory is MISSING else field.default_factory()
         plan.append((field.name, default, *_codec(hints[field.name])))
-    return plan
+    return sorted(plan, key=lambda field: hints[field[0]] is Exchange)  # it has the others in it
 
 
 @cache
@@ -256,11 +252,11 @@ def _written(value: Any, packer: Packer) -> dict[str, Any]:
     return written
 
 
-def _read(kind: type, data: dict[str, Any], extra: Mapping[str, Any]) -> Any:
+def _read(kind: type, data: dict[str, Any]) -> Any:
     for name, read in _plan_to_read(kind):
         if (item := data.get(name)) is not None:
             data[name] = read(item)
-    return kind(**data, **extra)
+    return kind(**data)
 
 
 def _codec(hint: Any) -> tuple[Write | None, Read | None]:
@@ -281,7 +277,7 @@ def _codec(hint: Any) -> tuple[Write | None, Read | None]:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return (lambda value, _: str(value)), hint
     if isinstance(hint, type) and is_dataclass(hint):
-        return _written, (lambda value: _read(hint, value, {}))
+        return _written, partial(_read, hint)
     return (lambda value, packer: packer.pack_any(_plain_dict(value))), None
 
 
@@ -305,4 +301,4 @@ def _write_part(part: TranscriptPart, packer: Packer) -> list[Any]:
 
 def _read_part(data: list[Any]) -> TranscriptPart:
     name, body = data
-    return _read(_PARTS[name], body, {})
+    return _read(_PARTS[name], body)

@@ -1,7 +1,7 @@
 """Values as JSON, with every long text kept apart under its hash, so that it is written once.
 
 What is said to a model comes again as an argument, a result, a part of the transcript and a part of
-a message: each time as the same text, which may itself be JSON inside a text. That is looked into.
+a message: each time as the same text, or inside another. That is looked for.
 Builtins come back as they were; other objects as the JSON that pydantic makes of them.
 """
 
@@ -16,8 +16,8 @@ from typing import Any, Final, cast
 
 from ramify.core.frames import shortened
 from ramify.core.from_file import FromFile
+from ramify.core.long_texts import LONG, LongTexts, Piece, written_in
 
-_LONG: Final = 256  # characters; below that a reference saves nothing
 _TAG: Final = "$"  # the key of an object that stands for something else
 _LARGE: Final = 10**1000  # from somewhere above that on, Python reads and writes no decimals
 _REPR: Final = 500
@@ -67,10 +67,16 @@ class Packer:
 
     Args:
         redact: what to make of each text before anything else is done with it.
+        known: long texts that may come again; those that it meets are added.
     """
 
-    def __init__(self, redact: Callable[[str], str] | None = None) -> None:
+    __slots__ = ("_known", "_redact", "texts")
+
+    def __init__(
+        self, redact: Callable[[str], str] | None = None, known: LongTexts | None = None
+    ) -> None:
         self._redact = redact
+        self._known = LongTexts() if known is None else known
         self.texts: dict[str, str] = {}
 
     def pack_any(self, value: Any) -> Any:
@@ -84,7 +90,7 @@ class Packer:
         """Return *value* as plain JSON data."""
         kind = cast("type[Any]", type(value))
         if kind is str:
-            short = len(value) < _LONG and self._redact is None  # as most are
+            short = len(value) < LONG and self._redact is None  # as most are
             return value if short else self._text(value)
         if kind is int:
             return value if -_LARGE < value < _LARGE else {_TAG: "int", "v": hex(value)}
@@ -122,21 +128,48 @@ class Packer:
                 return self._other(plain) if isinstance(plain, Opaque) else self.pack(plain)
 
     def _text(self, text: str) -> Any:
-        if len(text) >= _LONG or self._redact is not None:
-            if text[:1] in {"{", "["} and (parsed := _parsed(text)) is not None:
-                style, value = parsed
-                return {_TAG: "json", "style": style, "v": self.pack(value)}
-            text = self.redacted(text)
-        return self._reference(text) if len(text) >= _LONG else text
+        if self._redact is not None:
+            text = self._redacted_json(text) or self.redacted(text)
+        if len(text) < LONG:
+            return text
+        if (pieces := self._known.pieces(text)) is None:
+            return self._reference(text)
+        return {_TAG: "pieces", "v": [self._piece(piece) for piece in pieces]}
+
+    def _piece(self, piece: Piece) -> Any:
+        if isinstance(piece, tuple):
+            hash, text, how = piece
+            self.texts[hash] = text
+            return [hash, how]
+        return self._reference(piece) if len(piece) >= LONG else piece
 
     def _reference(self, text: str) -> Any:
-        try:
-            written = text.encode()
-        except UnicodeEncodeError:  # half a character: JSON can say it, a table of texts cannot
-            return text
-        hash = blake2b(written, digest_size=20).hexdigest()
+        hash = self._known.hash_of(text)
+        if hash is None:
+            try:
+                hash = blake2b(text.encode(), digest_size=20).hexdigest()
+            except UnicodeEncodeError:  # half a character: JSON can say it, a table of texts cannot
+                return text
+            self._known.add(hash, text)
         self.texts[hash] = text
         return {_TAG: "text", "v": hash}
+
+    def _redacted_json(self, text: str) -> str | None:
+        """Return JSON with its texts redacted: in JSON they may be written otherwise."""
+        if text[:1] not in {"{", "["} or (parsed := _parsed(text)) is None:
+            return None
+        style, value = parsed
+        return _written(self._redacted_value(value), style)
+
+    def _redacted_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._redacted_json(value) or self.redacted(value)
+        if isinstance(value, list):
+            return [self._redacted_value(item) for item in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            items = cast("dict[str, Any]", value).items()
+            return {self.redacted(key): self._redacted_value(item) for key, item in items}
+        return value
 
     def redacted(self, text: str) -> str:
         """Return *text* as it may be written."""
@@ -182,6 +215,9 @@ def texts_in(packed: Any) -> Iterator[str]:
         data = cast("dict[str, Any]", packed)
         if data.get(_TAG) == "text":
             yield data["v"]
+        elif data.get(_TAG) == "pieces":
+            for piece in data["v"]:
+                yield from [piece[0]] if type(piece) is list else texts_in(piece)
         else:
             for item in data.values():
                 yield from texts_in(item)
@@ -216,13 +252,20 @@ def _meant(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
     kind, inner = data[_TAG], data["v"]
     if kind == "text":
         return text_of(inner)
-    if kind == "json":
-        return _written(inner, data["style"])
+    if kind == "pieces":
+        return "".join([_pieced(piece, text_of) for piece in inner])
     if kind == "opaque":
         return Opaque(data["type"], inner)
     if kind in _MADE_OF:
         return _MADE_OF[kind](inner)
     raise ValueError(f"a value of the kind {kind!r} is not known here")
+
+
+def _pieced(piece: Any, text_of: Callable[[str], str]) -> str:
+    if isinstance(piece, str):  # or a long one, and that is there already
+        return piece
+    hash, how = piece
+    return written_in(text_of(hash), how)
 
 
 def digest(value: Any) -> str:

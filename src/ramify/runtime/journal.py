@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from ramify.core.agent_events import ResponseStreamed
 from ramify.core.errors import FencedError, StoreError
-from ramify.core.events import CallRequested, Event
+from ramify.core.events import CallEnded, CallRequested, Event
 from ramify.core.journaling import entry_of
+from ramify.core.long_texts import LongTexts
 from ramify.core.packing import Packer, unpack
 from ramify.core.store import Entry, Store
 from ramify.runtime.home import settle_from_anywhere
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _DELAY: Final = 0.01  # seconds that an event may wait which nobody waits for
 _QUICK: Final = 0.002  # seconds that a loop may be held up by writing
+_ALONE_AFTER: Final = 8  # times in which only one waited
 
 Trouble = Callable[[Any, StoreError], Awaitable[None]]  # may return when it is worth another try
 
@@ -49,13 +51,16 @@ class Journal:
         self._wanted = False  # somebody waits, or has waited for long enough
         self._due = False  # the loop is about to see who waits
         self._writing = False  # what was taken from the entries is not safe yet
+        self._writes_now: asyncio.Task[Any] | None = None  # and waits for no others
+        self._crowd = 0  # how often one has to be alone until that is believed
         self._took = 2 * _QUICK  # seconds, lately, to write; it has to be shown that it is quick
         self._closed = False  # there is no more to write
         self._waiting: list[tuple[int, Callable[[], None]]] = []
-        self._numbers: dict[int, int] = {}  # how many entries each node has
+        self._nodes: dict[int, _Node] = {}  # those that are open, or not all of which is safe
+        self._over: list[int] = []  # those of them that have ended
         self._writer: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._teller = Teller(store, self._numbers)
+        self._teller = Teller(store, self._number_of)
 
     @property
     def redacts(self) -> bool:
@@ -93,13 +98,32 @@ class Journal:
             self._teller.take(tree, event)
 
     def _entry(self, tree: int, event: Event) -> Entry:
-        node = event.node
-        if node not in self._numbers:
-            is_new = isinstance(event, CallRequested)
-            self._numbers[node] = 0 if is_new else self.store.length(node)
-        entry = entry_of(event, tree=tree, number=self._numbers[node] + 1, redact=self.redact)
-        self._numbers[node] += 1
+        node = self._nodes.get(event.node)
+        if node is None:
+            node = self._nodes[event.node] = self._node(event)
+        over = isinstance(event, CallEnded)
+        between = over or isinstance(event, CallRequested)  # it and its caller
+        entry = entry_of(
+            event,
+            tree=tree,
+            number=node.number + 1,
+            redact=self.redact,
+            known=node.caller_knows if between else node.knows,
+        )
+        node.number += 1
+        if over:
+            self._over.append(event.node)
         return entry
+
+    def _node(self, event: Event) -> "_Node":
+        if not isinstance(event, CallRequested):
+            return _Node(self.store.length(event.node), LongTexts())
+        caller = None if event.parent is None else self._nodes.get(event.parent)
+        return _Node(0, LongTexts() if caller is None else caller.knows)
+
+    def _number_of(self, node: int) -> int:
+        known = self._nodes.get(node)
+        return 0 if known is None else known.number
 
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""
@@ -130,14 +154,35 @@ class Journal:
         with self._lock:
             if self._closed or self._saved == self._recorded:
                 return None
-            done = loop.create_future()
             target = self._recorded
-            self._waiting.append((target, settle_from_anywhere(done)))
-            if not self._due:
-                self._due = True
-                loop.call_soon(self._write_here)  # when all have asked who would ask just now
-        await done
+            if self._is_alone(loop):
+                done, entries = None, self._take()
+            else:
+                done, entries = loop.create_future(), []
+                self._waiting.append((target, settle_from_anywhere(done)))
+                if not self._due:
+                    self._due = True
+                    loop.call_soon(self._write_here)  # when all have asked who would ask just now
+        if done is None:
+            self._write_now(entries)
+        else:
+            await done
         return None if self._saved >= target or self._closed else self._failure
+
+    def _is_alone(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether nobody else would ask just now, as far as can be told from the last times."""
+        if self._waiting or self._writing or self._took > _QUICK:
+            return False
+        task = asyncio.current_task()
+        if self._writes_now is None and not self._crowd:
+            self._writes_now = task
+            loop.call_soon(self._let_others_write)
+        elif self._writes_now is not task:
+            self._crowd = _ALONE_AFTER
+        return self._writes_now is task
+
+    def _let_others_write(self) -> None:
+        self._writes_now = None
 
     def mark(self) -> int:
         """Have everything written soon; return what ``is_saved`` needs to know."""
@@ -211,10 +256,15 @@ class Journal:
             self._due = False
             if not self._waiting:
                 return
-            if len(self._waiting) > 1 or self._writing or self._took > _QUICK:
+            crowded = len(self._waiting) > 1
+            self._crowd = _ALONE_AFTER if crowded else max(0, self._crowd - 1)
+            if crowded or self._writing or self._took > _QUICK:
                 self._have_written()
                 return
             entries = self._take()
+        self._write_now(entries)
+
+    def _write_now(self, entries: list[Entry]) -> None:
         try:
             failure = self._append(entries)
         except BaseException:  # Ctrl-C, say; what is left is written at the end
@@ -235,6 +285,7 @@ class Journal:
             self._failure = failure
             if failure is None:
                 self._saved += len(entries)
+                self._forget_ended()
             else:
                 self._entries = entries + self._entries
             woken, self._waiting = self._waiting, []
@@ -247,6 +298,13 @@ class Journal:
             self._lock.notify_all()
         for _, wake in woken:
             wake()
+
+    def _forget_ended(self) -> None:
+        """Let go of the nodes that have ended: all that there is of them can be counted."""
+        if self._over and self._saved == self._recorded:
+            for node in self._over:
+                self._nodes.pop(node, None)
+            self._over = []
 
     def _append(self, entries: list[Entry]) -> StoreError | None:
         if isinstance(self._failure, FencedError):
@@ -287,6 +345,17 @@ class Journal:
                 wake()
             if self._writer is not None:
                 self._writer.join()
+
+
+class _Node:
+    """What the journal has of a node: how many entries, and which long texts were said of late."""
+
+    __slots__ = ("caller_knows", "knows", "number")
+
+    def __init__(self, number: int, caller_knows: LongTexts) -> None:
+        self.number = number
+        self.caller_knows = caller_knows
+        self.knows = LongTexts()
 
 
 def _nobody() -> None:

@@ -6,7 +6,7 @@ times a second is enough for people.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from ramify.core.agent_events import ResponseStreamed
@@ -31,15 +31,15 @@ class _Response:
 class Teller:
     """Tells of responses that come in, in lines that ``Hearer`` understands."""
 
-    def __init__(self, store: Store, numbers: Mapping[int, int]) -> None:
+    def __init__(self, store: Store, number_of: Callable[[int], int]) -> None:
         self._store = store
-        self._numbers = numbers  # of entries, by node
+        self._number_of = number_of  # entries a node has
         self._coming: dict[int, _Response] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def take(self, tree: int, event: ResponseStreamed) -> None:
         """Take in a little more of a response."""
-        entry = self._numbers.get(event.node, 0)
+        entry = self._number_of(event.node)
         response = self._coming.get(event.node)
         if response is None or response.entry != entry:
             response = self._coming[event.node] = _Response(tree, entry)
@@ -54,7 +54,7 @@ class Teller:
     def _tell(self) -> None:
         self._timer = None
         for node, response in tuple(self._coming.items()):
-            if self._numbers.get(node, 0) != response.entry:  # it is complete, or void
+            if self._number_of(node) != response.entry:  # it is complete, or void
                 del self._coming[node]
             elif response.news:
                 text = "".join(response.news)

@@ -66,11 +66,12 @@ class Loader:
         first = events[0]
         assert isinstance(first, CallRequested)  # so it begins
         tree = Tree(id, first.index, kept=True, journal=self._journal)
-        # what an earlier process has done, without what is added to the views from now on
-        records = {id: record.copy() for id, record in tree.restore(events).items()}
+        records = tree.restore(events)
         nodes: dict[int, CallNode] = {}
         for node_id in sorted(records):
             record = records[node_id]
+            if record.ended is None:  # from now on more is added to the views than is past
+                record = records[node_id] = record.copy()
             parent = record.requested.parent
             request = self.request_of(record)
             above = None if parent is None else nodes[parent]

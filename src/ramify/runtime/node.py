@@ -580,6 +580,8 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
 
     def reopen(self) -> None:
         """Be open again: what came of it cannot be had any longer."""
+        if self.record is not None:
+            self.record = self.record.copy()  # the views go on from here
         self.tree.publish(CallReopened(self.id, time.time()))
         self._ended, self.concluded = None, False
         self.state, self.outputs, self.exception = NodeState.Running, None, None

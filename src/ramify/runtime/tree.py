@@ -154,7 +154,7 @@ class Tree:
         with self._fold_lock:
             self._prepare()
             self._fold.take(events)
-            return self._fold.records
+            return dict(self._fold.records)
 
     def expect_views(self) -> None:
         """Load what is needed to make views, so that the first takes no longer than the next."""

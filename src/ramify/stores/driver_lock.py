@@ -62,13 +62,23 @@ class DriverLock:
             _taken.add(self)
 
     def is_taken(self) -> bool:
-        """Whether somebody has it, in whichever process."""
+        """Whether somebody has it, in whichever process.
+
+        Raises:
+            StoreError: that cannot be seen.
+        """
         import fcntl  # noqa: PLC0415 - Windows has none
 
         if self._file is not None:
             return True
-        with _changing, suppress(FileNotFoundError):
-            file = os.open(self._path, os.O_RDWR)
+        with _changing:
+            try:
+                file = os.open(self._path, os.O_RDONLY)
+            except FileNotFoundError:  # nobody ever had it
+                return False
+            except OSError as error:
+                why = f"it cannot be seen who drives the journal: {error.strerror}"
+                raise StoreError(self._path, why) from error
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
