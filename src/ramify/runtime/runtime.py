@@ -45,6 +45,7 @@ from ramify.runtime.model_book import ModelBook
 from ramify.runtime.node import CallNode, CodeNode
 from ramify.runtime.spending import Account
 from ramify.runtime.tree import Tree
+from ramify.runtime.tree_reader import without_collection
 from ramify.runtime.walk import root_of, subtree
 from ramify.runtime.watch import Watch
 from ramify.runtime.wish import edit_of
@@ -372,8 +373,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def list_toplevel(self) -> list[Node]:
         """Return the top-level calls, oldest first, those of earlier processes included."""
         if self._past is not None and not self._closed:
-            for row in self._past.store.trees():
-                self._forest.find(row.id)
+            with without_collection():
+                for row in self._past.store.trees():
+                    self._forest.find(row.id)
         return sorted(self._forest.roots, key=lambda root: root.id)
 
     def get_subtree(self, id: int) -> list[Node]:

@@ -5,6 +5,7 @@ SQLite tells of a damaged page only if its structure is: each row has a sum over
 
 import json
 from collections.abc import Sequence
+from struct import Struct
 from typing import Any, Final
 from zlib import crc32
 
@@ -30,6 +31,7 @@ ENTRIES: Final = """
     WHERE events.tree = ? AND events.seq > ? ORDER BY events.seq
 """
 
+_NUMBERS: Final = Struct("<qqqd")
 _STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeState}
 
 
@@ -86,11 +88,12 @@ def _entry_sum(
 ) -> int:
     """Return the sum over all that an entry says, its texts aside."""
     tree, node, number, kind, body, at, state = said
-    text = f"{tree} {node} {number} {kind} {at} {state} {settled} {question} {body}"
+    numbers = _NUMBERS.pack(tree, node, number, -1.0 if at is None else at)  # text is slow to make
+    text = f"{kind} {state} {settled} {question} {body}"
     if call is not None:
         text += f" {call.parent} {call.key} {call.index} {call.function}"
         text += f" {call.idles} {call.source} {call.inherited}"
-    return text_sum(text)
+    return text_sum(text, crc32(numbers))
 
 
 def _call(row: Sequence[Any]) -> Call:
@@ -120,9 +123,9 @@ def question_of(text: str) -> Question:
     )
 
 
-def text_sum(text: str) -> int:
-    """Return the sum over a text."""
-    return crc32(text.encode("utf-8", "surrogatepass"))
+def text_sum(text: str, before: int = 0) -> int:
+    """Return the sum over a text, and over what was *before* it."""
+    return crc32(text.encode("utf-8", "surrogatepass"), before)
 
 
 def short_hash(hash: str) -> str | bytes:

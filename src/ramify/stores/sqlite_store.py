@@ -5,6 +5,7 @@ the entries mean.
 """
 
 import sqlite3
+import struct
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -310,7 +311,7 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         with self._reader.snapshot() as rows:
             try:
                 yield rows
-            except (AttributeError, TypeError, ValueError) as error:
+            except (AttributeError, TypeError, ValueError, struct.error) as error:
                 raise self._reader.damaged(f"something in it cannot be read ({error})") from error
 
     def _row(self, statement: str, *values: object) -> Any:
