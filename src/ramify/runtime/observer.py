@@ -110,6 +110,14 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         """
         return self._tree_of(id).view(id)
 
+    def tree_of(self, id: int) -> int:
+        """Return the id of the top-level call that this node is, or is below; reads no tree.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+        """
+        return self._tree_of(id).id
+
     def watch(self, id: int, as_of_seq: int = 0, timeout: float | None = None) -> Watch:
         """Wait for a view of a node newer than the one numbered *as_of_seq*.
 
