@@ -1,32 +1,110 @@
-"""The ``ramify`` command: ``run``, ``chat``, ``mcp`` and ``local`` are a subcommand each.
+"""The ``ramify`` command: a file for each subcommand, loaded when that one is used.
 
-Behind ``chat`` stand ``chatting`` (the whole of it), ``talk`` (one prompt and its answer),
-``chat_commands`` (lines that begin with a slash), ``screen`` and ``line_reader`` (the two sides of
-the terminal) and ``model_choice``. ``loading`` finds the functions that any command line names.
+``commands`` lists them, ``exit_codes`` says what they return, and ``journal`` finds the journal and
+the run that a command line names; ``loading`` finds functions. Behind ``chat`` stand ``chatting``
+(the whole of it), ``talk`` (one prompt and its answer), ``chat_commands`` (lines that begin with a
+slash), ``screen`` and ``line_reader`` (the two sides of the terminal) and ``model_choice``.
 """
 
 import argparse
 import io
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
 
-from ramify.cli import chat, local, mcp, run
+from ramify.cli.commands import COMMANDS, GROUPS, Command
+from ramify.cli.exit_codes import DONE, INTERRUPTED, USAGE
+from ramify.core.errors import RamifyError
 from ramify.version import __version__
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with *argv*; return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="ramify", description="Agents are functions, and every run is a tree."
-    )
-    parser.add_argument("--version", action="version", version=f"ramify {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    run.add_to(commands.add_parser)
-    chat.add_to(commands.add_parser)
-    mcp.add_to(commands.add_parser)
-    local.add_to(commands.add_parser)
+    given = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what it cannot show is better shown as a code
             stream.reconfigure(errors="backslashreplace")
-    options = parser.parse_args(argv)
-    return options.command(options)
+    try:
+        try:
+            return _run(given)
+        finally:
+            sys.stdout.flush()  # now, when it can still be heard that nobody reads it
+    except BrokenPipeError:
+        return _leave_unread()
+
+
+def parser_of(command: Command) -> argparse.ArgumentParser:
+    """Return what reads the command line of *command*; its module is loaded for that."""
+    made: dict[str, argparse.ArgumentParser] = {}
+
+    def add_parser(name: str, **options: Any) -> argparse.ArgumentParser:
+        made[name] = argparse.ArgumentParser(prog=f"ramify {name}", **options)
+        return made[name]
+
+    add_to: Callable[[Callable[..., argparse.ArgumentParser]], None]
+    add_to = import_module(f"ramify.cli.{command.module}").add_to
+    add_to(add_parser)
+    return made[command.name]
+
+
+def _run(given: Sequence[str]) -> int:
+    name, rest = (given[0], given[1:]) if given else ("", ())
+    if name not in COMMANDS:
+        return _explain(name)
+    try:
+        options = parser_of(COMMANDS[name]).parse_args(rest)
+        return options.command(options)
+    except RamifyError as error:
+        from ramify.views.text import readable  # noqa: PLC0415 - only who fails needs it
+
+        print(f"ramify {name}: {readable(str(error))}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _explain(name: str) -> int:
+    """Say what there is instead of the command *name*."""
+    parser = _parser()
+    if name.startswith("-"):
+        parser.parse_args([name])  # which is the end if it is --help or --version
+    said = f"there is no command {name!r}" if name.strip("-") else "say which command"
+    near = _nearest(name)
+    said += f"; did you mean {near!r}?" if near else "; 'ramify --help' lists them"
+    parser.print_usage(sys.stderr)
+    print(f"ramify: {said}", file=sys.stderr)
+    return USAGE
+
+
+def _nearest(name: str) -> str | None:
+    from difflib import get_close_matches  # noqa: PLC0415 - only who mistypes needs it
+
+    return next(iter(get_close_matches(name, COMMANDS, n=1)), None)
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    groups = (
+        f"{title}:\n" + "\n".join(f"  {one.name:{width}}  {one.help}" for one in group)
+        for title, group in GROUPS.items()
+    )
+    parser = argparse.ArgumentParser(
+        prog="ramify",
+        usage="ramify [-h] [--version] COMMAND ...",
+        description="Agents are functions, and every run is a tree.",
+        epilog="\n\n".join([*groups, "'ramify COMMAND --help' shows an example of each."]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"ramify {__version__}")
+    return parser
+
+
+def _leave_unread() -> int:
+    """Have nothing more written to whoever has stopped reading, as ``head`` does."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            os.dup2(nowhere, stream.fileno())
+    return DONE

@@ -11,7 +11,6 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "chat",
-        help="talk to a model",
         description="Talk to a model; /help lists what else can be done there.",
         epilog=(
             "example: ramify chat --local\n\n"

@@ -11,6 +11,7 @@ from typing import Final
 from ramify.chat.client import Client
 from ramify.chat.options import AgentOptions
 from ramify.cli.chat_commands import QUIT, ChatCommands
+from ramify.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE
 from ramify.cli.line_reader import LineReader
 from ramify.cli.loading import load_functions
 from ramify.cli.model_choice import ModelChoice, choose_model
@@ -19,10 +20,6 @@ from ramify.cli.talk import Talk
 from ramify.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent
 from ramify.core.errors import InvalidValueError, RamifyError
 from ramify.runtime.runtime import Runtime
-
-EXIT_FAILED = 1  # a prompt from a pipe had no answer, or something was not saved
-EXIT_USAGE = 2  # there was no chat
-EXIT_INTERRUPTED = 130
 
 _PROMPT: Final = "> "
 _MOST_ROUNDS: Final = 50  # of calls in one turn
@@ -37,10 +34,10 @@ def chat_with(options: argparse.Namespace) -> int:
             return _started(runner, screen, options).run()
     except RamifyError as error:
         screen.note(f"ramify chat: {error}")
-        return EXIT_USAGE
+        return USAGE
     except KeyboardInterrupt:
         screen.end()
-        return EXIT_INTERRUPTED
+        return INTERRUPTED
 
 
 def _started(runner: asyncio.Runner, screen: Screen, options: argparse.Namespace) -> "_Chat":
@@ -106,11 +103,11 @@ class _Chat:
         try:
             self._converse()
         except KeyboardInterrupt:  # what will not end is not waited for
-            self._runner.get_loop().call_later(_GRACE, os._exit, EXIT_INTERRUPTED)
+            self._runner.get_loop().call_later(_GRACE, os._exit, INTERRUPTED)
             raise
         finally:
             self._runner.run(self._leave())
-        return EXIT_FAILED if self._failed or self._talk.unsaved else 0
+        return FAILED if self._failed or self._talk.unsaved else DONE
 
     def _converse(self) -> None:
         while (line := self._next_line()) is not None and line.strip() != QUIT:

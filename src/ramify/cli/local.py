@@ -5,15 +5,13 @@ import sys
 import time
 from collections.abc import Callable
 
+from ramify.cli.exit_codes import FAILED, INTERRUPTED
 from ramify.models.local.weights import (
     SMOLLM2,
     WeightsUnavailableError,
     cached_weights,
     fetch_weights,
 )
-
-EXIT_UNAVAILABLE = 1  # the weights are not here
-EXIT_INTERRUPTED = 130
 
 _BAR = 30
 _REDRAW = 0.1  # seconds
@@ -24,7 +22,6 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "local",
-        help="fetch the small model that runs on this machine",
         description=f"Fetch the small model that runs on this machine, {SMOLLM2.file}.",
         epilog=(
             "example: ramify local fetch\n\n"
@@ -51,11 +48,11 @@ def fetch(_options: argparse.Namespace) -> int:
     except WeightsUnavailableError as error:
         _end(progress)
         print(f"ramify local fetch: {error}", file=sys.stderr)
-        return EXIT_UNAVAILABLE
+        return FAILED
     except KeyboardInterrupt:
         _end(progress)
         print("ramify local fetch: interrupted; nothing was kept", file=sys.stderr)
-        return EXIT_INTERRUPTED
+        return INTERRUPTED
     _end(progress)
     print(found)
     return 0
@@ -69,7 +66,7 @@ def path(_options: argparse.Namespace) -> int:
             f"ramify local path: {SMOLLM2.file} is not fetched; run 'ramify local fetch'",
             file=sys.stderr,
         )
-        return EXIT_UNAVAILABLE
+        return FAILED
     print(found)
     return 0
 

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Final, TextIO
+from typing import TextIO
 
+from ramify.cli.exit_codes import INTERRUPTED, TERMINATED, USAGE
 from ramify.cli.loading import MODEL_HELP, load_functions
 from ramify.core.errors import RamifyError
 from ramify.core.function import Function
@@ -17,16 +18,11 @@ from ramify.mcp.serving import ServingRuntime, serve
 from ramify.mcp.stdio import Stdio, own_stdio
 from ramify.views.text import printable
 
-EXIT_USAGE: Final = 2  # nothing was served
-EXIT_INTERRUPTED: Final = 130
-EXIT_TERMINATED: Final = 143
-
 
 def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "mcp",
-        help="serve functions as the tools of an MCP server",
         description="Serve functions, agents included, as the tools of an MCP server, over stdin "
         "and stdout or HTTP.",
         epilog=(
@@ -71,9 +67,9 @@ def run(options: argparse.Namespace) -> int:
             return asyncio.run(_serve(functions, options, stdio))
         except RamifyError as error:
             print(f"ramify mcp: {printable(str(error))}", file=sys.stderr)
-            return EXIT_USAGE
+            return USAGE
         except KeyboardInterrupt:
-            return EXIT_INTERRUPTED
+            return INTERRUPTED
 
 
 async def _serve(
@@ -104,7 +100,7 @@ async def _serve(
     except asyncio.CancelledError:
         if not terminated:
             raise
-        return EXIT_TERMINATED
+        return TERMINATED
     return 0
 
 

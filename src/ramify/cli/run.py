@@ -36,7 +36,6 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "run",
-        help="call a function and watch the tree grow",
         description="Call a function and watch the tree grow. Prints what it returned.",
         epilog=(
             "example: ramify run examples/survey.py:survey --arg folder=src/ramify/core\n\n"

@@ -1,0 +1,34 @@
+"""Which commands there are: one line each, and no module loaded.
+
+A new command is a line here and a module with ``add_to(add_parser)``. Its one-line help is here and
+nowhere else.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, and the module below ``ramify.cli`` that adds it."""
+
+    name: str
+    module: str
+    help: str
+
+
+GROUPS: Final[Mapping[str, Sequence[Command]]] = {
+    "run": [
+        Command("run", "run", "call a function and watch the tree grow"),
+        Command("chat", "chat", "talk to a model"),
+        Command("mcp", "mcp", "serve functions as the tools of an MCP server"),
+    ],
+    "set up": [
+        Command("local", "local", "fetch the small model that runs on this machine"),
+    ],
+}
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    command.name: command for group in GROUPS.values() for command in group
+}

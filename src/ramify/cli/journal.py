@@ -1,0 +1,90 @@
+"""Find the journal that a command line means, and the run or the call in it."""
+
+import argparse
+import os
+import re
+from typing import Final
+
+from ramify.core.errors import StoreError, UnknownNodeError
+from ramify.runtime.observer import Observer, attach
+
+DEFAULT: Final = "run.db"
+VARIABLE: Final = "RAMIFY_STORE"
+LAST: Final = "last"
+
+_HOW: Final = "a node's id, its path (1.3.2), the key of a run, or 'last' for the newest"
+_ID: Final = re.compile(r"[0-9]{1,18}")  # what a store has room for
+_PATH: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})+")
+
+
+def add_store_to(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where the journal is."""
+    parser.add_argument(
+        "--store",
+        metavar="FILE",
+        help=f"the journal; otherwise ${VARIABLE}, or {DEFAULT} in this folder",
+    )
+
+
+def add_node_to(parser: argparse.ArgumentParser, metavar: str = "NODE") -> None:
+    """Add the argument that says which call is meant, as *node*; without it, the newest run."""
+    parser.add_argument("node", metavar=metavar, nargs="?", default=LAST, help=_HOW)
+
+
+def opened(options: argparse.Namespace) -> Observer:
+    """Return who looks on at the journal that *options* name.
+
+    Raises:
+        StoreError: there is none, or it cannot be read.
+    """
+    path: str = options.store or os.environ.get(VARIABLE) or DEFAULT
+    if not os.path.exists(os.path.expanduser(path)):
+        raise StoreError(path, f"there is no such journal; give --store FILE or set {VARIABLE}")
+    return attach(path)
+
+
+def run_id(observer: Observer, text: str) -> int:
+    """Return the id of the top-level call that *text* means, or that what it means is below.
+
+    Raises:
+        UnknownNodeError: there is none.
+    """
+    return observer.tree_of(node_id(observer, text))
+
+
+def node_id(observer: Observer, text: str) -> int:
+    """Return the id of the call that *text* means.
+
+    Digits are an id, digits and dots a path, ``last`` is the newest run, and everything else the
+    key of a run; ``=`` before a key that looks like one of these says that it is one.
+
+    Raises:
+        UnknownNodeError: there is none.
+    """
+    if _ID.fullmatch(text):
+        observer.tree_of(int(text))  # raises unless it is there
+        return int(text)
+    if _PATH.fullmatch(text):
+        return _at_path(observer, text)
+    trees = observer.trees()
+    if text == LAST:
+        if not trees:
+            raise UnknownNodeError("there is no run in the journal yet")
+        return trees[-1].id
+    for tree in trees:
+        if tree.key and tree.key in {text, text.removeprefix("=")}:
+            return tree.id
+    raise UnknownNodeError(f"there is no run {text!r}; 'ramify ps' lists them. Give {_HOW}")
+
+
+def _at_path(observer: Observer, path: str) -> int:
+    number, *steps = path.split(".")
+    top = next((tree.id for tree in observer.trees() if tree.number == int(number)), None)
+    view = None if top is None else observer.get_view(top)
+    for index in range(len(steps)):
+        wanted = ".".join([number, *steps[: index + 1]])
+        children = () if view is None else view.children
+        view = next((child for child in children if child.path == wanted), None)
+    if view is None:
+        raise UnknownNodeError(f"there is no call {path}; 'ramify tree' shows the paths of a run")
+    return view.id

@@ -1,0 +1,78 @@
+"""The ``ramify`` command before any subcommand."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+from ramify.cli import main, parser_of
+from ramify.cli.commands import COMMANDS, GROUPS
+
+
+def test_the_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert end.value.code == 0
+    for title, group in GROUPS.items():
+        listed = shown.split(f"\n{title}:\n")[1].split("\n\n")[0].splitlines()
+        assert [line.split(maxsplit=1) for line in listed] == [[c.name, c.help] for c in group]
+
+
+def test_the_help_loads_no_command():
+    script = (
+        "import sys\n"
+        "from ramify.cli import main\n"
+        "try:\n"
+        "    main(['--help'])\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        "print([name for name in sys.modules if name.startswith('ramify.cli.')], file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == "['ramify.cli.commands', 'ramify.cli.exit_codes']\n"
+
+
+def test_an_unknown_command_is_exit_code_2_and_the_nearest_is_named(
+    capsys: pytest.CaptureFixture[str],
+):
+    usage = "usage: ramify [-h] [--version] COMMAND ...\n"
+    for given, said in [
+        (["lokal"], "there is no command 'lokal'; did you mean 'local'?"),
+        (["zzz\x1b"], "there is no command 'zzz\\x1b'; 'ramify --help' lists them"),
+        ([], "say which command; 'ramify --help' lists them"),
+        ([""], "say which command; 'ramify --help' lists them"),
+    ]:
+        assert main(given) == 2
+        assert capsys.readouterr().err == f"{usage}ramify: {said}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_it_does_by_example_and_what_its_exit_codes_mean(name: str):
+    shown = parser_of(COMMANDS[name]).format_help()
+    assert shown.startswith(f"usage: ramify {name} ")
+    assert f"\nexample: ramify {name} " in shown or f"\nexample: ramify {name}\n" in shown
+    assert "\nexit codes: 0 " in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_module_of_a_command_says_its_name(name: str):
+    module = import_module(f"ramify.cli.{COMMANDS[name].module}")
+    assert f"``ramify {name}``" in str(module.__doc__)
+
+
+@pytest.mark.parametrize("args", [["--help"], ["local", "--help"]])
+def test_nobody_is_told_when_whoever_reads_has_had_enough(args: list[str]):
+    with subprocess.Popen(
+        [sys.executable, "-m", "ramify", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()  # before it has anything to say
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (0, "")

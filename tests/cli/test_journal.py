@@ -1,0 +1,101 @@
+"""Which journal, run and call a command line means."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from ramify import Runtime, attach
+from ramify.cli.journal import add_node_to, add_store_to, node_id, opened, run_id
+from ramify.core.errors import RamifyError
+from small_journal import deploying
+
+
+def parsed(*args: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_store_to(parser)
+    add_node_to(parser, "RUN")
+    return parser.parse_args(args)
+
+
+def test_the_journal_is_the_option_else_the_variable_else_run_db(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(journal.parent)
+    monkeypatch.delenv("RAMIFY_STORE", raising=False)
+    for options in [parsed(), parsed("--store", str(journal))]:
+        with opened(options) as observer:
+            assert [tree.function for tree in observer.trees()] == ["report", "publish", "deploy"]
+    other = tmp_path / "other.db"
+    with Runtime([deploying], store=other):
+        pass
+    monkeypatch.setenv("RAMIFY_STORE", str(other))
+    with opened(parsed()) as observer:
+        assert observer.trees() == []
+    with opened(parsed("--store", str(journal))) as observer:
+        assert len(observer.trees()) == 3
+
+
+def test_where_there_is_no_journal_it_says_how_to_name_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAMIFY_STORE", raising=False)
+    with pytest.raises(RamifyError) as caught:
+        opened(parsed())
+    assert str(caught.value) == (
+        "run.db: there is no such journal; give --store FILE or set RAMIFY_STORE"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_call_is_named_by_id_path_key_or_as_the_last_run(journal: Path):
+    with attach(journal) as observer:
+        ids = {
+            text: node_id(observer, text) for text in ["4", "1.2", "nightly", "=nightly", "last"]
+        }
+        assert ids == {"4": 4, "1.2": 3, "nightly": 1, "=nightly": 1, "last": 8}
+        assert {text: run_id(observer, text) for text in ["4", "1.2.1", "nightly", "8"]} == {
+            "4": 1,
+            "1.2.1": 1,
+            "nightly": 1,
+            "8": 8,
+        }
+
+
+def test_a_key_that_looks_like_something_else_is_written_with_a_sign(tmp_path: Path):
+    path = tmp_path / "run.db"
+    with Runtime([deploying], store=path) as runtime:
+        runtime.invoke(deploying, key="7")
+        runtime.invoke(deploying, key="last")
+        runtime.invoke(deploying, key="=odd")
+    with attach(path) as observer:
+        assert node_id(observer, "=7") == 1
+        assert node_id(observer, "=last") == 2
+        assert node_id(observer, "last") == 3
+        assert node_id(observer, "=odd") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("99", "has no node 99"),
+        ("9" * 30, "there is no run '999"),
+        ("1.9", "there is no call 1.9; 'ramify tree' shows the paths of a run"),
+        ("9.1", "there is no call 9.1"),
+        ("weekly", "there is no run 'weekly'; 'ramify ps' lists them. Give a node's id, its path"),
+        ("", "there is no run ''"),
+    ],
+)
+def test_what_is_not_there_is_said_with_what_can_be_given(journal: Path, text: str, said: str):
+    with attach(journal) as observer, pytest.raises(RamifyError) as caught:
+        node_id(observer, text)
+    assert said in str(caught.value)
+
+
+def test_a_journal_without_a_run_has_no_last_one(tmp_path: Path):
+    with Runtime([deploying], store=tmp_path / "run.db"):
+        pass
+    with attach(tmp_path / "run.db") as observer, pytest.raises(RamifyError) as caught:
+        node_id(observer, "last")
+    assert str(caught.value) == "there is no run in the journal yet"
