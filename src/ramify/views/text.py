@@ -88,6 +88,8 @@ def _time(view: NodeView, now: datetime) -> str:
 
 def printable(text: str) -> str:
     """Return *text* on one line, with every character that does not print shown as its code."""
+    if text.isprintable():  # as most is
+        return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
@@ -109,6 +111,8 @@ def _name(name: str) -> str:
 
 def short(value: object, room: int = 60) -> str:
     """Return the repr of *value* on one line of at most *room* characters or so."""
+    if type(value) is str:
+        value = value[: room + 1]  # the rest would be written for nothing
     try:
         shown = repr(value)
     except Exception as error:  # noqa: BLE001 - foreign code; the rest of the tree is shown anyway
