@@ -329,7 +329,7 @@ def test_a_run_in_a_list_says_how_much_of_it_waits(observer: Observer):
         "state": "paused",
         "open": True,
         "parked": True,
-        "source": 0,
+        "source": None,
         "questions": 1,
     }
     assert (report["key"], failed["state"]) == ("nightly", "error")

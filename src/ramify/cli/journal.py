@@ -31,13 +31,18 @@ def add_node_to(parser: argparse.ArgumentParser, metavar: str = "NODE") -> None:
     parser.add_argument("node", metavar=metavar, nargs="?", default=LAST, help=_HOW)
 
 
+def journal_path(options: argparse.Namespace) -> str:
+    """Return the path of the journal that *options* name, as it was written."""
+    return options.store or os.environ.get(VARIABLE) or DEFAULT
+
+
 def opened(options: argparse.Namespace) -> Observer:
     """Return who looks on at the journal that *options* name.
 
     Raises:
         StoreError: there is none, or it cannot be read.
     """
-    path: str = options.store or os.environ.get(VARIABLE) or DEFAULT
+    path = journal_path(options)
     if not os.path.exists(os.path.expanduser(path)):
         raise StoreError(path, f"there is no such journal; give --store FILE or set {VARIABLE}")
     return attach(path)

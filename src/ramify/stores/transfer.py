@@ -4,10 +4,7 @@ Knows the contract of a store and nothing of any one. A fork goes with the trees
 """
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +15,7 @@ from ramify.core.packing import texts_in
 from ramify.core.question import Question, QuestionKind
 from ramify.core.states import NodeState
 from ramify.core.store import Call, Entry, Store
+from ramify.stores.private_file import write_file
 
 FORMAT: Final = "ramify journal"
 VERSION: Final = 1
@@ -52,15 +50,7 @@ def export_tree(store: Store, tree: int, path: str | Path) -> None:
         >>> [row.function for row in there.trees()]
         ['add']
     """
-    path = Path(path).expanduser().resolve()
-    lines = _lines(store, tree)
-    try:
-        _replace(path, lines)
-    except OSError as error:
-        raise StoreError(
-            str(path),
-            f"it cannot be written ({error.strerror or error}); see to its folder and the disk",
-        ) from error
+    write_file(path, _with_end(_lines(store, tree)))
 
 
 def import_tree(store: Store, path: str | Path) -> int:
@@ -142,23 +132,13 @@ def _line(data: Mapping[str, Any]) -> bytes:
         return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
 
-def _replace(path: Path, lines: Iterator[bytes]) -> None:
-    """Write *path* anew, with a last line by which damage is noticed."""
-    number, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # for its owner alone
-    try:
-        with open(number, "wb") as file:
-            crc, count = 0, 0
-            for line in lines:
-                crc, count = crc32(line, crc), count + 1
-                file.write(line)
-            file.write(_line({"lines": count, "crc": crc}))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+def _with_end(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield *lines*, and a last one by which damage is noticed."""
+    crc, count = 0, 0
+    for line in lines:
+        crc, count = crc32(line, crc), count + 1
+        yield line
+    yield _line({"lines": count, "crc": crc})
 
 
 # Reading

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from ramify.core.question import Question
 from ramify.core.states import NodeState
@@ -223,10 +223,23 @@ def tree(row: TreeRow, questions: int) -> dict[str, Any]:
         "state": row.state.value,
         "open": row.open,
         "parked": row.parked,
-        "source": row.source,
+        "source": row.source or None,
         "started": getattr(row, "started", None),
         "ended": getattr(row, "ended", None),
         "questions": questions,
+    }
+
+
+def run(
+    view: NodeView, row: TreeRow, questions: int, journal: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return all there is to be said of a run, texts whole; *journal* says where it is from."""
+    return {
+        "journal": dict(journal),
+        "trees": [tree(row, questions)],
+        "rows": rows(view),
+        "details": {str(id): one for id, one in details(view, limit=None).items()},
+        "flame": {by: flame(view, by) for by in get_args(By)},
     }
 
 
