@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, get_args
 
+from ramify.core.frames import Frame
 from ramify.core.question import Question
 from ramify.core.states import NodeState
 from ramify.core.store import TreeRow
@@ -69,16 +70,21 @@ def row(view: NodeView, parent: int | None, *, tied: bool = False) -> dict[str, 
     }
 
 
-def rows(view: NodeView) -> list[dict[str, Any]]:
-    """Return the call and all below it, callers before those they called, in the order of calls."""
-    return [row(one, parent, tied=tied) | {"seq": seq} for one, parent, tied, seq in _walk(view)]
+def rows(view: NodeView, *, after: int = 0) -> list[dict[str, Any]]:
+    """Return the call and all below it, callers before those they called, in the order of calls.
+
+    With *after*, only rows with a higher seq: what whoever has all up to there does not have.
+    """
+    found = _walk(view, after)
+    return [row(one, parent, tied=tied) | {"seq": seq} for one, parent, tied, seq in found]
 
 
-def _walk(top: NodeView) -> Iterator[tuple[NodeView, int | None, bool, int]]:
+def _walk(top: NodeView, after: int = 0) -> Iterator[tuple[NodeView, int | None, bool, int]]:
     """Yield each call, the one that made it, whether it is tied with a sibling, and its seq.
 
     When a sibling comes that is tied with it, a row changes though its call does not: so the first
-    of those that are tied has the seq of the second, if that is higher.
+    of those that are tied has the seq of the second, if that is higher. Below a call that has not
+    changed after *after*, nothing has.
     """
     stack: list[tuple[NodeView, int | None, bool, int]] = [(top, None, False, top.update_seqnum)]
     while stack:
@@ -93,7 +99,8 @@ def _walk(top: NodeView) -> Iterator[tuple[NodeView, int | None, bool, int]]:
             seq = child.update_seqnum
             if child is group[0] and len(group) > 1:
                 seq = max(seq, group[1].update_seqnum)
-            stack.append((child, view.id, len(group) > 1, seq))
+            if seq > after:
+                stack.append((child, view.id, len(group) > 1, seq))
 
 
 def detail(
@@ -122,6 +129,23 @@ def details(view: NodeView, *, limit: int | None = LIMIT) -> dict[int, dict[str,
     return {
         one.id: detail(one, parent, tied=tied, limit=limit) | {"seq": seq}
         for one, parent, tied, seq in _walk(view)
+    }
+
+
+def frame(call: Frame) -> dict[str, Any]:
+    """Return one call of a stack, under the names that a row has."""
+    return {
+        "id": call.node_id,
+        "path": call.path,
+        "fn": printable(cut(call.function, _LINE)),
+        "agent": call.kind == "agent",
+        "state": call.state,
+        "args": _line(call.arguments),
+        "model": None if call.model is None else _line(call.model),
+        "responses": call.responses,
+        "parts": call.parts,
+        "total_tokens": call.usage.total,
+        "total_cost": money(call.cost),
     }
 
 
