@@ -1,0 +1,109 @@
+// Two runs side by side.
+
+import { fillWith, make, setText, stateIcon } from "./dom.js";
+import { Grid } from "./grid.js";
+import { outcomeOf } from "./calls.js";
+import { oneLine, shownValue, longText } from "./text.js";
+import { elapsed, many } from "./words.js";
+
+export class DifferenceView {
+  #rows = [];
+  #chosen = 0;
+
+  constructor(a, b, desk) {
+    Object.assign(this, { a, b, desk });
+    this.only = make("input", { type: "checkbox", change: () => this.#show() });
+    this.count = make("p.count", { role: "status" });
+    this.both = make("div.both", { "aria-live": "off" });
+    this.grid = new Grid({
+      name: "difference",
+      role: "grid",
+      label: `Calls of run ${a} beside those of run ${b}`,
+      columns: [["side", `Run ${a}`], ["changed", "Differs in"], ["side", `Run ${b}`]],
+      key: (item) => item.index,
+      cells: () => [drawSide(), [], drawSide()],
+      redraw: redrawPair,
+      moved: (item) => this.#open(item),
+      opened: (item) => this.#open(item),
+    });
+    this.element = make("section.compare", { "aria-labelledby": "compare-title" },
+      make("div.bar-line", {}, make("h1", { id: "compare-title", tabindex: "-1" }, "Run ", make("a", { href: `#/run/${a}` }, String(a)), " beside run ", make("a", { href: `#/run/${b}` }, String(b))), this.count, make("label.check", {}, this.only, "Only what differs")),
+      this.grid.element, this.both);
+    this.#load();
+  }
+
+  close() {
+    this.grid.close();
+  }
+
+  async #load() {
+    try {
+      const { rows, same } = await this.desk.source.difference(this.a, this.b);
+      this.#rows = rows.map((row, index) => ({ ...row, index }));
+      const differing = rows.filter((row) => !row.same).length;
+      setText(this.count, same ? "No difference" : `${many(differing, "call")} of ${rows.length} ${differing === 1 ? "differs" : "differ"}`);
+      this.#show();
+      const first = this.#rows.find((row) => !row.same) ?? this.#rows[0];
+      if (first) {
+        this.grid.activate(first.index);
+        this.#open(first);
+      }
+    } catch (error) {
+      fillWith(this.both, make("p.failed", { role: "alert" }, error.message));
+    }
+  }
+
+  #show() {
+    this.grid.show(this.only.checked ? this.#rows.filter((row) => !row.same) : this.#rows);
+  }
+
+  async #open(item) {
+    const chosen = this.#chosen += 1;
+    const load = async (row) => (row ? this.desk.source.detail(row.id) : null);
+    try {
+      const [a, b] = await Promise.all([load(item.a), load(item.b)]);
+      if (chosen === this.#chosen) fillWith(this.both, side(a, this.a, item), side(b, this.b, item));
+    } catch (error) {
+      fillWith(this.both, make("p.failed", { role: "alert" }, error.message));
+    }
+  }
+}
+
+function drawSide() {
+  return [make("span.state-slot"), make("span.path"), make("bdi.fn"), make("bdi.args"), make("bdi.short")];
+}
+
+function redrawPair(cells, item, element) {
+  const [a, changed, b] = cells;
+  redrawSide(a, item.a);
+  redrawSide(b, item.b);
+  const words = item.same ? "" : item.a === null ? `only in the second` : item.b === null ? `only in the first` : item.changed.join(", ");
+  fillWith(changed, words ? make("span.differs", {}, words) : make("span.hint", { title: "the same" }, "="));
+  element.classList.toggle("differing", !item.same);
+}
+
+function redrawSide(cell, row) {
+  const [state, path, fn, args, short] = cell.children;
+  cell.classList.toggle("missing", row === null);
+  fillWith(state, row && stateIcon(row.state));
+  setText(path, row?.path ?? "");
+  setText(fn, row ? oneLine(row.fn) : "");
+  setText(args, row ? `(${oneLine(row.args)})` : "");
+  const outcome = row ? outcomeOf(row) : { text: "" };
+  setText(short, outcome.text ? `→ ${outcome.text}` : "");
+  if (row) cell.style.setProperty("--level", String(Math.min(row.path.split(".").length - 1, 16)));
+}
+
+function side(detail, run, item) {
+  const name = `Run ${run}`;
+  if (!detail) return make("section.one-side", { "aria-label": name }, make("h2", {}, name), make("p.hint", {}, "There is no such call."));
+  const part = (title, kinds, content) => make(`div${kinds.some((kind) => item.changed?.includes(kind)) ? ".differs-here" : ""}`, {}, make("h3", {}, title), content);
+  const said = detail.transcript.filter((one) => one.kind === "text").at(-1);
+  return make("section.one-side", { "aria-label": name },
+    make("h2", {}, stateIcon(detail.state), make("a", { href: `#/run/${run}?node=${detail.id}` }, make("span.path", {}, detail.path), make("bdi", {}, oneLine(detail.fn))), make("span.hint", {}, elapsed(detail))),
+    part("Inputs", ["inputs", "args"], shownValue(detail.inputs, "Inputs")),
+    detail.exception && part("Exception", ["exception", "error"], longText(`${detail.exception.type}: ${detail.exception.message}`)),
+    detail.state === "success" && part("Output", ["result", "outputs"], shownValue(detail.outputs, "Output")),
+    said && part("Said last", ["transcript"], longText(said.text, { length: said.length })));
+}
+

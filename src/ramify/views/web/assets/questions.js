@@ -1,0 +1,117 @@
+// What waits for a person, and the means to answer it.
+
+import { icon, make } from "./dom.js";
+import { openForm, readJson } from "./dialogs.js";
+import { attempt, tell } from "./notices.js";
+import { longText, oneLine } from "./text.js";
+
+const TITLES = { human: "asks", approval: "wants to be allowed", in_doubt: "in doubt", paused: "paused" };
+const WORDS = { allow: "Allow", deny: "Deny", resume: "Resume", cancel: "Cancel the call", report: "Report to the model", retry: "Run it again", use: "Use a result", fail: "Let it fail" };
+
+/**
+ * One question with the means to answer it. who is a link to the call; desk has source, detail(id)
+ * and note() (what to add to an answer that nobody may be there to hear).
+ */
+export function questionCard(question, who, desk) {
+  const card = make("article.question", { "data-question": question.id, "aria-label": `${TITLES[question.kind] ?? "asks"}: ${oneLine(question.text).slice(0, 200)}` },
+    make("header", {}, icon("ask"), who, make("span.kind-word", {}, TITLES[question.kind] ?? question.kind)),
+    longText(question.text, { first: 600 }));
+  if (!desk.source.live) return card;
+  const send = async (text, args = null) => {
+    card.inert = true;
+    const done = await attempt(() => desk.source.answer(question.id, text, args));
+    if (done) {
+      card.classList.add("answered");
+      tell(`Answered.${desk.note()}`);
+    } else card.inert = false;
+  };
+  card.append(...means(question, send, desk));
+  return card;
+}
+
+function means(question, send, desk) {
+  switch (question.kind) {
+    case "approval": return approval(question, send, desk);
+    case "in_doubt": return inDoubt(question, send);
+    case "paused": return paused(question, send);
+    default: return question.choices.length ? choices(question, send) : freeText(send);
+  }
+}
+
+function button(text, click, kind = "") {
+  return make(`button${kind}`, { type: "button", click }, text);
+}
+
+function choices(question, send) {
+  return [make("div.buttons", {}, question.choices.map((choice) => button(make("bdi", {}, oneLine(choice)), () => send(choice))))];
+}
+
+function freeText(send) {
+  const text = make("textarea", { rows: "2", placeholder: "Your answer", "aria-label": "Your answer" });
+  const form = make("form", {}, text, make("div.buttons", {}, make("button.primary", { type: "submit" }, "Answer"), make("span.hint", {}, "Ctrl+Enter sends it")));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send(text.value);
+  });
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  });
+  return [form];
+}
+
+function approval(question, send, desk) {
+  const why = make("input", { type: "text", placeholder: "Why not? The model is told", "aria-label": "Reason to deny it" });
+  const args = make("textarea.code", { rows: "6", spellcheck: "false", "aria-label": "Arguments as JSON" });
+  const fault = make("p.fault", { role: "alert" });
+  const allowEdited = () => {
+    let edited;
+    try {
+      edited = readJson(args.value, "This");
+      if (edited === null || typeof edited !== "object" || Array.isArray(edited)) throw new Error("Arguments go by name: {\"name\": value}");
+    } catch (error) {
+      fault.textContent = error.message;
+      return;
+    }
+    fault.textContent = "";
+    send("allow", edited);
+  };
+  const edit = make("details", {}, make("summary", {}, "Edit the arguments"), args, fault,
+    make("div.buttons", {}, button("Allow with these arguments", allowEdited)));
+  edit.addEventListener("toggle", async () => {
+    if (!edit.open || args.value) return;
+    await attempt(async () => { args.value = JSON.stringify((await desk.detail(question.node)).inputs, null, 2); });
+  });
+  return [
+    make("div.buttons", {},
+      button("Allow", () => send("allow"), ".primary"),
+      button("Deny", () => send(why.value.trim() ? `deny: ${why.value.trim()}` : "deny")),
+      why),
+    edit,
+  ];
+}
+
+function inDoubt(question, send) {
+  const use = make("textarea.code", { rows: "2", spellcheck: "false", placeholder: "The result it had", "aria-label": "The result it had" });
+  const why = make("input", { type: "text", placeholder: "Why", "aria-label": "Why it fails" });
+  return [
+    make("p.hint", {}, "Nobody knows whether this call was made before its program ended."),
+    make("div.buttons", {}, button(WORDS.retry, () => send("retry"), ".primary")),
+    make("div.buttons", {}, button(WORDS.use, () => send(`use: ${use.value}`)), use),
+    make("div.buttons", {}, button(WORDS.fail, () => send(why.value.trim() ? `fail: ${why.value.trim()}` : "fail")), why),
+  ];
+}
+
+function paused(question, send) {
+  return [make("div.buttons", {}, question.choices.map((choice) => {
+    const text = WORDS[choice] ?? oneLine(choice);
+    if (choice !== "cancel") return button(text, () => send(choice), choice === "resume" ? ".primary" : "");
+    return button(text, () => openForm({
+      title: "Cancel this call?",
+      fields: [make("p", {}, "It ends here, and so does every call it has made. This cannot be undone; it can be forked afterwards.")],
+      action: "Cancel the call",
+      danger: true,
+      submit: () => send(choice),
+    }), ".danger");
+  }))];
+}
+

@@ -1,0 +1,389 @@
+// The page of one run: its calls as a tree, in time or as a flame graph, and one of them in detail.
+
+import { fillWith, icon, isTyping, make, remember, remembered, setText, stateIcon } from "./dom.js";
+import { actionButtons, chooseOther } from "./actions.js";
+import { callGrid, drawScale, extent } from "./calls.js";
+import { DetailView } from "./detail.js";
+import { FlameView } from "./flame.js";
+import { stateOf } from "./runs.js";
+import { oneLine } from "./text.js";
+import { brief, elapsed, exactly, grouped, many, money } from "./words.js";
+
+const TABS = [["tree", "Tree"], ["timeline", "Timeline"], ["flame", "Flame graph"]];
+const FILTERS = [["asking", "waits for you"], ["running", "running"], ["waiting", "waiting"], ["paused", "paused"], ["error", "error"], ["canceled", "canceled"], ["success", "success"]];
+const SEARCH_AFTER = 250; // milliseconds without a key
+const FLAME_AGAIN = 1_500; // milliseconds between two graphs of a run that goes on
+
+export class RunView {
+  #states = new Set();
+  #text = "";
+  #found = null; // ids of calls that the server found the text in
+  #searching = 0;
+  #pending = false;
+  #flameDue = 0;
+  #detail = null;
+  #signs = new Map();
+
+  /** desk has source, trees(), note(), detail(id), open(tree), compare(a, b), go(route). */
+  constructor(tree, desk) {
+    this.tree = tree;
+    this.desk = { ...desk, tree, link: (node, from) => this.#address(node, from), close: () => this.#closeDetail() };
+    this.title = make("h1", { tabindex: "-1" });
+    this.facts = make("p.facts");
+    this.buttons = make("div.actions", { role: "group", "aria-label": "Actions on this run" });
+    this.strip = make("div.strip", { hidden: true });
+    this.search = make("input.search", { type: "search", placeholder: "Search", "aria-label": "Search in names, arguments, results and transcripts", "aria-keyshortcuts": "/", input: () => this.#searched() });
+    this.found = make("p.count", { role: "status" });
+    this.filters = make("div.filters", { role: "group", "aria-label": "Show only calls in these states" });
+    this.tabs = TABS.map(([name, title]) => make("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "run-panel", click: () => this.#turnTo(name) }, title));
+    const tabs = make("div.tabs", { role: "tablist", "aria-label": "Ways to look at this run", keydown: (event) => this.#tabKey(event) }, this.tabs);
+    const folds = make("div.folds", {}, make("button.quiet", { type: "button", click: () => this.#fold(false) }, "Expand all"), make("button.quiet", { type: "button", click: () => this.#fold(true) }, "Collapse all"));
+    this.panel = make("div.panel", { role: "tabpanel", id: "run-panel" });
+    this.tools = make("div.tools", {}, make("label.search-box", {}, icon("search"), this.search), this.filters, this.found, folds);
+    this.pane = make("div.pane", {}, make("div.pane-head", {}, tabs), this.tools, this.panel);
+    this.splitter = make("div.splitter", { role: "separator", tabindex: "0", "aria-orientation": "vertical", "aria-label": "Width of the call beside the tree", "aria-valuemin": "20", "aria-valuemax": "75", keydown: (event) => this.#splitKey(event), pointerdown: (event) => this.#drag(event) });
+    this.split = make("div.split", {}, this.pane, this.splitter);
+    this.element = make("section.run", { "aria-labelledby": "run-title" },
+      make("div.run-head", {}, make("a.back", { href: "#/", "aria-label": "All runs" }, icon("back")), make("div.run-name", {}, this.title, this.facts), this.buttons),
+      this.strip, this.split);
+    this.title.id = "run-title";
+    this.#width(Number(remembered("split", "42")));
+  }
+
+  // Where one is
+
+  /** Go to a tab and a call of this run. */
+  show({ tab = "tree", node = null, from = null }) {
+    if (this.tab !== tab) this.#use(tab);
+    this.wanted = { node, from };
+    this.#choose(node, from);
+    this.update();
+  }
+
+  #use(tab) {
+    this.tab = tab;
+    this.view?.close();
+    this.tabs.forEach((button, at) => {
+      const chosen = TABS[at][0] === tab;
+      button.setAttribute("aria-selected", String(chosen));
+      button.tabIndex = chosen ? 0 : -1;
+    });
+    this.panel.setAttribute("aria-labelledby", `tab-${tab}`);
+    this.tools.hidden = tab === "flame";
+    this.view = tab === "flame" ? this.#flame() : this.#grid(tab);
+    fillWith(this.panel, this.view.element);
+  }
+
+  #grid(tab) {
+    return callGrid(tab, {
+      textOf: (id) => this.tree.texts.get(id) ?? "",
+      extentOf: () => extent(this.tree.top),
+      moved: (item) => this.#isWide() && this.#select(item.row.id),
+      opened: (item, { byKey = false } = {}) => {
+        this.#select(item.row.id, { push: !this.#isWide() });
+        if (byKey) this.#detail?.title.focus();
+      },
+      toggled: (item, open) => {
+        if (open) this.tree.collapsed.delete(item.row.id);
+        else this.tree.collapsed.add(item.row.id);
+        this.update();
+      },
+    });
+  }
+
+  #flame() {
+    return new FlameView({
+      load: (by) => this.desk.source.flame(this.tree.id, by),
+      open: (id) => this.#select(id, { push: !this.#isWide() }),
+    });
+  }
+
+  #isWide() {
+    return matchMedia("(min-width: 900px)").matches;
+  }
+
+  #address(node, from = null, tab = this.tab) {
+    const place = tab === "tree" ? "" : `/${tab}`;
+    const query = new URLSearchParams();
+    if (node) query.set("node", node);
+    if (from) query.set("from", from);
+    return `#/run/${this.tree.id}${place}${query.size ? `?${query}` : ""}`;
+  }
+
+  #turnTo(tab) {
+    this.desk.go(this.#address(this.wanted.node, null, tab));
+  }
+
+  #select(id, { push = false } = {}) {
+    if (push) this.desk.go(this.#address(id));
+    else {
+      history.replaceState(null, "", this.#address(id));
+      this.show({ tab: this.tab, node: id });
+    }
+  }
+
+  #choose(node, from) {
+    const chosen = node ?? (this.#isWide() ? this.#firstOfInterest() : null);
+    this.element.classList.toggle("has-call", node !== null);
+    if (chosen === null) this.#dropDetail();
+    else if (this.#detail?.id !== chosen || from !== null) {
+      this.#dropDetail();
+      this.#detail = new DetailView(chosen, this.desk, from);
+      this.split.append(this.#detail.element);
+    }
+    if (chosen !== null && this.view?.activate) {
+      this.tree.reveal(chosen);
+      this.view.show(this.#items());
+      this.view.activate(chosen);
+    }
+    this.element.classList.toggle("beside", this.#detail !== null);
+  }
+
+  #firstOfInterest() {
+    for (const row of this.tree.rows.values()) if (row.questions.length) return row.id;
+    return this.tree.top ? this.tree.id : null;
+  }
+
+  #dropDetail() {
+    this.#detail?.close();
+    this.#detail?.element.remove();
+    this.#detail = null;
+  }
+
+  #closeDetail() {
+    this.#dropDetail();
+    this.element.classList.remove("has-call", "beside");
+    this.wanted = { node: null, from: null };
+    history.replaceState(null, "", this.#address(null));
+    this.view?.element.focus?.();
+  }
+
+  close() {
+    this.view?.close();
+    this.#dropDetail();
+  }
+
+  // What is new
+
+  /** Draw again, once, before the next frame. */
+  update() {
+    if (this.#pending) return;
+    this.#pending = true;
+    requestAnimationFrame(() => {
+      this.#pending = false;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    if (!this.#detail && this.tree.top && this.#isWide() && this.wanted.node === null && !this.drawn) this.#choose(null, null);
+    this.drawn ||= this.tree.top !== undefined;
+    this.#drawHead();
+    const counts = this.tree.counts();
+    this.#once("filters", counts, () => this.#drawFilters(counts));
+    this.#drawStrip();
+    if (this.tab !== "flame") {
+      const items = this.#items();
+      this.view.show(items);
+      if (this.tab === "timeline") drawScale(this.view.head, extent(this.tree.top).length);
+      const matching = this.#isFiltered ? items.filter((item) => item.matches).length : null;
+      setText(this.found, matching === null ? "" : matching === 0 ? "nothing found" : `${grouped(matching)} found`);
+    } else if (this.tree.seq !== this.flameSeq && performance.now() > this.#flameDue) {
+      this.flameSeq = this.tree.seq;
+      this.#flameDue = performance.now() + FLAME_AGAIN;
+      this.view.refresh();
+    }
+    this.#detail?.changed();
+  }
+
+  /** Time has passed. */
+  tick() {
+    if (!this.tree.isOpen && this.drawnOnce) return;
+    this.drawnOnce = !this.tree.isOpen;
+    this.update();
+  }
+
+  /** Live text has come in. */
+  wrote(node) {
+    if (this.#detail?.id === node) this.#detail.write();
+    this.update();
+  }
+
+  missed(node) {
+    if (this.#detail?.id === node) this.#detail.refresh();
+  }
+
+  #once(name, data, draw) {
+    const sign = JSON.stringify(data) ?? "";
+    if (this.#signs.get(name) === sign) return;
+    this.#signs.set(name, sign);
+    draw();
+  }
+
+  #drawHead() {
+    const { top, id } = this.tree;
+    const listed = this.desk.trees().find((tree) => tree.id === id);
+    if (!top && !listed) return;
+    const state = listed && top && listed.state === top.state ? stateOf(listed) : top?.state ?? listed.state;
+    const name = oneLine(top?.fn ?? listed.function);
+    this.#once("title", [name, state, listed?.key, listed?.source], () => {
+      const key = listed?.key ? make("bdi.key-word", {}, oneLine(listed.key)) : null;
+      const source = listed?.source ? make("a.fork-of", { href: `#/run/${listed.source}` }, icon("fork"), `fork of run ${listed.source}`) : null;
+      fillWith(this.title, stateIcon(top?.state ?? listed.state), make("bdi", {}, name), make("span.state-name", { "data-state": top?.state ?? listed.state }, state), key, source);
+      document.title = `${name} · run ${id} · ramify`;
+    });
+    if (!top) return;
+    setText(this.facts, [`run ${id}`, many(this.tree.rows.size, "call"), elapsed(top), top.total_tokens ? `${brief(top.total_tokens)} tokens` : "", top.total_tokens ? (top.total_cost === null ? "price unknown" : money(top.total_cost)) : ""].filter(Boolean).join(" · "));
+    this.facts.title = exactly(top.started);
+    const others = this.desk.source.live && this.desk.trees().length > 1;
+    this.#once("buttons", [top.state, top.questions.length, others], () => {
+      const compare = make("button", { type: "button", click: () => chooseOther(id, this.desk, (other) => this.desk.compare(id, other)) }, "Compare…");
+      fillWith(this.buttons, actionButtons(top, this.desk, { isTop: true }), others ? compare : null);
+    });
+  }
+
+  #drawStrip() {
+    const asking = [...this.tree.rows.values()].filter((row) => row.questions.length);
+    this.#once("strip", asking.map((row) => [row.id, row.status]), () => {
+      this.strip.hidden = asking.length === 0;
+      if (!asking.length) return;
+      const [first] = asking;
+      fillWith(this.strip, icon("ask"), make("strong", {}, `${many(asking.length, "call")} ${asking.length === 1 ? "waits" : "wait"} for you`),
+        make("bdi.asks", {}, oneLine(first.status)),
+        make("button.primary", { type: "button", click: () => this.nextAsking() }, this.desk.source.live ? "Answer" : "Show"));
+    });
+  }
+
+  /** Go to the next call that waits for a person. */
+  nextAsking() {
+    const asking = this.tree.visible().filter((item) => item.row.questions.length).map((item) => item.row.id);
+    const hidden = [...this.tree.rows.values()].filter((row) => row.questions.length).map((row) => row.id);
+    const all = asking.length === hidden.length ? asking : hidden;
+    if (!all.length) return;
+    const next = all[(all.indexOf(this.#detail?.id) + 1) % all.length];
+    this.#select(next, { push: !this.#isWide() });
+    requestAnimationFrame(() => this.#detail?.body.scrollTo({ top: 0 }));
+  }
+
+  // What is shown
+
+  get #isFiltered() {
+    return this.#text !== "" || this.#states.size > 0;
+  }
+
+  #items() {
+    if (!this.#isFiltered) return this.tree.visible();
+    const text = this.#text;
+    const states = this.#states;
+    return this.tree.visible((row) => {
+      if (states.size && !states.has(row.state) && !(states.has("asking") && row.questions.length)) return false;
+      return !text || this.#found?.has(row.id) || `${row.path} ${row.fn} ${row.args} ${row.result ?? ""} ${row.error ?? ""} ${row.status} ${row.model ?? ""}`.toLowerCase().includes(text);
+    });
+  }
+
+  #drawFilters(counts) {
+    for (const state of this.#states) if (!counts[state]) this.#states.delete(state);
+    const shown = FILTERS.filter(([state]) => counts[state]);
+    const press = (state) => {
+      if (!this.#states.delete(state)) this.#states.add(state);
+      this.#signs.delete("filters");
+      this.update();
+    };
+    const focused = document.activeElement?.dataset?.filter;
+    fillWith(this.filters, shown.map(([state, word]) => {
+      const drawn = state === "asking" ? icon("ask") : stateIcon(state);
+      drawn.setAttribute("aria-hidden", "true");
+      return make(`button.chip.chip-${state}`, { type: "button", "data-filter": state, "aria-pressed": String(this.#states.has(state)), "aria-label": `${word}, ${counts[state]}`, title: word, click: () => press(state) },
+        drawn, make("span.word", {}, word), make("span.n", {}, grouped(counts[state])));
+    }));
+    if (focused) this.filters.querySelector(`[data-filter="${focused}"]`)?.focus();
+  }
+
+  #searched() {
+    this.#text = this.search.value.trim().toLowerCase();
+    this.#found = null;
+    this.update();
+    clearTimeout(this.#searching);
+    if (this.#text.length < 2) return;
+    this.#searching = setTimeout(async () => {
+      const text = this.#text;
+      try {
+        const ids = await this.desk.source.search(this.tree.id, text);
+        if (text !== this.#text) return;
+        this.#found = new Set(ids);
+        this.update();
+      } catch { /* what the rows say is found all the same */ }
+    }, SEARCH_AFTER);
+  }
+
+  #fold(closed) {
+    if (closed) this.tree.collapseAll();
+    else this.tree.expandAll();
+    this.update();
+  }
+
+  // Keys
+
+  /** A key that nobody else has taken; gives whether it means something here. */
+  pressed(event) {
+    switch (event.key) {
+      case "/": this.tools.hidden ? this.#turnTo("tree") : null; this.search.focus(); return true;
+      case "1": case "2": case "3": this.#turnTo(TABS[Number(event.key) - 1][0]); return true;
+      case "n": this.nextAsking(); return true;
+      case "e": this.#fold(false); return true;
+      case "c": this.#fold(true); return true;
+      case "Escape": return this.#escaped(event);
+      default: return false;
+    }
+  }
+
+  #escaped(event) {
+    if (event.target === this.search || (this.search.value && !isTyping(event.target) && !this.#detail?.element.contains(event.target))) {
+      this.search.value = "";
+      this.#searched();
+      this.view.element.focus();
+      return true;
+    }
+    if (!this.#detail) return false;
+    if (this.#detail.element.contains(event.target) && this.#isWide()) this.view.element.focus();
+    else this.#closeDetail();
+    return true;
+  }
+
+  #tabKey(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const now = TABS.findIndex(([name]) => name === this.tab);
+    const next = (now + step + TABS.length) % TABS.length;
+    event.preventDefault();
+    this.#turnTo(TABS[next][0]);
+    this.tabs[next].focus();
+  }
+
+  // The splitter
+
+  #width(percent) {
+    this.percent = Math.min(75, Math.max(20, Number.isFinite(percent) ? percent : 42));
+    this.split.style.setProperty("--beside", `${this.percent}%`);
+    this.splitter.setAttribute("aria-valuenow", String(Math.round(this.percent)));
+    remember("split", String(this.percent));
+  }
+
+  #splitKey(event) {
+    const step = { ArrowLeft: 2, ArrowRight: -2 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    this.#width(this.percent + step);
+  }
+
+  #drag(event) {
+    event.preventDefault();
+    this.splitter.setPointerCapture(event.pointerId);
+    const move = ({ clientX }) => {
+      const { left, width } = this.split.getBoundingClientRect();
+      this.#width(((left + width - clientX) / width) * 100);
+    };
+    this.splitter.addEventListener("pointermove", move);
+    this.splitter.addEventListener("pointerup", () => this.splitter.removeEventListener("pointermove", move), { once: true });
+  }
+}

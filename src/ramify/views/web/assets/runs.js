@@ -1,0 +1,82 @@
+// The list of runs: the front page.
+
+import { fillWith, icon, make, setText, stateIcon } from "./dom.js";
+import { Grid } from "./grid.js";
+import { oneLine } from "./text.js";
+import { elapsed, exactly, many, when } from "./words.js";
+
+const COLUMNS = [["number.id", "Run"], ["function", "Function"], ["key", "Key"], ["state-word", "State"], ["started", "Started"], ["number.time", "Time"], ["asked", "Questions"]];
+
+export class RunsView {
+  #trees = [];
+  #filter = "";
+
+  constructor({ open, live }) {
+    this.grid = new Grid({
+      name: "runs",
+      role: "grid",
+      label: "Runs, the newest first",
+      columns: COLUMNS,
+      key: (tree) => tree.id,
+      cells: () => [[], [make("span.state-slot"), make("bdi.fn")], [], [], [], [], []],
+      redraw: redrawRun,
+      opened: (tree) => open(tree.id),
+    });
+    this.search = make("input.search", { type: "search", placeholder: "Find a run", "aria-label": "Find a run by function, key, state or number", input: () => this.#filtered() });
+    this.count = make("p.count", { role: "status" });
+    this.nothing = make("div.nothing", { hidden: true },
+      make("p", {}, "No runs yet."),
+      live && make("p.hint", {}, "They appear here as soon as a program starts one with this journal."));
+    this.element = make("section.home", { "aria-labelledby": "runs-title" },
+      make("div.bar-line", {}, make("h1", { id: "runs-title", tabindex: "-1" }, "Runs"), this.count, make("label.search-box", {}, icon("search"), this.search)),
+      this.nothing,
+      this.grid.element);
+  }
+
+  show(trees) {
+    this.#trees = [...trees].reverse();
+    this.#filtered();
+  }
+
+  #filtered() {
+    const wanted = this.search.value.trim().toLowerCase();
+    const kept = this.#trees.filter((tree) => `${tree.id} ${tree.function} ${tree.key} ${stateOf(tree)}`.toLowerCase().includes(wanted));
+    this.nothing.hidden = this.#trees.length > 0;
+    setText(this.count, wanted ? `${kept.length} of ${many(this.#trees.length, "run")}` : this.#trees.length ? many(this.#trees.length, "run") : "");
+    this.grid.show(kept);
+  }
+
+  tick() {
+    this.grid.rows.paint();
+  }
+
+  close() {
+    this.grid.close();
+  }
+}
+
+/** A run that nothing can go on in until somebody answers is said to wait for that. */
+export function stateOf(tree) {
+  return tree.open && tree.parked ? "waits for you" : tree.state;
+}
+
+function redrawRun(cells, tree, element) {
+  const [id, fn, key, state, started, time, asked] = cells;
+  if (element.drawn !== tree) {
+    element.drawn = tree;
+    setText(id, String(tree.id));
+    const waiting = tree.open && (tree.parked || tree.questions > 0);
+    const drawn = waiting ? icon("ask") : stateIcon(tree.state);
+    if (waiting) drawn.classList.add("state", "is-asking");
+    fillWith(fn.children[0], drawn);
+    setText(fn.children[1], oneLine(tree.function));
+    fillWith(key, make("bdi", {}, oneLine(tree.key)), tree.source ? make("span.fork-of", {}, icon("fork"), `fork of ${tree.source}`) : null);
+    setText(state, stateOf(tree));
+    setText(started, when(tree.started));
+    started.title = exactly(tree.started);
+    fillWith(asked, tree.questions ? make("span.badge", {}, many(tree.questions, "question")) : null);
+    element.dataset.state = tree.state;
+    element.classList.toggle("asking", waiting);
+  }
+  setText(time, elapsed(tree));
+}

@@ -1,0 +1,25 @@
+// Where the page has its data from: a server that looks on at a journal, or this very file.
+// Nothing else in the page asks for data, or knows which of the two it is.
+
+import { EmbeddedSource } from "./embedded.js";
+import { LiveSource } from "./live.js";
+
+const TOKEN = "ramify.token";
+
+/** The source of this page; a token in the address is kept for this tab, and leaves the address. */
+export function openSource() {
+  const data = document.getElementById("ramify-data");
+  if (data) return new EmbeddedSource(JSON.parse(data.textContent));
+  const given = /^#token=([^&]+)/.exec(location.hash);
+  if (given) {
+    sessionStorage.setItem(TOKEN, decodeURIComponent(given[1]));
+    history.replaceState(null, "", `${location.pathname}#/`);
+  }
+  return new LiveSource(sessionStorage.getItem(TOKEN) ?? "");
+}
+
+/** Use another token from now on. */
+export function useToken(source, token) {
+  sessionStorage.setItem(TOKEN, token);
+  source.token = token;
+}

@@ -1,0 +1,119 @@
+// A conversation, part by part. Parts that are there stay as they are when more come in.
+
+import { fillWith, icon, make, stateIcon } from "./dom.js";
+import { fill, longText, oneLine, shownValue } from "./text.js";
+import { many } from "./words.js";
+
+const WHO = { user: "user", text: "model", thinking: "thinking", call: "call", result: "result" };
+
+export class TranscriptView {
+  #drawn = [];
+  #links = [];
+  #live = null;
+
+  /** id is that of the call; link(node) makes an address; row(node) finds a row; fork(k) forks. */
+  constructor({ id, source, link, row, fork }) {
+    Object.assign(this, { id, source, link, row, fork });
+    this.element = make("ol.transcript", { "aria-label": "Transcript" });
+  }
+
+  show(parts) {
+    let response = 0;
+    let inside = false;
+    parts.forEach((part, index) => {
+      const said = part.kind === "text" || part.kind === "thinking" || part.kind === "call";
+      if (said && !inside) response += 1;
+      const begins = said && !inside;
+      inside = said;
+      const sign = `${part.kind} ${part.length} ${part.node} ${part.text}`;
+      if (this.#drawn[index]?.sign === sign) return;
+      const element = this.#draw(part, index, begins ? response : 0);
+      if (this.#drawn[index]) this.#drawn[index].element.replaceWith(element);
+      else this.element.insertBefore(element, this.#live);
+      this.#drawn[index] = { sign, element };
+    });
+    for (const { element } of this.#drawn.splice(parts.length)) element.remove();
+  }
+
+  /** Show what has come in of a response. */
+  showLive(text) {
+    if (!text) {
+      this.#live?.remove();
+      this.#live = null;
+      return;
+    }
+    if (!this.#live) {
+      this.#live = make("li.part.text.live", { "aria-busy": "true" }, make("div.who", {}, "model"), make("div.what", {}, make("pre.text", { dir: "auto" })));
+      this.element.append(this.#live);
+    }
+    const cut = text.length > 20_000 ? `… ${text.slice(-20_000)}` : text;
+    fill(this.#live.querySelector("pre"), cut);
+  }
+
+  /** Bring the states of the calls that are linked up to date. */
+  tick() {
+    for (const link of this.#links) {
+      const row = this.row(link.node);
+      if (!row || link.drawn === row.state) continue;
+      link.drawn = row.state;
+      fillWith(link.element, stateIcon(row.state), make("span", {}, row.path));
+    }
+  }
+
+  /** Bring a call of the model into sight. */
+  reveal(node) {
+    const found = this.element.querySelector(`[data-node="${CSS.escape(String(node))}"]`);
+    found?.scrollIntoView({ block: "center" });
+    found?.classList.add("pointed-at");
+    return Boolean(found);
+  }
+
+  #draw(part, index, response) {
+    const kind = WHO[part.kind] ? part.kind : "text";
+    const element = make(`li.part.${kind}`, { "data-node": kind === "call" ? part.node : null });
+    const who = make("div.who", {}, WHO[kind]);
+    if (response && this.fork) {
+      const text = `Fork before response ${response}`;
+      who.append(make("button.quiet.fork-here", { type: "button", title: text, "aria-label": text, click: () => this.fork(response - 1) }, icon("fork")));
+    }
+    element.append(who, make("div.what", {}, this.#content(part, kind, index)));
+    return element;
+  }
+
+  #content(part, kind, index) {
+    const text = () => longText(part.text, { length: part.length, whole: () => this.source.part(this.id, index) });
+    switch (kind) {
+      case "thinking": return this.#thinking(part, text);
+      case "call": return this.#call(part);
+      case "result": return [
+        make("div.call-line", {}, part.error ? make("span.failed", {}, "failed") : null, this.#nodeLink(part.node)),
+        text(),
+      ];
+      default: return text();
+    }
+  }
+
+  #thinking(part, text) {
+    if (part.redacted && !part.text) return make("p.hint", {}, "Thinking that only the provider can read.");
+    const details = make("details", {}, make("summary", {}, many(part.length, "character")));
+    details.addEventListener("toggle", () => details.append(text()), { once: true });
+    return details;
+  }
+
+  #call(part) {
+    return [
+      make("div.call-line", {}, make("bdi.fn", {}, oneLine(part.name)), this.#nodeLink(part.node)),
+      part.fault ? make("p.failed", {}, make("bdi", {}, oneLine(part.fault))) : null,
+      Object.keys(part.args ?? {}).length ? shownValue(part.args, "Arguments") : null,
+    ];
+  }
+
+  #nodeLink(node) {
+    if (node === null || node === undefined) return null;
+    const row = this.row(node);
+    const element = make("a.node-link", { href: this.link(node), "aria-label": `Go to the call ${row?.path ?? node}` },
+      row ? stateIcon(row.state) : null, make("span", {}, row?.path ?? `node ${node}`));
+    this.#links.push({ node, element, drawn: row?.state });
+    return element;
+  }
+}

@@ -1,0 +1,129 @@
+// One run as rows: what has come in so far, and which of it is to be seen.
+
+const LIVE = new Set(["waiting", "running", "paused"]);
+
+export class Tree {
+  rows = new Map();
+  seq = 0;
+  collapsed = new Set();
+  texts = new Map(); // what models have said of responses that are still coming in
+  #children = new Map();
+
+  constructor(id) {
+    this.id = id;
+  }
+
+  get top() {
+    return this.rows.get(this.id);
+  }
+
+  get isOpen() {
+    return this.top !== undefined && LIVE.has(this.top.state);
+  }
+
+  /** Take rows that are new or have changed; they come with parents first. */
+  merge({ rows, seq }) {
+    for (const row of rows) {
+      if (!this.rows.has(row.id)) this.#place(row);
+      this.rows.set(row.id, row);
+      if (!LIVE.has(row.state)) this.texts.delete(row.id);
+    }
+    this.seq = Math.max(this.seq, seq);
+  }
+
+  #place(row) {
+    const siblings = this.#children.get(row.parent) ?? [];
+    let at = siblings.length;
+    const place = placeOf(row);
+    while (at > 0 && placeOf(this.rows.get(siblings[at - 1])) > place) at -= 1;
+    siblings.splice(at, 0, row.id);
+    this.#children.set(row.parent, siblings);
+  }
+
+  /** Take live text: it replaces everything from a character on. False if some of it is missing. */
+  write({ node, text, from }) {
+    const known = this.texts.get(node) ?? "";
+    if (from > known.length) return false;
+    const now = known.slice(0, from) + text;
+    if (now) this.texts.set(node, now);
+    else this.texts.delete(node);
+    return true;
+  }
+
+  children(id) {
+    return this.#children.get(id) ?? [];
+  }
+
+  /** Rows from the top of the tree down to one. */
+  way(id) {
+    const found = [];
+    for (let row = this.rows.get(id); row; row = this.rows.get(row.parent)) found.unshift(row);
+    return found;
+  }
+
+  /** How many rows are in each state, and how many wait for a person. */
+  counts() {
+    const counts = { all: this.rows.size, asking: 0 };
+    for (const row of this.rows.values()) {
+      counts[row.state] = (counts[row.state] ?? 0) + 1;
+      if (row.questions.length) counts.asking += 1;
+    }
+    return counts;
+  }
+
+  /** Collapse everything below the top, or nothing. */
+  collapseAll() {
+    this.collapsed = new Set([...this.#children.keys()].filter((id) => id !== null && id !== this.id && this.rows.has(id)));
+  }
+
+  expandAll() {
+    this.collapsed.clear();
+  }
+
+  /** Make a row visible. */
+  reveal(id) {
+    for (const row of this.way(id).slice(0, -1)) this.collapsed.delete(row.id);
+  }
+
+  /**
+   * The rows to be seen, in order: {row, level, position, size, expanded, matches}.
+   *
+   * With a filter (a function of a row) there are those that match and those above them, and
+   * what is collapsed is shown all the same.
+   */
+  visible(filter = null) {
+    const wanted = filter && this.#withParents(filter);
+    const shown = [];
+    const stack = [];
+    const push = (ids, level) => {
+      const kept = wanted ? ids.filter((id) => wanted.has(id)) : ids;
+      for (let at = kept.length - 1; at >= 0; at -= 1) stack.push([kept[at], level, at + 1, kept.length]);
+    };
+    push(this.rows.has(this.id) ? [this.id] : [], 1);
+    while (stack.length) {
+      const [id, level, position, size] = stack.pop();
+      const below = this.children(id);
+      const open = wanted ? below.some((child) => wanted.has(child)) : !this.collapsed.has(id);
+      const expanded = below.length ? open : null;
+      const row = this.rows.get(id);
+      shown.push({ row, level, position, size, expanded, matches: !wanted || wanted.get(id) });
+      if (expanded) push(below, level + 1);
+    }
+    return shown;
+  }
+
+  /** Those that match, and (as false) those above them. */
+  #withParents(filter) {
+    const wanted = new Map();
+    for (const row of this.rows.values()) {
+      if (!filter(row)) continue;
+      wanted.set(row.id, true);
+      for (let above = this.rows.get(row.parent); above && !wanted.has(above.id); above = this.rows.get(above.parent)) wanted.set(above.id, false);
+    }
+    return wanted;
+  }
+}
+
+function placeOf(row) {
+  return Number(row.path.slice(row.path.lastIndexOf(".") + 1));
+}
