@@ -88,7 +88,7 @@ export async function fork(row, desk, at = 0) {
     fields: [make("p.hint", {}, "A new run that shares all that happened before, and runs what follows. This one stays as it is."), element, form.extra],
     action: "Fork",
     submit: async () => {
-      const key = await desk.source.fork(row.id, { at: null, prompt: null, model: null, ...chosen().change(), ...form.more() });
+      const key = await desk.source.fork(row.id, { ...chosen().change(), ...form.more() });
       tell(`The fork is asked for.${desk.note()}`);
       come(() => desk.source.forked(key), desk);
     },

@@ -187,14 +187,17 @@ class App {
       },
       trees: (data) => this.#takeTrees(data),
       questions: (data) => this.#takeQuestions(data),
-      connection: (state, why, status) => this.#connected(state, why, status),
+      connection: (state, why, status) => {
+        if (state === "connected") tree?.texts.clear(); // the server tells again what is under way
+        this.#connected(state, why, status);
+      },
     });
   }
 
   #connected(state, why = "", status = 0) {
-    const words = { live: "live", reconnecting: "reconnecting…", refused: "not connected", file: "saved run" }[state];
+    const words = { connected: "live", live: "live", reconnecting: "reconnecting…", refused: "not connected", file: "saved run" }[state];
     setText(this.connection, words);
-    this.connection.dataset.state = state;
+    this.connection.dataset.state = state === "connected" ? "live" : state;
     if (state !== "refused") return;
     if (status === 401) this.#refused({ status, message: why });
     else tell(why, { wrong: true });

@@ -3,7 +3,7 @@
 import { fillWith, icon, make, setText, stateIcon } from "./dom.js";
 import { Grid } from "./grid.js";
 import { oneLine } from "./text.js";
-import { brief, duration, elapsed, exactly, grouped, money } from "./words.js";
+import { brief, duration, elapsed, exactly, grouped, money, now } from "./words.js";
 
 const TREE = [["call", "Call"], ["outcome", "Outcome"], ["number.tokens", "Tokens"], ["number.cost", "Cost"], ["number.time", "Time"]];
 const TIMELINE = [["call", "Call"], ["span", ""], ["number.time", "Time"]];
@@ -101,7 +101,7 @@ export function outcomeOf(row, text = "") {
 /** How a run lies in time; what has not ended reaches up to now. */
 export function extent(top) {
   const start = top?.started ?? 0;
-  const end = top?.ended ?? Math.max(Date.now() / 1000, start + 0.001);
+  const end = top?.ended ?? Math.max(now(), start + 0.001);
   return { start, length: Math.max(end - start, 0.001) };
 }
 
@@ -125,7 +125,7 @@ function redrawTimeline({ extentOf }) {
     bar.hidden = row.started === null;
     if (row.started !== null) {
       const from = (row.started - start) / length;
-      const to = ((row.ended ?? Date.now() / 1000) - start) / length;
+      const to = ((row.ended ?? now()) - start) / length;
       bar.style.left = `${Math.max(0, from) * 100}%`;
       bar.style.width = `${Math.max(0, to - from) * 100}%`;
       bar.classList.toggle("agent", row.agent);

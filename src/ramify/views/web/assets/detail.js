@@ -144,8 +144,7 @@ export class DetailView {
     }
     this.transcript.show(detail.transcript);
     const { texts } = this.desk.tree;
-    if (detail.partial) texts.set(this.id, detail.partial);
-    else texts.delete(this.id);
+    if (detail.partial && !this.desk.source.live) texts.set(this.id, detail.partial);
     this.write();
     if (this.#pointAt !== null && this.transcript.reveal(this.#pointAt)) this.#pointAt = null;
   }

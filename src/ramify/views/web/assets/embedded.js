@@ -1,10 +1,13 @@
 // A journal that is part of the page: the same answers as a server gives, and nothing to be done.
 
+import { stopClock } from "./words.js";
+
 export class EmbeddedSource {
   live = false;
 
   constructor(data) {
     this.data = data;
+    stopClock(data.at);
     this.rows = new Map(data.rows.map((row) => [row.id, row]));
   }
 

@@ -4,6 +4,7 @@ import { readEvents } from "./events.js";
 
 const FIRST_WAIT = 250; // milliseconds before the stream is asked for again; doubles each time
 const LONGEST_WAIT = 8_000;
+const BEGIN = { event: "begin" };
 const SILENCE = 40_000; // the server gives a sign of life every 15 seconds
 
 /** The server said no, in words. */
@@ -85,7 +86,7 @@ export class LiveSource {
    * Follow the list of runs and, if there is one, a tree from a sequence number on.
    *
    * listener has rows, text, trees, questions (each given the data of such a message) and
-   * connection ("live", "reconnecting" or "refused", and why). Returns what ends it.
+   * connection ("connected", "live", "reconnecting" or "refused", and why). Returns what ends it.
    */
   follow(tree, seq, listener) {
     const stop = new AbortController();
@@ -99,7 +100,7 @@ export class LiveSource {
       try {
         for await (const event of this.#stream(tree, seq, stopped)) {
           if (stopped.aborted) return;
-          if (event === null) listener.connection("live", "");
+          if (event === null || event === BEGIN) listener.connection(event ? "connected" : "live", "");
           else {
             const data = JSON.parse(event.data);
             listener[event.event]?.(data);
@@ -127,7 +128,7 @@ export class LiveSource {
     let timer = setTimeout(() => silent.abort(), SILENCE);
     try {
       const response = await this.#send(`/api/stream${about}`, { signal: given });
-      yield null;
+      yield BEGIN;
       for await (const event of readEvents(response.body)) {
         clearTimeout(timer);
         timer = setTimeout(() => silent.abort(), SILENCE);

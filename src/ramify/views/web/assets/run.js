@@ -37,10 +37,10 @@ export class RunView {
     this.filters = make("div.filters", { role: "group", "aria-label": "Show only calls in these states" });
     this.tabs = TABS.map(([name, title]) => make("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "run-panel", click: () => this.#turnTo(name) }, title));
     const tabs = make("div.tabs", { role: "tablist", "aria-label": "Ways to look at this run", keydown: (event) => this.#tabKey(event) }, this.tabs);
-    const folds = make("div.folds", {}, make("button.quiet", { type: "button", click: () => this.#fold(false) }, "Expand all"), make("button.quiet", { type: "button", click: () => this.#fold(true) }, "Collapse all"));
+    this.folds = make("div.folds", {}, make("button.quiet", { type: "button", click: () => this.#fold(false) }, "Expand all"), make("button.quiet", { type: "button", click: () => this.#fold(true) }, "Collapse all"));
     this.panel = make("div.panel", { role: "tabpanel", id: "run-panel" });
-    this.tools = make("div.tools", {}, make("label.search-box", {}, icon("search"), this.search), this.filters, this.found, folds);
-    this.pane = make("div.pane", {}, make("div.pane-head", {}, tabs), this.tools, this.panel);
+    this.tools = make("div.tools", {}, make("label.search-box", {}, icon("search"), this.search), this.filters, this.found);
+    this.pane = make("div.pane", {}, make("div.pane-head", {}, tabs, this.folds), this.tools, this.panel);
     this.splitter = make("div.splitter", { role: "separator", tabindex: "0", "aria-orientation": "vertical", "aria-label": "Width of the call beside the tree", "aria-valuemin": "20", "aria-valuemax": "75", keydown: (event) => this.#splitKey(event), pointerdown: (event) => this.#drag(event) });
     this.split = make("div.split", {}, this.pane, this.splitter);
     this.element = make("section.run", { "aria-labelledby": "run-title" },
@@ -69,7 +69,7 @@ export class RunView {
       button.tabIndex = chosen ? 0 : -1;
     });
     this.panel.setAttribute("aria-labelledby", `tab-${tab}`);
-    this.tools.hidden = tab === "flame";
+    this.tools.hidden = this.folds.hidden = tab === "flame";
     this.view = tab === "flame" ? this.#flame() : this.#grid(tab);
     fillWith(this.panel, this.view.element);
   }

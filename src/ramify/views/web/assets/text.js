@@ -56,16 +56,17 @@ export function fill(element, text) {
 export function longText(text, { length = text.length, whole = null, first = FIRST, label = "" } = {}) {
   const body = make("pre.text", { dir: "auto", "aria-label": label || null });
   const box = make("div.long-text", {}, body);
-  if (length <= first * 1.25 && text.length >= length) {
+  const isAll = hasAll(text, length);
+  if (length <= first * 1.25 && isAll) {
     fill(body, text);
     return box;
   }
   fill(body, beginning(text, first));
-  const button = make("button.quiet", { type: "button" }, `Show all ${grouped(length)} characters`);
+  const button = make("button.quiet", { type: "button" }, isAll || whole ? `Show all ${grouped(length)} characters` : `Show the first ${grouped(text.length)} of ${grouped(length)} characters`);
   const showAll = async () => {
     button.disabled = true;
     try {
-      showWhole(body, text.length >= length || !whole ? text : await whole());
+      showWhole(body, isAll || !whole ? text : await whole());
       button.remove();
     } catch (error) {
       button.disabled = false;
@@ -75,6 +76,14 @@ export function longText(text, { length = text.length, whole = null, first = FIR
   button.addEventListener("click", showAll);
   box.append(button);
   return box;
+}
+
+/** Whether a text has so many characters, of which some count as two here. */
+function hasAll(text, length) {
+  if (text.length === length) return true;
+  let count = 0;
+  for (const _ of text) count += 1;
+  return count >= length;
 }
 
 function beginning(text, length) {
@@ -119,24 +128,29 @@ function showWhole(body, text) {
 /** A value as it stands in JSON; the texts of an object are texts. */
 export function shownValue(value, label = "") {
   if (typeof value === "string") return longText(value, { label });
-  if (value !== null && typeof value === "object" && typeof value.$repr === "string") return longText(value.$repr, { label });
+  if (isPlainObject(value) && typeof value.$repr === "string") return longText(value.$repr, { label });
+  if (isPlainObject(value) && typeof value.$text === "string") return longText(value.$text, { label, length: value.length });
   if (!isPlainObject(value) || Object.keys(value).length === 0 || Object.keys(value).length > 60) return json(value, label);
   const list = make("dl.values");
   for (const [name, one] of Object.entries(value)) {
     list.append(
       make("dt", {}, make("bdi", {}, oneLine(name))),
-      make("dd", {}, typeof one === "string" ? longText(one, { label: name }) : json(one, name)),
+      make("dd", {}, name === "$more" ? `${grouped(one)} more` : isText(one) ? shownValue(one, name) : json(one, name)),
     );
   }
   return list;
 }
 
 function json(value, label) {
-  const text = JSON.stringify(value, null, 2) ?? "null";
   const flat = JSON.stringify(value) ?? "null";
-  const shown = longText(flat.length <= 72 ? flat : text, { label });
+  const text = flat.length <= 72 ? flat : JSON.stringify(value, null, 2);
+  const shown = longText(text, { label });
   shown.classList.add("json");
   return shown;
+}
+
+function isText(value) {
+  return typeof value === "string" || (isPlainObject(value) && (typeof value.$text === "string" || typeof value.$repr === "string"));
 }
 
 function isPlainObject(value) {

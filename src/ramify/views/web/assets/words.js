@@ -42,10 +42,21 @@ export function duration(seconds) {
   return `${Math.floor(whole / 86400)} d ${Math.floor((whole % 86400) / 3600)} h`;
 }
 
+let stopped = null;
+
+/** The time, in seconds; in a file it is the time at which that was written. */
+export function now() {
+  return stopped ?? Date.now() / 1000;
+}
+
+export function stopClock(at) {
+  stopped = at;
+}
+
 /** How long a call has taken up to now, or in all; nothing if it has not begun. */
-export function elapsed(row, now = Date.now() / 1000) {
+export function elapsed(row) {
   if (row.started === null || row.started === undefined) return "";
-  return duration((row.ended ?? now) - row.started);
+  return duration((row.ended ?? now()) - row.started);
 }
 
 /** When something was: the time, and the day if that is not today. */
