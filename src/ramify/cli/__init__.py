@@ -11,11 +11,12 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from ramify.cli.commands import COMMANDS, GROUPS, Command
-from ramify.cli.exit_codes import DONE, INTERRUPTED, USAGE
+from ramify.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE
 from ramify.core.errors import RamifyError
 from ramify.version import __version__
 
@@ -23,16 +24,21 @@ from ramify.version import __version__
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with *argv*; return its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # what it cannot show is better shown as a code
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_streams()
     try:
         try:
             return _run(given)
         finally:
             sys.stdout.flush()  # now, when it can still be heard that nobody reads it
-    except BrokenPipeError:
-        return _leave_unread()
+    except BrokenPipeError:  # whoever reads has had enough, as ``head`` has
+        _write_no_more()
+        return DONE
+    except OSError as error:
+        if error.filename is not None:  # then it was not about what is printed
+            raise
+        _write_no_more()
+        print(f"ramify: what it says cannot be written ({error.strerror})", file=sys.stderr)
+        return FAILED
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser:
@@ -87,7 +93,7 @@ def _nearest(name: str) -> str | None:
 def _parser() -> argparse.ArgumentParser:
     width = max(map(len, COMMANDS))
     groups = (
-        f"{title}:\n" + "\n".join(f"  {one.name:{width}}  {one.help}" for one in group)
+        f"{title}:\n" + "\n".join(f"    {one.name:{width}}  {one.help}" for one in group)
         for title, group in GROUPS.items()
     )
     parser = argparse.ArgumentParser(
@@ -101,10 +107,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _leave_unread() -> int:
-    """Have nothing more written to whoever has stopped reading, as ``head`` does."""
+def _prepare_streams() -> None:
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed; what is printed goes nowhere
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - to the end
+        elif isinstance(stream, io.TextIOWrapper):  # what it cannot show is shown as a code
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _write_no_more() -> None:
+    """Let what is still to be printed go nowhere, so that Python's end does not fail over it."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            os.dup2(nowhere, stream.fileno())
-    return DONE
+    with suppress(io.UnsupportedOperation):  # it is no file
+        os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -24,6 +24,14 @@ GROUPS: Final[Mapping[str, Sequence[Command]]] = {
         Command("chat", "chat", "talk to a model"),
         Command("mcp", "mcp", "serve functions as the tools of an MCP server"),
     ],
+    "look at a run": [
+        Command("ps", "ps", "list the runs of a journal"),
+        Command("tree", "tree", "show the calls of a run"),
+        Command("stack", "stack", "show the calls that lead to what runs now"),
+        Command("transcript", "transcript", "show what an agent and its model said"),
+        Command("flame", "flame", "show where time, tokens or money went"),
+        Command("diff", "diff", "show what is different between two runs"),
+    ],
     "set up": [
         Command("local", "local", "fetch the small model that runs on this machine"),
     ],

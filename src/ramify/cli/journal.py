@@ -12,7 +12,7 @@ DEFAULT: Final = "run.db"
 VARIABLE: Final = "RAMIFY_STORE"
 LAST: Final = "last"
 
-_HOW: Final = "a node's id, its path (1.3.2), the key of a run, or 'last' for the newest"
+HOW: Final = "a node's id, its path (1.3.2), the key of a run, or 'last' for the newest"
 _ID: Final = re.compile(r"[0-9]{1,18}")  # what a store has room for
 _PATH: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})+")
 
@@ -28,7 +28,7 @@ def add_store_to(parser: argparse.ArgumentParser) -> None:
 
 def add_node_to(parser: argparse.ArgumentParser, metavar: str = "NODE") -> None:
     """Add the argument that says which call is meant, as *node*; without it, the newest run."""
-    parser.add_argument("node", metavar=metavar, nargs="?", default=LAST, help=_HOW)
+    parser.add_argument("node", metavar=metavar, nargs="?", default=LAST, help=HOW)
 
 
 def journal_path(options: argparse.Namespace) -> str:
@@ -79,7 +79,7 @@ def node_id(observer: Observer, text: str) -> int:
     for tree in trees:
         if tree.key and tree.key in {text, text.removeprefix("=")}:
             return tree.id
-    raise UnknownNodeError(f"there is no run {text!r}; 'ramify ps' lists them. Give {_HOW}")
+    raise UnknownNodeError(f"there is no run {text!r}; 'ramify ps' lists them. Give {HOW}")
 
 
 def _at_path(observer: Observer, path: str) -> int:

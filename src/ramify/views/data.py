@@ -248,15 +248,13 @@ def tree(row: TreeRow, questions: int) -> dict[str, Any]:
         "open": row.open,
         "parked": row.parked,
         "source": row.source or None,
-        "started": getattr(row, "started", None),
-        "ended": getattr(row, "ended", None),
+        "started": row.started,
+        "ended": row.ended,
         "questions": questions,
     }
 
 
-def run(
-    view: NodeView, row: TreeRow, questions: int, journal: Mapping[str, Any]
-) -> dict[str, Any]:
+def run(view: NodeView, row: TreeRow, questions: int, journal: Mapping[str, Any]) -> dict[str, Any]:
     """Return all there is to be said of a run, texts whole; *journal* says where it is from."""
     return {
         "journal": dict(journal),

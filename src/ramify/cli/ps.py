@@ -1,0 +1,72 @@
+"""``ramify ps``: the runs of a journal."""
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ramify.cli.exit_codes import DONE
+from ramify.cli.journal import add_store_to, opened
+from ramify.cli.output import add_json_to, aligned, clock, columns, duration, print_json
+from ramify.runtime.observer import Observer
+from ramify.views import data
+from ramify.views.text import cut
+
+_HEAD = ("ID", "FUNCTION", "STATE", "STARTED", "ELAPSED", "QUESTIONS", "KEY")
+
+
+def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the subcommand to the command."""
+    parser = add_parser(
+        "ps",
+        description="List the runs of a journal, newest last.",
+        epilog=(
+            "example: ramify ps\n\n"
+            "A run that waits until somebody answers is 'parked'; 'ramify questions' shows what\n"
+            "it asks, and 'ramify tree ID' all of a run.\n\n"
+            "exit codes: 0 they were listed, also if there are none, 2 there is no journal"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_store_to(parser)
+    add_json_to(parser)
+    parser.set_defaults(command=ps)
+
+
+def ps(options: argparse.Namespace) -> int:
+    """Print the runs of the journal that *options* name."""
+    with opened(options) as observer:
+        trees = listed(observer)
+    if options.json:
+        print_json(trees)
+    else:
+        room = columns()
+        for line in aligned(_table(trees, time.time())) if trees else ["no runs yet"]:
+            print(cut(line, room))
+    return DONE
+
+
+def listed(observer: Observer) -> list[dict[str, Any]]:
+    """Return the runs of a journal, and how many questions of each wait."""
+    asked = questions_by_run(observer)
+    return [data.tree(tree, asked[tree.id]) for tree in observer.trees()]
+
+
+def questions_by_run(observer: Observer) -> Counter[int]:
+    """Return how many questions of each run wait, by its id."""
+    return Counter(observer.tree_of(question.node_id) for question in observer.questions())
+
+
+def _table(trees: Iterable[Mapping[str, Any]], now: float) -> list[Sequence[str]]:
+    return [_HEAD, *(_cells(tree, now) for tree in trees)]
+
+
+def _cells(tree: Mapping[str, Any], now: float) -> Sequence[str]:
+    started, ended = tree["started"], tree["ended"]
+    if ended is None and tree["open"]:
+        ended = now
+    took = "" if started is None or ended is None else duration(ended - started)
+    state = "parked" if tree["parked"] else tree["state"]
+    asked = str(tree["questions"] or "")
+    return str(tree["id"]), tree["function"], state, clock(started), took, asked, tree["key"]
