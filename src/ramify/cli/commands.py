@@ -31,6 +31,7 @@ GROUPS: Final[Mapping[str, Sequence[Command]]] = {
         Command("transcript", "transcript", "show what an agent and its model said"),
         Command("flame", "flame", "show where time, tokens or money went"),
         Command("diff", "diff", "show what is different between two runs"),
+        Command("export", "export", "write a run into a file of its own"),
     ],
     "set up": [
         Command("local", "local", "fetch the small model that runs on this machine"),

@@ -1,0 +1,75 @@
+"""``ramify export``: a run as a file of its own."""
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ramify.cli.exit_codes import DONE
+from ramify.cli.journal import add_node_to, add_store_to, journal_path, opened, run_id
+from ramify.cli.ps import questions_by_run
+from ramify.core.errors import InvalidValueError
+from ramify.runtime.observer import Observer
+from ramify.stores.private_file import write_file
+from ramify.version import __version__
+from ramify.views import data
+
+
+def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the subcommand to the command."""
+    parser = add_parser(
+        "export",
+        description="Write a run into a file of its own, which only you can read.",
+        epilog=(
+            "example: ramify export last --json run.json --tree run.jsonl\n\n"
+            "The page needs nothing else, and can be given to others; it holds all that was said.\n"
+            "A tree can be taken into another journal, and be replayed. What is in the file is\n"
+            "replaced.\n\n"
+            "exit codes: 0 it was written, 2 it was not"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_node_to(parser, "RUN")
+    parser.add_argument("--html", metavar="FILE", help="write a page to look at, as 'ramify view'")
+    parser.add_argument("--json", metavar="FILE", help="write all there is to be said; - prints it")
+    parser.add_argument("--tree", metavar="FILE", help="write what another journal can take in")
+    add_store_to(parser)
+    parser.set_defaults(command=export)
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write the run that *options* name."""
+    if not (options.html or options.json or options.tree):
+        raise InvalidValueError("say what to write: --html FILE, --json FILE or --tree FILE")
+    with opened(options) as observer:
+        run = run_id(observer, options.node)
+        if options.html or options.json:
+            _write_data(options, _run(options, observer, run))
+    if options.tree:
+        from ramify.stores import SqliteStore, export_tree  # noqa: PLC0415 - who wants none
+
+        store = SqliteStore(journal_path(options))
+        try:
+            export_tree(store, run, options.tree)
+        finally:
+            store.close()
+    return DONE
+
+
+def _run(options: argparse.Namespace, observer: Observer, run: int) -> dict[str, Any]:
+    name = os.path.basename(journal_path(options))
+    journal = {"name": name, "driven": False, "version": __version__}
+    row = next(tree for tree in observer.trees() if tree.id == run)
+    return data.run(observer.get_view(run), row, questions_by_run(observer)[run], journal)
+
+
+def _write_data(options: argparse.Namespace, found: dict[str, Any]) -> None:
+    if options.html:
+        from ramify.views.html import page  # noqa: PLC0415 - who wants none
+
+        write_file(options.html, [page(found).encode()])
+    if options.json == "-":
+        print(json.dumps(found))
+    elif options.json:
+        write_file(options.json, [json.dumps(found).encode(), b"\n"])
