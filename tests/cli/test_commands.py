@@ -76,3 +76,22 @@ def test_nobody_is_told_when_whoever_reads_has_had_enough(args: list[str]):
         process.stdout.close()  # before it has anything to say
         _, told = process.communicate(timeout=60)
     assert (process.returncode, told) == (0, "")
+
+
+def test_what_cannot_be_written_is_said_in_a_sentence():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ramify", "completion", "bash"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    said = "ramify: what it says cannot be written (No space left on device)\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_a_closed_stdout_is_no_trouble():
+    line = f"{sys.executable} -m ramify completion bash >&-"
+    done = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -35,6 +35,7 @@ GROUPS: Final[Mapping[str, Sequence[Command]]] = {
     ],
     "set up": [
         Command("local", "local", "fetch the small model that runs on this machine"),
+        Command("completion", "completion", "have a shell complete all of this"),
     ],
 }
 
