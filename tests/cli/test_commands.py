@@ -1,12 +1,14 @@
 """The ``ramify`` command before any subcommand."""
 
+import re
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-from ramify.cli import main, parser_of
+from ramify.cli import exit_codes, main, parser_of
 from ramify.cli.commands import COMMANDS, GROUPS
 
 
@@ -95,3 +97,17 @@ def test_a_closed_stdout_is_no_trouble():
     line = f"{sys.executable} -m ramify completion bash >&-"
     done = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+GUIDE = Path(__file__).parent.parent.parent / "docs" / "command-line.md"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_guide_names_every_command_as_the_help_does(name: str):
+    assert f"\n| `{name}` | {COMMANDS[name].help} |\n" in GUIDE.read_text("utf-8")
+
+
+def test_the_guide_has_every_exit_code():
+    codes = sorted(value for name, value in vars(exit_codes).items() if name.isupper())
+    listed = GUIDE.read_text("utf-8").split("## Exit codes")[1].split("##")[0]
+    assert [int(code) for code in re.findall(r"^\| (\d+) \|", listed, re.MULTILINE)] == codes

@@ -309,10 +309,12 @@ def test_what_is_not_there_is_exit_code_2_and_one_sentence(
     journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "text.db").write_text("not a database, and long enough to be looked at" * 100)
+    (tmp_path / "empty.db").touch()
     for args, said in [
         (["ps", "--store", str(tmp_path / "no.db")], "no.db: there is no such journal"),
         (["ps", "--store", str(tmp_path)], str(tmp_path)),
         (["tree", "--store", str(tmp_path / "text.db")], "text.db"),
+        (["ps", "--store", str(tmp_path / "empty.db")], "empty.db: it is empty; give --store"),
         (["tree", "99", "--store", str(journal)], "has no node 99"),
         (["diff", "1", "x", "--store", str(journal)], "there is no run 'x'"),
     ]:
@@ -322,3 +324,4 @@ def test_what_is_not_there_is_exit_code_2_and_one_sentence(
         assert shown.err.startswith(f"ramify {args[0]}: ")
         assert said in shown.err
         assert len(shown.err.splitlines()) == 1
+    assert (tmp_path / "empty.db").stat().st_size == 0

@@ -43,8 +43,11 @@ def opened(options: argparse.Namespace) -> Observer:
         StoreError: there is none, or it cannot be read.
     """
     path = journal_path(options)
-    if not os.path.exists(os.path.expanduser(path)):
+    found = os.path.expanduser(path)
+    if not os.path.exists(found):
         raise StoreError(path, f"there is no such journal; give --store FILE or set {VARIABLE}")
+    if os.path.isfile(found) and not os.path.getsize(found):  # a store would make a journal of it
+        raise StoreError(path, f"it is empty; give --store FILE or set {VARIABLE}")
     return attach(path)
 
 

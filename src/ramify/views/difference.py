@@ -59,9 +59,13 @@ def _changed(a: NodeView, b: NodeView) -> tuple[str, ...]:
     return tuple(name for name, (one, other) in looked_at.items() if one != other)
 
 
-def _known_by(value: Any) -> str:
+def _known_by(value: Any) -> Any:
     """Return what tells a value from others, for values that may not know it themselves."""
-    return digest({**value} if isinstance(value, Mapping) else value)
+    if value is None or type(value) is str:  # as most are
+        return value
+    if value == () or value == {}:
+        return type(value).__name__
+    return ("digest", digest({**value} if isinstance(value, Mapping) else value))
 
 
 def _said(parts: Sequence[TranscriptPart]) -> list[Any]:
@@ -104,7 +108,7 @@ def _partners(a: Sequence[NodeView], b: Sequence[NodeView]) -> dict[int, NodeVie
     found: dict[int, NodeView] = {}
     left = list(b)
     for key in (_call, _function):
-        waiting: defaultdict[tuple[str, ...], deque[NodeView]] = defaultdict(deque)
+        waiting: defaultdict[tuple[Any, ...], deque[NodeView]] = defaultdict(deque)
         for other in left:
             waiting[key(other)].append(other)
         for one in a:
@@ -115,9 +119,9 @@ def _partners(a: Sequence[NodeView], b: Sequence[NodeView]) -> dict[int, NodeVie
     return found
 
 
-def _call(view: NodeView) -> tuple[str, ...]:
+def _call(view: NodeView) -> tuple[Any, ...]:
     return view.fn, _known_by(view.inputs)
 
 
-def _function(view: NodeView) -> tuple[str, ...]:
+def _function(view: NodeView) -> tuple[Any, ...]:
     return (view.fn,)
