@@ -94,7 +94,12 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         self._trees: OrderedDict[int, ObservedTree] = OrderedDict()  # looked at last comes last
 
     def __repr__(self) -> str:
-        return f"<Observer of {self._given.name}>"
+        return f"<Observer of {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """Where the journal is, for messages."""
+        return self._given.name
 
     # What there is
 

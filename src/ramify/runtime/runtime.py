@@ -502,6 +502,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """How many requests to models may be under way at once."""
         return self._commons.limits
 
+    @property
+    def store(self) -> Store | None:
+        """The journal; None if nothing is written down."""
+        return None if self._past is None else self._past.store
+
     # The end of trees
 
     def delete(self, id: int) -> None:
