@@ -32,6 +32,7 @@ GROUPS: Final[Mapping[str, Sequence[Command]]] = {
         Command("flame", "flame", "show where time, tokens or money went"),
         Command("diff", "diff", "show what is different between two runs"),
         Command("export", "export", "write a run into a file of its own"),
+        Command("view", "view", "look at the runs in a browser"),
     ],
     "set up": [
         Command("local", "local", "fetch the small model that runs on this machine"),

@@ -1,0 +1,90 @@
+"""The application: the page, what it asks for and what it follows, behind the guard."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ramify.core.errors import (
+    ClosedError,
+    InvalidValueError,
+    RamifyError,
+    StoreError,
+    UnknownNodeError,
+    UnknownQuestionError,
+    UsageError,
+)
+from ramify.runtime.observer import Observer
+from ramify.views.web.api import Api, number
+from ramify.views.web.guard import Guard, Hosts
+from ramify.views.web.lookout import Lookout
+from ramify.views.web.page import Page
+from ramify.views.web.stream import Stream
+
+_STATUS: Final = (  # of the first that it is
+    (UnknownNodeError, 404),
+    (UnknownQuestionError, 409),
+    (InvalidValueError, 400),
+    (ClosedError, 500),
+    (StoreError, 500),
+    (UsageError, 409),  # it has ended, or is not paused
+    (RamifyError, 500),
+)
+_FAULT: Final = "something went wrong inside the viewer; where it was started, its log says what"
+
+log = logging.getLogger(__name__)
+
+
+def application(
+    observer: Observer, lookout: Lookout, *, token: str, host: str, files: Mapping[str, bytes]
+) -> ASGIApp:
+    """Return what answers requests, on the loop that *lookout* runs on."""
+    page = Page(files)
+
+    async def stream(request: Request) -> Response:
+        return await _stream(request, observer, lookout)  # pyright: ignore[reportReturnType]
+
+    app = Starlette(
+        routes=[
+            Route("/", page.first),
+            Route("/assets/{name:path}", page.asset),
+            Route("/api/stream", stream),
+            *Api(observer).routes(),
+        ],
+        exception_handlers={
+            HTTPException: _told_so,
+            RamifyError: _told_so,
+            Exception: _faulty,
+        },
+    )
+    app.router.redirect_slashes = False
+    return Guard(app, token=token, hosts=Hosts(host))
+
+
+async def _stream(request: Request, observer: Observer, lookout: Lookout) -> Stream:
+    query = request.query_params
+    tree, seq = number(query.get("tree", "0")), number(query.get("seq", "0"))
+    if tree is None or seq is None:
+        raise HTTPException(400, "tree is the id of a run, and seq the last that was told of it")
+    if tree:
+        await to_thread.run_sync(observer.get_view, tree)  # raises unless it is there
+    return Stream(lookout, tree or None, seq)
+
+
+async def _told_so(_request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    status = next(status for kind, status in _STATUS if isinstance(error, kind))
+    return JSONResponse({"error": str(error)}, status)
+
+
+async def _faulty(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return JSONResponse({"error": _FAULT}, 500)

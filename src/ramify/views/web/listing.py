@@ -1,0 +1,37 @@
+"""The runs and the open questions of a journal, as data."""
+
+import threading
+from collections import Counter
+from typing import Any
+
+from ramify.core.question import Question
+from ramify.runtime.observer import Observer
+from ramify.views import data
+
+
+class Listing:
+    """Lists them as they are now; what a question is about is looked up once. For any thread."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._lock = threading.Lock()
+        self._places: dict[str, dict[str, Any]] = {}  # by the id of the question
+
+    def trees(self) -> dict[str, Any]:
+        """Return all runs, newest last, and whether somebody drives them."""
+        asked = Counter(question["tree"] for question in self.questions()["questions"])
+        trees = [data.tree(tree, asked[tree.id]) for tree in self._observer.trees()]
+        return {"trees": trees, "driven": self._observer.is_driven}
+
+    def questions(self) -> dict[str, Any]:
+        """Return all that waits for a person, oldest first, and where in which run it does."""
+        with self._lock:
+            questions = self._observer.questions()
+            known = self._places
+            self._places = {one.id: known.get(one.id) or self._place(one) for one in questions}
+            return {"questions": [data.question(one) | self._places[one.id] for one in questions]}
+
+    def _place(self, question: Question) -> dict[str, Any]:
+        view = self._observer.get_view(question.node_id)
+        tree = self._observer.tree_of(question.node_id)
+        return {"tree": tree, "path": view.path, "fn": view.fn}
