@@ -5,19 +5,22 @@ import json
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from ramify.cli.asking import ask_for_answers
+from ramify.cli.browser import open_page
 from ramify.cli.loading import MODEL_HELP, load_function
 from ramify.core.errors import InvalidValueError, RamifyError, TracedError
 from ramify.core.events import Failure
 from ramify.core.frames import agent_traceback
 from ramify.core.function import Function, Node
 from ramify.runtime.runtime import Runtime
+from ramify.stores.memory_store import MemoryStore
 from ramify.views.text import printable, render
+from ramify.views.web import server
 
 EXIT_FAILED = 1  # the call raised
 EXIT_USAGE = 2  # nothing was called
@@ -60,6 +63,9 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--store", metavar="FILE", help="write a journal there, and go on with what is open in it"
     )
+    parser.add_argument(
+        "--view", action="store_true", help="show it in a browser, too, for as long as it runs"
+    )
     parser.set_defaults(command=run)
 
 
@@ -68,11 +74,12 @@ def run(options: argparse.Namespace) -> int:
     try:
         function = load_function(options.target)
         args = dict(map(_argument, options.arg))
-        runtime = Runtime([function], models=options.model, store=options.store)
+        store = options.store or (MemoryStore() if options.view else None)
+        runtime = Runtime([function], models=options.model, store=store)
     except RamifyError as error:
         print(f"ramify run: {error}", file=sys.stderr)
         return EXIT_USAGE
-    with runtime:
+    with runtime, _shown(runtime) if options.view else nullcontext():
         try:
             node = _begun(runtime, function, args) or runtime.invoke(function, args)
             _follow(runtime, node)
@@ -92,6 +99,15 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_FAILED
     print("\n".join(map(printable, str(node.outputs).split("\n"))))
     return 0
+
+
+@contextmanager
+def _shown(runtime: Runtime) -> Generator[None, None, None]:
+    """Show *runtime* in a browser."""
+    with server.view(runtime) as viewer:
+        print(f"ramify run: {viewer.url}", file=sys.stderr, flush=True)
+        open_page(viewer.url)
+        yield
 
 
 def _begun(runtime: Runtime, function: Function, args: Mapping[str, Any]) -> Node | None:

@@ -1,14 +1,12 @@
 """``ramify view``: look at the runs in a browser."""
 
 import argparse
-import os
 import sys
-import threading
-import webbrowser
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from ramify.cli.browser import open_page
 from ramify.cli.exit_codes import DONE
 from ramify.cli.journal import add_store_to, opened
 from ramify.views.web.server import EVERYWHERE, LOOPBACK, PORT, Viewer
@@ -72,13 +70,5 @@ def _say_so(viewer: Viewer, options: argparse.Namespace) -> None:
         print(_WARNING.format(port=port), file=sys.stderr)
     print("ramify view: Ctrl-C ends it", file=sys.stderr, flush=True)
     print(viewer.url, flush=True)
-    if not options.no_browser and _has_screen():
-        # some browsers come back only when they are closed
-        threading.Thread(target=webbrowser.open, args=[viewer.url], daemon=True).start()
-
-
-def _has_screen() -> bool:
-    """Whether a browser would have a window of its own, and would not take over the terminal."""
-    if sys.platform in {"darwin", "win32"}:
-        return True
-    return any(os.environ.get(name) for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
+    if not options.no_browser:
+        open_page(viewer.url)

@@ -96,7 +96,7 @@ class Api:
         return {"name": name, "driven": self._observer.is_driven, "version": __version__}
 
     def _trees(self, _asked: Asked) -> Any:
-        return {"trees": self._listing.trees()["trees"]}
+        return {"trees": self._listing.now()[0]["trees"]}
 
     def _view(self, asked: Asked) -> NodeView:
         return self._observer.get_view(asked.node())

@@ -2,11 +2,14 @@
 
 import threading
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
+from ramify.core.errors import StoreError
 from ramify.core.question import Question
 from ramify.runtime.observer import Observer
 from ramify.views import data
+from ramify.views.text import printable
 
 
 class Listing:
@@ -17,14 +20,15 @@ class Listing:
         self._lock = threading.Lock()
         self._places: dict[str, dict[str, Any]] = {}  # by the id of the question
 
-    def trees(self) -> dict[str, Any]:
-        """Return all runs, newest last, and whether somebody drives them."""
-        asked = Counter(question["tree"] for question in self.questions()["questions"])
+    def now(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return all runs, newest last, and all that waits for a person, oldest first."""
+        questions = self.questions()
+        asked = Counter(question["tree"] for question in questions["questions"])
         trees = [data.tree(tree, asked[tree.id]) for tree in self._observer.trees()]
-        return {"trees": trees, "driven": self._observer.is_driven}
+        return {"trees": trees, "driven": self._observer.is_driven}, questions
 
     def questions(self) -> dict[str, Any]:
-        """Return all that waits for a person, oldest first, and where in which run it does."""
+        """Return all that waits for a person, and where in which run it does."""
         with self._lock:
             questions = self._observer.questions()
             known = self._places
@@ -32,6 +36,8 @@ class Listing:
             return {"questions": [data.question(one) | self._places[one.id] for one in questions]}
 
     def _place(self, question: Question) -> dict[str, Any]:
-        view = self._observer.get_view(question.node_id)
-        tree = self._observer.tree_of(question.node_id)
-        return {"tree": tree, "path": view.path, "fn": view.fn}
+        place = {"tree": self._observer.tree_of(question.node_id), "path": "", "fn": ""}
+        with suppress(StoreError):  # a run that cannot be read is no reason to show no other
+            view = self._observer.get_view(question.node_id)
+            place |= {"path": view.path, "fn": printable(view.fn)}
+        return place

@@ -5,6 +5,7 @@ it had no time for are skipped, so nothing is ever queued. Nobody looks while al
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Final
 
 from anyio import to_thread
 
-from ramify.core.errors import RamifyError, UnknownNodeError
+from ramify.core.errors import RamifyError, StoreError, UnknownNodeError
 from ramify.core.views import NodeView
 from ramify.runtime.observer import Observer
 from ramify.views.web.encoding import encoded
@@ -21,6 +22,8 @@ from ramify.views.web.listing import Listing
 
 _EVERY: Final = 0.1  # seconds between two looks
 _REST: Final = 9  # times as long as a look took, at least
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +126,8 @@ class Lookout:
         trees = {seat.tree for seat in seats if seat.tree is not None}
         try:
             trees_now, questions, views = await to_thread.run_sync(self._read, trees)
-        except RamifyError:  # whoever comes back asks himself, and is told
+        except Exception as error:  # whoever comes back asks himself, and is told
+            log.warning("%s", error, exc_info=not isinstance(error, RamifyError))
             for seat in seats:
                 seat.end()
             return
@@ -140,6 +144,7 @@ class Lookout:
         for tree in trees:
             try:
                 views[tree] = self._observer.get_view(tree)
-            except UnknownNodeError:  # it was deleted
+            except (UnknownNodeError, StoreError):  # it was deleted, or is damaged
                 continue
-        return encoded(self._listing.trees()), encoded(self._listing.questions()), views
+        now, questions = self._listing.now()
+        return encoded(now), encoded(questions), views
