@@ -219,14 +219,17 @@ class TreeFold:
         self.records: dict[int, Record] = {}
         self._seqnum = 0
         self._touched: set[int] = set()  # the nodes whose views are out of date
+        self._heard: set[int] = set()  # likewise, but nothing has happened to them
         self.views: dict[int, NodeView] = {}
 
     def apply(self, events: Iterable[Event] = ()) -> None:
         """Take in *events*, and make new views."""
         self.take(events)
-        for id in sorted(self._touched, reverse=True):
-            self.views[id] = self._view(self.records[id])
+        for id in sorted(self._touched | self._heard, reverse=True):
+            seqnum = self._seqnum if id in self._touched else self.views[id].update_seqnum
+            self.views[id] = self._view(self.records[id], seqnum)
         self._touched.clear()
+        self._heard.clear()
 
     def take(self, events: Iterable[Event]) -> None:
         """Take in *events*; the views are for whoever looks next."""
@@ -245,8 +248,8 @@ class TreeFold:
         if record.ended is None and record.partial != [text]:
             record.partial, record.status = [text], _RECEIVES
             above: int | None = node
-            while above is not None and above not in self._touched:
-                self._touched.add(above)
+            while above is not None and above not in self._heard:
+                self._heard.add(above)
                 above = self.records[above].requested.parent
 
     def _take(self, event: Event) -> None:
@@ -260,7 +263,7 @@ class TreeFold:
             case _:
                 self.records[event.node].take(event)
 
-    def _view(self, record: Record) -> NodeView:
+    def _view(self, record: Record, seqnum: int) -> NodeView:
         ended = record.ended
         children = tuple([self.views[id] for id in record.children])
         total_usage, total_cost, status = record.usage, record.cost, record.status
@@ -295,5 +298,5 @@ class TreeFold:
             questions=tuple(record.questions.values()),
             started_at=record.started_at,
             ended_at=datetime.fromtimestamp(ended.at, UTC) if ended else None,
-            update_seqnum=self._seqnum,
+            update_seqnum=seqnum,
         )
