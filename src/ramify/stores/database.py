@@ -16,6 +16,7 @@ from typing import Final, Literal, get_args
 from ramify.core.errors import ClosedError, InvalidValueError, StoreError, UsageError
 from ramify.stores.schema import STEPS, VERSION
 
+SQLITE: Final = sqlite3.sqlite_version
 APPLICATION_ID: Final = 0x72616D66  # "ramf": which program a file belongs to
 
 Synchronous = Literal["NORMAL", "FULL"]
