@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from typing import Any
 
+from ramify.cli.exit_codes import DONE, FAILED
 from ramify.cli.loading import load_functions
 from ramify.core.errors import CallGraphError, RamifyError
 from ramify.core.function import Function
 from ramify.runtime.graph import discover
 from ramify.runtime.model_book import ModelBook
 from ramify.views.text import cut, printable
-
-EXIT_FAULTS = 1  # something is wrong with them
-EXIT_USAGE = 2  # they cannot be loaded
 
 _WIDEST = 100
 
@@ -24,7 +22,6 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "check",
-        help="check which functions call which, and run nothing",
         description="Check functions and all that they may call, as a Runtime does when it is "
         "made. Nothing is run, and no key is needed.",
         epilog=(
@@ -56,13 +53,9 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 
 def check(options: argparse.Namespace) -> int:
     """Check what *options* name."""
-    try:
-        with redirect_stdout(sys.stderr):  # imports may print
-            functions = load_functions(options.targets)
-            models = ModelBook(dict(map(_model, options.model)))
-    except RamifyError as error:
-        print(f"ramify check: {printable(str(error))}", file=sys.stderr)
-        return EXIT_USAGE
+    with redirect_stdout(sys.stderr):  # imports may print
+        functions = load_functions(options.targets)
+    models = ModelBook(dict(map(_model, options.model)))
     faults = _faults(functions, models)
     known = _known(functions)
     if options.json:
@@ -72,7 +65,7 @@ def check(options: argparse.Namespace) -> int:
         print("\n".join([*_table(known), "", *_trees(functions, known)]))
     for fault in faults:
         print(f"ramify check: {printable(fault)}", file=sys.stderr)
-    return EXIT_FAULTS if faults else 0
+    return FAILED if faults else DONE
 
 
 def _model(text: str) -> tuple[str, str]:

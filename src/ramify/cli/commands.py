@@ -35,6 +35,8 @@ GROUPS: Final[Mapping[str, Sequence[Command]]] = {
         Command("view", "view", "look at the runs in a browser"),
     ],
     "set up": [
+        Command("check", "check", "check which functions call which, and run nothing"),
+        Command("doctor", "doctor", "say what is installed and found here, and what is missing"),
         Command("local", "local", "fetch the small model that runs on this machine"),
         Command("completion", "completion", "have a shell complete all of this"),
     ],

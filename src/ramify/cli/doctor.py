@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from ramify.chat.config import BASE_URL_VARIABLE, MODEL_VARIABLE
+from ramify.cli.exit_codes import DONE, FAILED
+from ramify.cli.journal import VARIABLE
 from ramify.cli.packages import Extra, extras_of
 from ramify.core.errors import InvalidValueError, RamifyError, StoreError, UsageError
 from ramify.models.anthropic.model import AnthropicModel
@@ -31,11 +33,10 @@ from ramify.stores.sqlite_store import SqliteStore
 from ramify.version import __version__
 from ramify.views.text import printable
 
-EXIT_NOTHING = 1  # no model can be asked
-
 _PROVIDERS: Final[tuple[type[WireModel], ...]] = (AnthropicModel, GeminiModel, OpenAIModel)
-_SETTINGS: Final = (MODEL_VARIABLE, BASE_URL_VARIABLE, "RAMIFY_STORE", "RAMIFY_CACHE")
+_SETTINGS: Final = (MODEL_VARIABLE, BASE_URL_VARIABLE, VARIABLE, "RAMIFY_CACHE")
 _DRAWN: Final = "✓✗·●‖⊘├─└│∥→…"  # what trees are drawn with
+_PATIENCE: Final = 5.0  # seconds; only a server that is there and slow takes any
 _MOST_MODELS: Final = 5  # of one server that are told
 _UNKNOWN: Final = "it is run from its sources, so nobody knows which packages its extras need"
 
@@ -44,7 +45,6 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "doctor",
-        help="say what is installed and found here, and what is missing",
         description="Say what is installed, which keys, servers and models are found, whether a "
         "journal can be kept in this folder, and what the terminal can show.",
         epilog=(
@@ -66,7 +66,7 @@ def doctor(options: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2))
     else:
         print("\n".join(map(printable, _lines(found))))
-    return 0 if found["usable"] else EXIT_NOTHING
+    return DONE if found["usable"] else FAILED
 
 
 def examine(servers: Mapping[str, str] = LOCAL_SERVERS) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _servers(addresses: Mapping[str, str]) -> dict[str, Any]:
     if own and own.lower() not in asked and own.rstrip("/") not in asked.values():
         asked[BASE_URL_VARIABLE] = own
     try:
-        found = {server.name: server for server in asyncio.run(find_servers(asked))}
+        found = {server.name: server for server in asyncio.run(find_servers(asked, _PATIENCE))}
     except UsageError as error:
         return {"fault": str(error), "asked": []}
     told = [

@@ -72,7 +72,7 @@ def _needed(distribution: str, extra: str) -> list[Package]:
     queue = [(distribution, extra)]
     for owner, asked in queue:  # which grows meanwhile
         for name, extras, wanted in _listed(owner, asked):
-            if name != distribution:
+            if name not in {distribution, owner}:
                 found[Package(name, wanted, _installed(name))] = None
             queue += [(name, more) for more in extras if (name, more) not in queue]
     return list(found)

@@ -1,0 +1,38 @@
+"""The ``ramify`` command in a process of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parent.parent
+PATIENCE: Final = 60  # seconds
+
+_NOT_OURS: Final = ("_API_KEY", "_BASE_URL", "RAMIFY_")  # what whoever runs the tests has set
+
+
+def ramify(
+    *args: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end; of keys and settings it finds only what *env* has."""
+    return subprocess.run(
+        [sys.executable, "-m", "ramify", *args],
+        cwd=cwd,
+        env=environment(env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return what such a process finds in its environment."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not any(name.endswith(one) or name.startswith(one) for one in _NOT_OURS)
+    }
+    return kept | {"PYTHONIOENCODING": "utf-8"} | dict(env or {})
