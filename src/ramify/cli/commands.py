@@ -34,6 +34,10 @@ GROUPS: Final[Mapping[str, Sequence[Command]]] = {
         Command("export", "export", "write a run into a file of its own"),
         Command("view", "view", "look at the runs in a browser"),
     ],
+    "act on a run": [
+        Command("questions", "questions", "list what waits for a person"),
+        Command("replay", "replay", "run it again offline, and say what differs"),
+    ],
     "set up": [
         Command("check", "check", "check which functions call which, and run nothing"),
         Command("doctor", "doctor", "say what is installed and found here, and what is missing"),

@@ -26,9 +26,12 @@ def add_store_to(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_node_to(parser: argparse.ArgumentParser, metavar: str = "NODE") -> None:
+def add_node_to(
+    parser: argparse.ArgumentParser, metavar: str = "NODE", *, required: bool = False
+) -> None:
     """Add the argument that says which call is meant, as *node*; without it, the newest run."""
-    parser.add_argument("node", metavar=metavar, nargs="?", default=LAST, help=HOW)
+    number = None if required else "?"
+    parser.add_argument("node", metavar=metavar, nargs=number, default=LAST, help=HOW)
 
 
 def journal_path(options: argparse.Namespace) -> str:

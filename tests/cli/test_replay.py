@@ -1,0 +1,105 @@
+"""``ramify replay``: with the functions as they were, and as they are now."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command_line import ROOT, ramify
+from errands import buy, walk
+from ramify import Runtime, SqliteStore
+from ramify.stores import export_tree
+
+ERRANDS = str(ROOT / "tests" / "errands.py")
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run 1 buys a boat and has a key, run 3 walks."""
+    path = tmp_path_factory.mktemp("journal") / "run.db"
+    with Runtime([buy, walk], store=path) as runtime:
+        runtime.invoke(buy, key="boat").result()
+        runtime.invoke(walk, {"steps": 2}).result()
+    return path
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> str:
+    """The errands, but somebody has changed what buyers are told."""
+    path = tmp_path / "changed.py"
+    path.write_text(Path(ERRANDS).read_text("utf-8").replace("Buy {what}.", "Get\\x1b {what}."))
+    return str(path)
+
+
+def test_what_goes_as_it_went_is_exit_code_0(journal: Path):
+    for run, said in [
+        (["boat"], "buy goes as it went: 2 calls\n"),
+        (["1"], "buy goes as it went: 2 calls\n"),
+        (["2"], "buy goes as it went: 2 calls\n"),  # a call in it
+        (["last"], "walk goes as it went: 3 calls\n"),
+        ([], "walk goes as it went: 3 calls\n"),
+    ]:
+        done = ramify("replay", *run, "--with", ERRANDS, cwd=journal.parent)
+        assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+
+
+def test_the_first_thing_that_differs_is_shown_as_a_diff(journal: Path, changed: str):
+    done = ramify("replay", "boat", "--with", f"{changed}:buy", cwd=journal.parent)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == (
+        "a request that differs: buy (node 1)\n"
+        "--- recorded: buy (node 1)\n"
+        "+++ now: buy (node 1)\n"
+        "@@ -1 +1 @@\n"
+        "-Buy a boat.\n"
+        "+Get\\x1b a boat.\n"
+    )
+
+
+def test_json_says_what_and_where(journal: Path, changed: str):
+    args = ["--json", "--store", str(journal)]
+    same = ramify("replay", "boat", "--with", ERRANDS, *args)
+    assert (same.returncode, json.loads(same.stdout)) == (
+        0,
+        {"same": True, "calls": 2, "divergence": None},
+    )
+    other = ramify("replay", "boat", "--with", changed, *args)
+    diff = "--- recorded: buy (node 1)\n+++ now: buy (node 1)\n@@ -1 +1 @@\n"
+    assert (other.returncode, json.loads(other.stdout)) == (
+        1,
+        {
+            "same": False,
+            "calls": 1,
+            "divergence": {
+                "path": "1",
+                "function": "buy",
+                "what": "a request that differs",
+                "expected": "Buy a boat.",
+                "actual": "Get\x1b a boat.",
+                "diff": f"{diff}-Buy a boat.\n+Get\x1b a boat.",
+            },
+        },
+    )
+
+
+def test_a_tree_that_was_exported_is_replayed_as_well(journal: Path, changed: str, tmp_path: Path):
+    exported = tmp_path / "boat.tree"
+    with SqliteStore(journal) as store:
+        export_tree(store, 1, exported)
+    for module, code in [(ERRANDS, 0), (changed, 1)]:
+        done = ramify("replay", "--store", str(exported), "--with", module)
+        assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_what_cannot_be_replayed_is_exit_code_2(journal: Path, tmp_path: Path):
+    nowhere = str(tmp_path / "nothing.db")
+    for args, words in [
+        (["9", "--with", ERRANDS], "has no node 9"),
+        (["boat", "--with", f"{ERRANDS}:walk"], "is a call of buy, which is not among"),
+        (["boat", "--with", "nothing.py"], "there is no file nothing.py"),
+        (["--with", ERRANDS, "--store", nowhere], "nothing.db: it cannot be read"),
+        (["boat"], "required: --with"),
+    ]:
+        done = ramify("replay", *args, cwd=journal.parent)
+        assert (done.returncode, done.stdout, words in done.stderr) == (2, "", True), done.stderr
+    assert not Path(nowhere).exists()
