@@ -57,6 +57,8 @@ async def step(n: int) -> int:
 @tool(uses=[step])
 async def walk(ctx: RunContext, steps: int = 100_000) -> int:
     """Take many steps."""
+    if steps < 0:
+        raise ValueError("nobody walks backwards")
     for n in range(steps):
         await ctx.invoke(step, {"n": n})
     return steps

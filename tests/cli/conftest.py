@@ -1,9 +1,11 @@
-"""A journal that the tests of commands look at."""
+"""Journals that the tests of commands look at, and processes that drive them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from driving import Drive, Driver
 from small_journal import write_small_journal
 
 
@@ -13,3 +15,23 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("journal") / "run.db"
     write_small_journal(path)
     return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a journal will be, by the name that commands expect."""
+    return tmp_path / "run.db"
+
+
+@pytest.fixture
+def drive(path: Path) -> Iterator[Drive]:
+    """Starts a process that drives the journal at *path*, and begins errands."""
+    drivers: list[Driver] = []
+
+    def start(*errands: str) -> Driver:
+        drivers.append(Driver(path, *errands))
+        return drivers[-1]
+
+    yield start
+    for driver in drivers:
+        driver.kill()

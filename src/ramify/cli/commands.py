@@ -36,6 +36,11 @@ GROUPS: Final[Mapping[str, Sequence[Command]]] = {
     ],
     "act on a run": [
         Command("questions", "questions", "list what waits for a person"),
+        Command("answer", "answer", "answer a question"),
+        Command("pause", "pause", "let a call stand still"),
+        Command("resume", "resume", "let it go on"),
+        Command("cancel", "cancel", "end a call and all below it"),
+        Command("fork", "fork", "go on from the past, with something changed"),
         Command("replay", "replay", "run it again offline, and say what differs"),
     ],
     "set up": [

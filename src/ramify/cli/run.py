@@ -1,7 +1,6 @@
 """``ramify run``: call a function and watch the tree grow."""
 
 import argparse
-import json
 import shutil
 import sys
 import traceback
@@ -13,6 +12,7 @@ from typing import Any
 from ramify.cli.asking import ask_for_answers
 from ramify.cli.browser import open_page
 from ramify.cli.loading import MODEL_HELP, load_function
+from ramify.cli.values import read_value
 from ramify.core.errors import InvalidValueError, RamifyError, TracedError
 from ramify.core.events import Failure
 from ramify.core.frames import agent_traceback
@@ -30,7 +30,7 @@ _GOES_ON = (
     "==> an earlier process has begun this run (node {node}): {done} of its calls are done,"
     " {open} were under way; it goes on where it was"
 )
-_LEFT = "ramify run: interrupted; the same command goes on with it, from {store}"
+_LEFT = "the same command goes on with it, from {store}"
 
 _UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 
@@ -79,14 +79,33 @@ def run(options: argparse.Namespace) -> int:
     except RamifyError as error:
         print(f"ramify run: {error}", file=sys.stderr)
         return EXIT_USAGE
-    with runtime, _shown(runtime) if options.view else nullcontext():
+    left = None if options.store is None else _LEFT.format(store=options.store)
+    with _shown(runtime) if options.view else nullcontext():
+        return show(
+            runtime,
+            lambda: _begun(runtime, function, args) or runtime.invoke(function, args),
+            command="run",
+            left=left,
+        )
+
+
+def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str | None) -> int:
+    """Follow the call that *start* begins, and print what came of it; return the exit code.
+
+    Args:
+        runtime: runs it, and is closed with that.
+        start: begins the call.
+        command: whose errors these are.
+        left: what to say when it is interrupted and stays open in a journal; None if it cannot.
+    """
+    with runtime:
         try:
-            node = _begun(runtime, function, args) or runtime.invoke(function, args)
+            node = start()
             _follow(runtime, node)
         except KeyboardInterrupt:
-            if options.store is not None:
+            if left is not None:
                 runtime.close()
-                print(_LEFT.format(store=options.store), file=sys.stderr)
+                print(f"ramify {command}: interrupted; {left}", file=sys.stderr)
                 return EXIT_INTERRUPTED
             for node in runtime.list_toplevel():  # it may have begun before it was returned
                 node.cancel("interrupted from the keyboard")
@@ -95,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
         with suppress(Exception, SystemExit):
             node.result()  # it has been asked for: nobody else need report it
     if node.exception is not None:
-        _explain(node.exception)
+        _explain(node.exception, command)
         return EXIT_FAILED
     print("\n".join(map(printable, str(node.outputs).split("\n"))))
     return 0
@@ -121,14 +140,14 @@ def _begun(runtime: Runtime, function: Function, args: Mapping[str, Any]) -> Nod
     return None
 
 
-def _explain(error: BaseException) -> None:
+def _explain(error: BaseException, command: str) -> None:
     """Print *error* and where in the user's own code it came from."""
     ours = str(Path(__file__).parent.parent)
     frames = traceback.extract_tb(error.__traceback__)
     for frame in frames:
         if not frame.filename.startswith(ours):
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
-    print(f"ramify run: {printable(str(Failure.of(error)))}", file=sys.stderr)
+    print(f"ramify {command}: {printable(str(Failure.of(error)))}", file=sys.stderr)
     if isinstance(error, TracedError) and error.frames:
         for line in agent_traceback(error.frames).split("\n"):
             print(printable(line), file=sys.stderr)
@@ -160,7 +179,4 @@ def _argument(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals:
         raise InvalidValueError(f"--arg {text!r} is not NAME=VALUE")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
+    return name, read_value(value)

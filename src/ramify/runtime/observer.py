@@ -208,7 +208,7 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
             _check_open(view, "resumed")
         elif view.state.final and id != tree:
             raise UsageError(f"{_named(view)} has ended; resume node {tree}")
-        elif not view.state.final and not _is_paused(view) and not self._is_pause_posted():
+        elif not view.state.final and not is_paused(view) and not self._is_pause_posted():
             raise UsageError(f"{_named(view)} is not paused, nor is anything below it")
         self._post({"do": "resume", "node": id})
 
@@ -293,7 +293,8 @@ def _check_open(view: NodeView, what: str) -> None:
         raise UsageError(f"{_named(view)} has ended ({view.state}), and cannot be {what} any more")
 
 
-def _is_paused(view: NodeView) -> bool:
+def is_paused(view: NodeView) -> bool:
+    """Whether a call, or one below it, stands still until somebody says that it may go on."""
     views = [view]
     while views:
         view = views.pop()

@@ -1,0 +1,263 @@
+"""Questions, answers and stops from the command line, while another process drives or none does."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from command_line import ramify
+from driving import Drive, act, asked, is_over, seen
+from ramify import NodeState
+
+LATER: Final = (
+    "when the program that made it is started again, such as by the same 'ramify run ... --store"
+    " run.db' as before\n"
+)
+
+QUESTIONS: Final = [
+    {
+        "id": "1-1",
+        "node": 1,
+        "kind": "human",
+        "text": "Deploy here?\x1b[2J",
+        "choices": ["yes", "no"],
+        "tree": 1,
+        "path": "1",
+        "fn": "deploy",
+    },
+    {
+        "id": "3-1",
+        "node": 3,
+        "kind": "approval",
+        "text": "Pay 5?",
+        "choices": ["allow", "deny"],
+        "tree": 2,
+        "path": "2.1",
+        "fn": "pay",
+    },
+    {
+        "id": "4-1",
+        "node": 4,
+        "kind": "in_doubt",
+        "text": "pay(amount=9, seconds=3600) had begun and was cut off, and nobody knows whether it"
+        " was done; retry calls it again, 'use: RESULT' goes on with that result, 'fail: WHY' tells"
+        " its caller",
+        "choices": ["retry", "use", "fail"],
+        "tree": 4,
+        "path": "3",
+        "fn": "pay",
+    },
+    {
+        "id": "1-2",
+        "node": 1,
+        "kind": "paused",
+        "text": "not now; resume lets its next request or call go on",
+        "choices": ["resume", "cancel"],
+        "tree": 1,
+        "path": "1",
+        "fn": "deploy",
+    },
+]
+
+
+# --- questions
+
+
+def test_every_kind_of_question_is_listed_with_who_asks_it(path: Path, drive: Drive):
+    driver = drive("deploy", "buy")
+    asked(path, 2)
+    driver.end()
+    driver = drive("pay")
+    seen(path, 4, lambda view: view.state is NodeState.Running)
+    driver.kill()
+    drive()
+    asked(path, 3)
+    assert act(path, "pause", "1", "--reason", "not now")[0] == 0
+    code, shown, told = act(path, "questions")
+    doubt, why = QUESTIONS[2]["text"], QUESTIONS[3]["text"]
+    assert (code, told) == (0, "")
+    assert shown == (
+        "1-1  1 deploy  human\n    Deploy here?\\x1b[2J\n    [yes / no]\n"
+        "3-1  2.1 pay  approval\n    Pay 5?\n    [allow / deny]\n"
+        f"4-1  3 pay  in_doubt\n    {doubt}\n    [retry / use / fail]\n"
+        f"1-2  1 deploy  paused\n    {why}\n    [resume / cancel]\n"
+    )
+    code, shown, told = act(path, "questions", "--json")
+    assert (code, json.loads(shown), told) == (0, {"questions": QUESTIONS}, "")
+
+
+def test_without_questions_it_says_so(path: Path, drive: Drive):
+    drive().end()
+    assert act(path, "questions") == (0, "nothing waits for an answer\n", "")
+    assert act(path, "questions", "--json") == (0, '{\n  "questions": []\n}\n', "")
+
+
+# --- answers
+
+
+def test_a_run_that_is_alive_goes_on_with_the_answer(path: Path, drive: Drive):
+    drive("deploy")
+    asked(path)
+    assert act(path, "answer", "1-1", "YES") == (0, "question 1-1 is answered\n", "")
+    assert seen(path, 1, is_over).outputs == "here: yes"
+
+
+def test_an_answer_waits_for_a_program_if_none_runs(path: Path, drive: Drive):
+    driver = drive("deploy")
+    asked(path)
+    driver.end()
+    later = f"no process drives run.db now: the answer is taken {LATER}"
+    assert act(path, "answer", "1-1", "no") == (0, later, "")
+    assert act(path, "questions")[1] == "nothing waits for an answer\n"
+    drive()
+    assert seen(path, 1, is_over).outputs == "here: no"
+
+
+def test_a_wrong_answer_lists_the_right_ones_and_the_question_stays(path: Path, drive: Drive):
+    drive("deploy", "buy")
+    asked(path, 2)
+    for args, said in [
+        (["1-1", "perhaps"], "'perhaps' does not answer question 1-1: 'yes', 'no'"),
+        (["1-1"], "say what the answer is: ramify answer ID TEXT"),
+        (["1-1", "--args", "{}"], "question 1-1 (human) takes no arguments"),
+        (
+            ["3-1", "so what"],
+            "'so what' does not answer question 3-1: 'allow', 'deny', or edited arguments",
+        ),
+        (
+            ["3-1", "--args", "[5]"],
+            """--args takes a JSON object such as '{"name": "Ada"}', not '[5]'""",
+        ),
+        (["9-9", "yes"], "no question '9-9' waits for an answer; open: 1-1, 3-1"),
+    ]:
+        assert act(path, "answer", *args) == (2, "", f"ramify answer: {said}\n")
+    assert asked(path, 2) == ["1-1", "3-1"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (["allow"], 'Buy a boat. It "paid 5".'),
+        (["--args", '{"amount": 2}'], 'Buy a boat. It "paid 2".'),
+        (["deny: too dear"], "too dear"),
+    ],
+)
+def test_an_approval_is_given_changed_or_denied(
+    path: Path, drive: Drive, answer: list[str], said: str
+):
+    drive("buy")
+    asked(path)
+    assert act(path, "answer", "2-1", *answer) == (0, "question 2-1 is answered\n", "")
+    assert said in seen(path, 1, is_over).outputs
+
+
+@pytest.mark.parametrize(
+    ("answer", "state", "came"),
+    [
+        ("use: paid by hand", NodeState.Success, "paid by hand"),
+        ("fail: never mind", NodeState.Error, None),
+        ("retry", NodeState.Running, None),
+    ],
+)
+def test_whoever_knows_decides_a_call_in_doubt(
+    path: Path, drive: Drive, answer: str, state: NodeState, came: str | None
+):
+    driver = drive("pay")
+    seen(path, 1, lambda view: view.state is NodeState.Running)
+    driver.kill()
+    drive()
+    assert asked(path) == ["1-1"]
+    assert act(path, "answer", "1-1", answer)[:2] == (0, "question 1-1 is answered\n")
+    assert seen(path, 1, lambda view: view.state is state).outputs == came
+
+
+# --- stops
+
+
+def test_a_run_that_is_alive_is_paused_and_goes_on_and_is_cancelled(path: Path, drive: Drive):
+    drive("walk")
+    seen(path, 1, lambda view: len(view.children) > 1)
+    name = "walk (node 1)"
+    paused = f"{name} is paused; 'ramify resume 1' lets it go on\n"
+    assert act(path, "pause", "last", "--reason", "look at this") == (0, paused, "")
+    assert act(path, "pause", "last") == (0, paused, "")  # it is
+    stopped = seen(path, 1, lambda view: view.state is NodeState.Paused)
+    assert stopped.status.startswith("look at this; ")
+    assert act(path, "resume", "last") == (0, f"{name} goes on\n", "")
+    seen(path, 1, lambda view: len(view.children) > len(stopped.children) + 1)
+    assert act(path, "cancel", "1", "--reason", "far enough") == (0, f"{name} was cancelled\n", "")
+    ended = seen(path, 1, is_over)
+    assert ended.exception is not None
+    assert "far enough" in ended.exception.message
+
+
+def test_what_cannot_be_done_is_exit_code_2_and_says_why(path: Path, drive: Drive):
+    drive("deploy")
+    asked(path)
+    idle = "deploy (node 1) is not paused, nor is anything below it"
+    assert act(path, "resume", "1") == (2, "", f"ramify resume: {idle}\n")
+    act(path, "answer", "1-1", "yes")
+    seen(path, 1, is_over)
+    for do, done in [("pause", "paused"), ("cancel", "cancelled"), ("resume", "resumed")]:
+        over = f"deploy (node 1) has ended (success), and cannot be {done} any more"
+        assert act(path, do, "1") == (2, "", f"ramify {do}: {over}\n")
+        code, shown, told = act(path, do, "99")
+        assert (code, shown, "has no node 99" in told) == (2, "", True)
+        code, shown, told = act(path, do)
+        assert (code, shown, "required: NODE" in told) == (2, "", True)
+        code, shown, told = act(path, do, "1", "--wait", "-1")
+        assert (code, shown, "--wait" in told) == (2, "", True)
+
+
+def test_while_nothing_runs_a_stop_is_left_for_the_next_program(path: Path, drive: Drive):
+    driver = drive("walk", "deploy")
+    seen(path, 1, lambda view: len(view.children) > 1)
+    asked(path)
+    driver.end()
+    nobody = "no process drives run.db now:"
+    paused = f"{nobody} walk (node 1) is paused {LATER}"
+    gone = f"{nobody} deploy (node 2) is cancelled {LATER}"
+    assert act(path, "pause", "1") == (0, paused, "")
+    assert act(path, "cancel", "2") == (0, gone, "")
+    assert act(path, "resume", "1") == (0, f"{nobody} walk (node 1) goes on {LATER}", "")
+    assert act(path, "pause", "1") == (0, paused, "")
+    drive()
+    assert seen(path, 2, is_over).state is NodeState.Canceled
+    seen(path, 1, lambda view: view.state is NodeState.Paused)
+
+
+def test_a_run_that_was_cancelled_goes_on_beside_itself(path: Path, drive: Drive):
+    drive("deploy")
+    asked(path)
+    act(path, "cancel", "1")
+    assert act(path, "resume", "1") == (0, "deploy (node 1) goes on as node 2\n", "")
+    assert asked(path) == ["2-2"]  # the first was of the time before
+
+
+def test_a_driver_that_does_not_come_to_it_is_exit_code_3(path: Path, drive: Drive):
+    driver = drive("deploy")
+    asked(path)
+    os.kill(driver.process.pid, signal.SIGSTOP)
+    try:
+        code, shown, told = act(path, "answer", "1-1", "yes", "--wait", "0.2")
+    finally:
+        os.kill(driver.process.pid, signal.SIGCONT)
+    assert (code, shown) == (3, "")
+    assert told == (
+        "asked for, but not done in 0.2 s: the answer is taken when the process that drives the"
+        " journal comes to it; if it cannot be done, its log says why\n"
+    )
+    assert seen(path, 1, is_over).outputs == "here: yes"
+
+
+def test_without_a_journal_it_says_how_to_give_one(tmp_path: Path):
+    for args in ["questions"], ["answer", "1-1", "yes"], ["cancel", "1"], ["fork", "1"]:
+        done = ramify(*args, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            f"ramify {args[0]}: run.db: there is no such journal; give --store FILE or set"
+            " RAMIFY_STORE\n"
+        )

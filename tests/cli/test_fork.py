@@ -1,0 +1,133 @@
+"""``ramify fork``: by whoever drives the journal, and here."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command_line import PATIENCE, environment
+from driving import ERRANDS, Drive, act, asked, is_over, seen
+from errands import buy, deploy, walk
+from ramify import NodeState, Runtime, attach
+from support import heed_interrupts
+
+LATER = (
+    "when the program that made it is started again, such as by the same 'ramify run ... --store"
+    " run.db' as before"
+    "; --with MODULE[:FUNCTION] does it now, and here\n"
+)
+UNKNOWN = (
+    "no provider is called 'nobody'; write 'anthropic:MODEL', 'gemini:MODEL', 'openai:MODEL',"
+    " 'openai:MODEL@ADDRESS', 'ollama:MODEL', or 'local'"
+)
+
+
+@pytest.fixture
+def walked(path: Path) -> Path:
+    """A journal in which run 1 bought a boat, and run 3 took two steps."""
+    with Runtime([buy, walk], store=path) as runtime:
+        runtime.invoke(buy).result()
+        runtime.invoke(walk, {"steps": 2}).result()
+    return path
+
+
+def outputs(path: Path) -> list[object]:
+    with attach(path) as observer:
+        return [observer.get_view(tree.id).outputs for tree in observer.trees()]
+
+
+def test_whoever_drives_the_journal_forks(walked: Path, drive: Drive):
+    drive()
+    done = act(walked, "fork", "1", "--prompt", "Buy a bike.")
+    assert done == (0, "buy (node 1) was forked: the new run is node 6\n", "")
+    act(walked, "answer", *asked(walked), "allow")
+    assert seen(walked, 6, is_over).outputs == 'Buy a bike. It "paid 5".'
+    done = act(walked, "fork", "1", "--at", "1")
+    assert done[0] == 0
+    assert len(asked(walked)) == 1  # the payment is made again
+
+
+def test_while_nothing_runs_the_next_program_forks(walked: Path, drive: Drive):
+    done = act(walked, "fork", "3", "--args", '{"steps": 4}')
+    assert done == (0, f"no process drives run.db now: walk (node 3) is forked {LATER}", "")
+    assert len(outputs(walked)) == 2
+    drive()
+    assert seen(walked, 6, is_over).outputs == 4
+
+
+def test_it_is_done_here_with_functions_that_are_given(walked: Path):
+    again = ["--with", ERRANDS]
+    code, shown, told = act(walked, "fork", "1", *again, "--prompt", "Buy a bike.")
+    assert (code, shown) == (0, 'Buy a bike. It "paid 5".\n')
+    assert [line.split("  ")[0] for line in told.splitlines()] == [
+        """✓ 3 buy() → 'Buy a bike. It "paid 5".'""",
+        "└─ ✓ 3.1 pay(amount=5) → 'paid 5'",
+    ]
+    assert act(walked, "fork", "3", *again, "--args", '{"steps": 3}')[:2] == (0, "3\n")
+    assert act(walked, "fork", "2", *again, "--result", "lost")[:2] == (
+        0,
+        'Buy a boat. It "lost".\n',
+    )
+    assert act(walked, "fork", "2", *again, "--args", '{"amount": 7}')[:2] == (
+        0,
+        'Buy a boat. It "paid 7".\n',
+    )
+    assert outputs(walked)[:2] == ['Buy a boat. It "paid 5".', 2]  # as they were
+
+
+def test_what_cannot_be_forked_is_exit_code_2_and_nothing_is_left(walked: Path, drive: Drive):
+    here = ["--with", ERRANDS]
+    for args, said in [
+        (["3", "--prompt", "Run!"], "walk is code: it has no prompt and no model"),
+        (["3", "--prompt", "Run!", *here], "walk is code: it has no prompt and no model"),
+        (["1", "--model", "nobody:knows", *here], UNKNOWN),
+        (["1", "--at", "9", *here], "node 1 has had 2 responses, and not 9"),
+        (["1", "--args", "5"], """--args takes a JSON object such as '{"name": "Ada"}', not '5'"""),
+        (["9"], f"{walked} has no node 9; it may have been deleted"),
+        (["9", *here], f"{walked} has no node 9; it may have been deleted"),
+        (
+            ["1", "--with", f"{ERRANDS}:walk"],
+            "run 1 began with buy, and --with has walk, step",
+        ),
+    ]:
+        assert act(walked, "fork", *args) == (2, "", f"ramify fork: {said}\n")
+    assert len(outputs(walked)) == 2
+    driver = drive()
+    code, shown, told = act(walked, "fork", "1", *here)
+    assert (code, shown) == (2, "")
+    assert f"another runtime drives it (process {driver.process.pid})" in told
+    assert told.endswith(", or leave out --with\n")
+
+
+def test_a_fork_that_fails_is_exit_code_1(walked: Path):
+    code, shown, told = act(walked, "fork", "3", "--with", ERRANDS, "--args", '{"steps": -1}')
+    assert (code, shown) == (1, "")
+    assert "ramify fork: ValueError: nobody walks backwards\n" in told
+
+
+def test_a_fork_that_is_interrupted_stays_open(path: Path, drive: Drive):
+    with Runtime([deploy, walk], store=path) as runtime:
+        runtime.invoke(walk, {"steps": 1}).result()
+    args = ["fork", "1", "--with", ERRANDS, "--args", '{"steps": 100000}']
+    with subprocess.Popen(
+        [sys.executable, "-m", "ramify", *args],
+        cwd=path.parent,
+        env=environment(),
+        preexec_fn=heed_interrupts,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        seen(path, 3, lambda view: len(view.children) > 1)
+        process.send_signal(signal.SIGINT)
+        shown, told = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, shown) == (130, "")
+    assert told == (
+        "ramify fork: interrupted; it stays open in run.db, and goes on when that is next driven\n"
+    )
+    far = seen(path, 3, lambda view: view.state is NodeState.Running)
+    drive()
+    seen(path, 3, lambda view: len(view.children) > len(far.children) + 1)
