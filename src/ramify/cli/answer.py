@@ -15,7 +15,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "answer",
         description="Answer a question; 'ramify questions' lists those that are open.",
         epilog=(
-            "example: ramify answer 11-1 yes\n\n"
+            "example: ramify answer 8-1 yes\n\n"
             "What a function asks is answered by one of its choices, or by any text if it has\n"
             "none; an approval by allow, deny or 'deny: why', or by --args, the arguments to use\n"
             "instead; a pause by resume or cancel; a call in doubt, of which nobody knows whether\n"

@@ -22,14 +22,15 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "check",
-        description="Check functions and all that they may call, as a Runtime does when it is "
+        description="Check functions and all that they may call, as a Runtime does when it is\n"
         "made. Nothing is run, and no key is needed.",
         epilog=(
             "example: ramify check examples/survey.py\n\n"
             "Prints each function, and which may call which as a tree. What is wrong with them\n"
             "is on stderr, a line each. Of a module, all public functions are checked that it\n"
             "did not import.\n\n"
-            "exit codes: 0 they can be run, 1 they have faults, 2 they cannot be loaded"
+            "exit codes: 0 they can be run, 1 they have faults, 2 they cannot be loaded,\n"
+            "130 it was interrupted"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

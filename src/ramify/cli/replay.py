@@ -20,15 +20,16 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "replay",
-        description="Run what was recorded again with the functions as they are now, and print "
+        description="Run what was recorded again with the functions as they are now, and print\n"
         "the first thing that goes another way.",
         epilog=(
-            "example: ramify replay nightly --with examples/overnight.py\n\n"
+            "example: ramify replay nightly --with report.py\n\n"
             "Agents and code that calls others run. Models say what they said, all other code\n"
             "gives what it gave, and people answer what they answered: nothing is asked or done\n"
             "again, and the journal is only read. Without RUN, --store may also be a tree that\n"
             "was exported.\n\n"
-            "exit codes: 0 it goes as it went, 1 it goes another way, 2 it cannot be run"
+            "exit codes: 0 it goes as it went, 1 it goes another way, 2 it cannot be run,\n"
+            "130 it was interrupted"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

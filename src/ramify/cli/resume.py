@@ -14,7 +14,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         "resume",
         description="Let what was paused go on: a call, and all below it.",
         epilog=(
-            "example: ramify resume 2\n\n"
+            "example: ramify resume 7\n\n"
             "A run that has failed or was cancelled goes on in a fork of it: what was cancelled\n"
             "or ended because a provider failed is done again, and all else is as it was.\n\n"
             + EXIT_CODES

@@ -44,7 +44,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
             "example: ramify run examples/survey.py:survey --arg folder=src/ramify/core\n\n"
             "Questions that a function asks are put to you on the terminal, one line each.\n"
             "With --store, a run that was interrupted or killed goes on when the same command is\n"
-            "given again: what was done is not done twice.\n"
+            "given again: what was done is not done twice.\n\n"
             "exit codes: 0 it returned, 1 it raised, 2 it was not called, 130 it was interrupted"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
