@@ -161,6 +161,18 @@ def test_json_is_one_value_whatever_the_module_prints(tmp_path: Path):
     assert len(json.loads(faulty.stdout)["faults"]) == 3
 
 
+def test_what_json_cannot_express_is_a_fault_only_if_a_model_is_to_say_it(tmp_path: Path):
+    odd = "from ramify import CodeFunction, agent\nclass Odd: ...\ndef f(ctx, x: Odd): ...\n"
+    odd += "take = CodeFunction(callable=f, name='take')\n"
+    code = ramify("check", written(tmp_path, odd), "--json")
+    assert code.returncode == 0
+    assert [one["inputs"] for one in json.loads(code.stdout)["functions"]] == [None]
+    told = odd + "@agent(uses=[take])\ndef tell() -> str: return 'x'\n"
+    model = ramify("check", written(tmp_path, told))
+    assert model.returncode == 1
+    assert "ramify check: tell: 'take' takes something that JSON cannot express" in model.stderr
+
+
 def test_what_cannot_be_loaded_is_exit_code_2(tmp_path: Path):
     for target, words in [
         (written(tmp_path, "1 / 0"), "ZeroDivisionError"),

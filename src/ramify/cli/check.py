@@ -11,6 +11,7 @@ from ramify.cli.exit_codes import DONE, FAILED
 from ramify.cli.loading import load_functions
 from ramify.core.errors import CallGraphError, RamifyError
 from ramify.core.function import Function
+from ramify.core.parameter import JsonSchema
 from ramify.runtime.graph import discover
 from ramify.runtime.model_book import ModelBook
 from ramify.views.text import cut, printable
@@ -105,10 +106,18 @@ def _data(function: Function, named: Sequence[Function]) -> dict[str, Any]:
         "name": function.name,
         "agent": function.is_agent,
         "description": function.description,
-        "inputs": function.input_schema,
+        "inputs": _inputs(function),
         "uses": [used.name for used in _uses(function)],
         "named": any(one is function for one in named),
     }
+
+
+def _inputs(function: Function) -> JsonSchema | None:
+    """Return what it is given; None if JSON has no words for it, which is no fault of code."""
+    try:
+        return function.input_schema
+    except RamifyError:
+        return None
 
 
 def _table(functions: Iterable[Function]) -> Iterator[str]:
