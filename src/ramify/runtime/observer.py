@@ -23,6 +23,7 @@ from ramify.core.store import Store, TreeRow
 from ramify.core.views import NodeView
 from ramify.runtime.observed_tree import ObservedTree, unknown_node
 from ramify.runtime.poll import Poll
+from ramify.runtime.tree_reader import TreeReader
 from ramify.runtime.watch import Watch
 from ramify.runtime.wish import edit_as_data, read_wish, written_wish
 
@@ -122,6 +123,23 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
             UnknownNodeError: there is no such node.
         """
         return self._tree_of(id).id
+
+    @property
+    def journal(self) -> str:
+        """What tells this journal from every other, for ever."""
+        return self._store.id
+
+    def last(self) -> int:
+        """Return the place of the newest event of the journal: it grows when something happens."""
+        return self._store.last()
+
+    def events(self, tree: int, *, long_texts: bool = True) -> TreeReader:
+        """Return what reads the events of a tree: each ``read()`` gives those that are new.
+
+        Those that a fork shares with the tree that it comes from stand before its ``TreeForked``.
+        Without *long_texts* each of these is read as an empty one, which takes less time and room.
+        """
+        return TreeReader(self._store, tree, long_texts=long_texts)
 
     def watch(self, id: int, as_of_seq: int = 0, timeout: float | None = None) -> Watch:
         """Wait for a view of a node newer than the one numbered *as_of_seq*.

@@ -150,6 +150,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self._forest.before_cancel = past.suspend
         return past
 
+    @property
+    def store(self) -> Store | None:
+        """The journal; None if nothing is written down."""
+        return None if self._past is None else self._past.store
+
     # Calls
 
     def get_ctx(self) -> Context:
@@ -501,11 +506,6 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     def limits(self) -> Limits:
         """How many requests to models may be under way at once."""
         return self._commons.limits
-
-    @property
-    def store(self) -> Store | None:
-        """The journal; None if nothing is written down."""
-        return None if self._past is None else self._past.store
 
     # The end of trees
 

@@ -15,11 +15,16 @@ from ramify.core.store import Store
 
 
 class TreeReader:
-    """Reads on in one tree."""
+    """Reads on in one tree.
 
-    def __init__(self, store: Store, tree: int) -> None:
+    Without *long_texts* each of them is read as an empty one: for who wants to know what happened,
+    and not what was said.
+    """
+
+    def __init__(self, store: Store, tree: int, *, long_texts: bool = True) -> None:
         self._store = store
         self._tree = tree
+        self._long_texts = long_texts
         self._read = 0  # the place in the journal of the last entry that was read
         self.numbers: dict[int, int] = {}  # of the last entry of each node
 
@@ -29,9 +34,12 @@ class TreeReader:
         Raises:
             StoreError: the journal is damaged, or from a newer version.
         """
-        texts = {} if self._read else self._store.texts(self._tree)
+        wanted = self._long_texts
+        texts = self._store.texts(self._tree) if wanted and not self._read else {}
 
         def text_of(hash: str) -> str:
+            if not wanted:
+                return ""
             if hash not in texts:
                 texts[hash] = self._store.text(hash)
             return texts[hash]
@@ -43,7 +51,8 @@ class TreeReader:
             with without_collection():
                 events = events_of(entries, text_of)
             if not self._read and isinstance(forked := events[0], TreeForked):
-                events[:0] = inherit(read_events(self._store, forked.source), forked)
+                source = read_events(self._store, forked.source, long_texts=wanted)
+                events[:0] = inherit(source, forked)
         except ValueError as error:
             what = f"tree {self._tree} cannot be read: {error}"
             raise StoreError(self._store.name, what) from error
@@ -65,14 +74,14 @@ def without_collection() -> Generator[None]:
         gc.enable()
 
 
-def read_events(store: Store, tree: int) -> list[Event]:
+def read_events(store: Store, tree: int, *, long_texts: bool = True) -> list[Event]:
     """Return all that happened in a tree, as plain data.
 
     Raises:
         UnknownNodeError: there is no such tree.
         StoreError: the journal is damaged, or from a newer version.
     """
-    events = TreeReader(store, tree).read()
+    events = TreeReader(store, tree, long_texts=long_texts).read()
     if not events:
         raise UnknownNodeError(f"{store.name} has no tree {tree}")
     return events
