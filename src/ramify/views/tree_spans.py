@@ -196,7 +196,7 @@ class TreeSpans:
         if call.span is None:  # it never began
             self._start(call, event.at)
         if call.request is not None:
-            self._interrupt(call, call.request)
+            self._interrupt(call, call.request, event.at)
         del self._calls[event.node]
         if call.span is None or event.at < self._since:
             return
@@ -246,7 +246,7 @@ class TreeSpans:
 
     def _send(self, call: _Call, event: RequestSent) -> None:
         if call.request is not None:
-            self._interrupt(call, call.request)
+            self._interrupt(call, call.request, event.at)
         call.requests += 1
         call.request = _Request(event if self._contents else replace(event, inputs=()))
         if self._contents and call.told is None:
@@ -257,6 +257,8 @@ class TreeSpans:
         if request is None:  # what was left of a response is kept as if it were all of it
             return
         call.usage += event.usage
+        if event.at < self._since:
+            return
         attributes = conventions.usage_attributes(event.usage)
         if event.cost is not None:
             attributes["ramify.cost.usd"] = float(event.cost)
@@ -270,11 +272,12 @@ class TreeSpans:
             attributes["gen_ai.output.messages"] = call.said
         self._make(call, request, event.at, conventions.reason_of(finish), attributes, None)
 
-    def _interrupt(self, call: _Call, request: _Request) -> None:
-        """End a request of which nothing more was heard."""
+    def _interrupt(self, call: _Call, request: _Request, seen: float) -> None:
+        """End a request of which nothing more was heard, as was seen at that time."""
         call.request = None
-        at = request.retries[-1].at if request.retries else request.sent.at
-        self._make(call, request, at, "error", {}, _INTERRUPTED)
+        if seen >= self._since:
+            at = request.retries[-1].at if request.retries else request.sent.at
+            self._make(call, request, at, "error", {}, _INTERRUPTED)
 
     def _make(
         self,
@@ -285,8 +288,6 @@ class TreeSpans:
         found: Attributes,
         failure: Failure | None,
     ) -> None:
-        if at < self._since:
-            return
         requested, model = call.requested, conventions.model_attributes(call.model)
         attributes: Attributes = {
             "gen_ai.operation.name": "chat",

@@ -1,0 +1,316 @@
+"""Whatever is wrong with whoever takes the spans: the run goes on, and the log says it once."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
+from opentelemetry.trace import NoOpTracerProvider
+
+from ramify import CodeFunction, MemoryStore, RunContext, Runtime, ToolUse, agent
+from ramify.testing import ScriptedModel
+from ramify.views import otel
+from spans import PATIENCE, complaints, ids, provider_for, shapes
+
+
+async def look(ctx: RunContext, what: str) -> str:
+    """Look something up."""
+    return f"{what}, twice"
+
+
+looking = CodeFunction(callable=look)
+
+
+async def look_often(ctx: RunContext, times: int) -> int:
+    """Look many things up."""
+    return len([await ctx.invoke(looking, {"what": str(n)}) for n in range(times)])
+
+
+looking_often = CodeFunction(callable=look_often, uses=[looking])
+
+
+class Broken(SpanExporter):
+    """Raises whenever it is given something."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        raise OSError("the disk is full")
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        raise OSError("the disk is full")
+
+
+class Rude(SpanProcessor):
+    """Raises where nobody catches it."""
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        raise OSError("no room to begin")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        raise OSError("no room to end")
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        raise OSError("no room to flush")
+
+
+class Stuck(SpanExporter):
+    """Takes nothing until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.released = threading.Event()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.entered.set()
+        self.released.wait(PATIENCE)
+        return SpanExportResult.SUCCESS
+
+
+def test_an_exporter_that_raises_does_not_touch_the_run(caplog: pytest.LogCaptureFixture):
+    with Runtime([looking_often], store=MemoryStore()) as runtime:
+        tracing = otel.trace(runtime, provider_for(Broken()))
+        assert runtime.invoke(looking_often, {"times": 20}).result() == 20
+        assert tracing.close(PATIENCE)
+
+    assert complaints(caplog.records) == []  # the SDK has said it
+
+
+def test_a_processor_that_raises_does_not_touch_the_run(caplog: pytest.LogCaptureFixture):
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(Rude())
+    with Runtime([looking_often], store=MemoryStore()) as runtime:
+        tracing = otel.trace(runtime, provider)
+        assert runtime.invoke(looking_often, {"times": 20}).result() == 20
+        assert tracing.close(PATIENCE)
+
+    assert complaints(caplog.records) == [
+        "spans of <Observer of memory> are missing: a span could not be begun:"
+        " OSError('no room to begin')"
+    ]
+
+
+def test_an_exporter_that_is_stuck_keeps_neither_the_run_nor_the_end_waiting(
+    caplog: pytest.LogCaptureFixture,
+):
+    exporter = Stuck()
+    with Runtime([looking_often], store=MemoryStore()) as runtime:
+        tracing = otel.trace(runtime, provider_for(exporter))
+        assert runtime.invoke(looking_often, {"times": 20}).result() == 20
+        assert exporter.entered.wait(PATIENCE)
+        assert runtime.invoke(looking_often, {"times": 20}).result() == 20
+        assert tracing.close(0.01) is False
+    exporter.released.set()
+    assert tracing.close(PATIENCE)
+
+    assert complaints(caplog.records) == [
+        "spans of <Observer of memory> are missing: they could not all be sent within 0.01 s"
+    ]
+
+
+def test_more_spans_than_a_queue_has_room_for_all_arrive():
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=512))
+    store = MemoryStore()
+    with Runtime([looking_often], store=store) as runtime:
+        assert runtime.invoke(looking_often, {"times": 2000}).result() == 2000
+    assert otel.trace(store, provider).close(PATIENCE)
+    provider.shutdown()
+
+    assert len({ids(span) for span in exporter.get_finished_spans()}) == 2001
+
+
+def test_what_the_sampler_does_not_want_is_not_sent():
+    store = MemoryStore()
+    with Runtime([looking_often], store=store) as runtime:
+        for _ in range(40):
+            runtime.invoke(looking_often, {"times": 1}).result()
+    found: dict[str, list[Any]] = {}
+    for name, sampler in ("none", ALWAYS_OFF), ("half", ParentBased(TraceIdRatioBased(0.5))):
+        exporter = InMemorySpanExporter()
+        assert otel.trace(store, provider_for(exporter, sampler=sampler)).close(PATIENCE)
+        found[name] = shapes(exporter.get_finished_spans())
+
+    assert found["none"] == []
+    assert 0 < len(found["half"]) < 40
+    assert found["half"] == [{"look_often": {"look": {}}}] * len(found["half"])
+
+
+def test_a_provider_of_another_make_is_put_up_with():
+    with Runtime([looking], store=MemoryStore()) as runtime:
+        tracing = otel.trace(runtime, NoOpTracerProvider())
+        assert runtime.invoke(looking, {"what": "b"}).result() == "b, twice"
+        assert tracing.close(PATIENCE)
+
+
+PROGRAM = """
+import logging, sys
+{before}
+from ramify import CodeFunction, MemoryStore, Runtime
+from ramify.views import otel
+
+def add(ctx, a: int, b: int) -> int:
+    return a + b
+
+logging.basicConfig(format="%(message)s")
+adding = CodeFunction(callable=add)
+with Runtime([adding], store=MemoryStore()) as runtime, otel.trace(runtime) as tracing:
+    print(runtime.invoke(adding, {{"a": 1, "b": 2}}).result(), tracing.close())
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (
+            'sys.modules["opentelemetry"] = None',
+            "no spans are made: OpenTelemetry is not installed; install ramify[otel]\n",
+        ),
+        (
+            "",
+            "no spans are made: the program has set no tracer provider; call"
+            " opentelemetry.trace.set_tracer_provider first, or give one as tracer_provider=\n",
+        ),
+    ],
+    ids=["not installed", "not set up"],
+)
+def test_a_program_without_opentelemetry_runs_and_is_told_once(before: str, said: str):
+    program = [sys.executable, "-c", PROGRAM.format(before=before)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE, check=True)
+
+    assert (done.stdout, done.stderr) == ("3 True\n", said)
+
+
+# A real collector
+
+
+@contextmanager
+def collector(*answers: int) -> Generator[tuple[str, list[ExportTraceServiceRequest]]]:
+    """Serve OTLP on loopback; the first requests are answered with these statuses."""
+    taken: list[ExportTraceServiceRequest] = []
+    left = list(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status = left.pop(0) if left else 200
+            if status == 200:
+                taken.append(ExportTraceServiceRequest.FromString(body))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1/traces", taken
+    finally:
+        server.shutdown()
+        thread.join(PATIENCE)
+        server.server_close()
+
+
+@contextmanager
+def provider_to(address: str) -> Generator[TracerProvider]:
+    provider = TracerProvider(
+        shutdown_on_exit=False, resource=Resource.create({"service.name": "nightly"})
+    )
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(address, timeout=5)))
+    yield provider
+    provider.shutdown()
+
+
+def test_a_collector_gets_the_tree(tmp_path: Any):
+    @agent(uses=[looking])
+    def work() -> str:
+        return "Work."
+
+    model = ScriptedModel(ToolUse("c1", "look", {"what": "b"}), "done")
+    with (
+        collector() as (address, taken),
+        provider_to(address) as provider,
+        Runtime([work], models=model, store=tmp_path / "run.db") as runtime,
+    ):
+        tracing = otel.trace(runtime, provider)
+        runtime.invoke(work).result()
+        assert tracing.close(PATIENCE)
+    [resource] = [found for request in taken for found in request.resource_spans]
+    [scope] = resource.scope_spans
+    spans = {span.name: span for span in scope.spans}
+
+    assert "nightly" in {item.value.string_value for item in resource.resource.attributes}
+    assert scope.scope.name == "ramify"
+    assert spans.keys() == {"chat scripted", "execute_tool look", "invoke_agent work"}
+    top = spans["invoke_agent work"]
+    assert {span.parent_span_id for span in scope.spans} == {b"", top.span_id}
+    assert {span.trace_id for span in scope.spans} == {top.trace_id}
+
+
+HALF = "\ud83d"  # of a character, which no encoder takes
+MESSY = f"\x1b[2J<script>{HALF}\x00\u202e"
+
+
+def test_whatever_a_model_says_reaches_the_collector_in_one_piece():
+    async def echo(ctx: RunContext, what: str) -> str:
+        """Say it again."""
+        return what
+
+    async def fail(ctx: RunContext, what: str) -> str:
+        """Fail with it."""
+        raise ValueError(MESSY + what)  # what a model says has been put right by then
+
+    @agent(uses=[CodeFunction(callable=echo), CodeFunction(callable=fail)])
+    def work() -> str:
+        return "Work."
+
+    said = {"what": MESSY + "x" * 3_000_000}
+    call = [ToolUse(MESSY + n * 10_000, n, said) for n in ("echo", "fail")]
+    store = MemoryStore()
+    with Runtime([work], models=ScriptedModel(call, MESSY), store=store) as runtime:
+        runtime.invoke(work).result()
+    with collector() as (address, taken), provider_to(address) as provider:
+        assert otel.trace(store, provider, contents=True).close(PATIENCE)
+    spans = [
+        span
+        for request in taken
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+    assert sorted(span.name for span in spans) == [
+        "chat scripted",
+        "chat scripted",
+        "execute_tool echo",
+        "execute_tool fail",
+        "invoke_agent work",
+    ]
+    assert sum(span.ByteSize() for span in spans) < 300_000
+
+
+def test_a_collector_that_comes_back_gets_everything():
+    store = MemoryStore()
+    with (
+        collector(503) as (address, taken),
+        provider_to(address) as provider,
+        Runtime([looking], store=store) as runtime,
+    ):
+        tracing = otel.trace(runtime, provider)
+        assert runtime.invoke(looking, {"what": "b"}).result() == "b, twice"
+        assert tracing.close(PATIENCE)
+
+    assert len(taken) == 1
