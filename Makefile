@@ -12,7 +12,7 @@ help:
 	@echo "make demo    run a small job and watch its tree"
 	@echo "make test    run every check and every test"
 	@echo "make lint    run the checks only: style, types, direction of imports"
-	@echo "make bench   measure what calls, turns, imports, sessions and journals cost"
+	@echo "make bench   measure what calls, turns, imports, sessions, journals and traces cost"
 	@echo "make crash   kill a program at every moment, and see whether it goes on"
 	@echo "make clean   remove the environment and everything built"
 
@@ -40,6 +40,7 @@ bench: $(VENV)/dev.done
 	@$(BIN)/python bench/models.py
 	@$(BIN)/python bench/agents.py
 	@$(BIN)/python bench/durable.py
+	@$(BIN)/python bench/tracing.py
 
 crash: $(VENV)/dev.done
 	@PYTHONPATH=tests $(BIN)/python -m crash.exhaustive

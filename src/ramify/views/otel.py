@@ -24,7 +24,7 @@ from ramify.stores.sqlite_store import SqliteStore
 log = logging.getLogger(__name__)
 
 _LOOKS_EVERY: Final = 0.1  # seconds
-_REST: Final = 4  # times as long as it has worked it leaves the processor to the run
+_REST: Final = 9  # times as long as it has worked it leaves the processor to the run
 PATIENCE: Final = 5.0  # seconds that closing may take
 
 Source = Runtime | Observer | Store | str | os.PathLike[str]
