@@ -123,8 +123,6 @@ class Tracing:
 
         over = self._given_up.is_set
         self._maker = SpanMaker(observer.journal, provider, self._complain, over)
-        if since:
-            self._over.update(row.id for row in observer.trees() if not row.open)
         self._thread = threading.Thread(target=self._run, name="ramify otel", daemon=True)
         self._thread.start()
 
@@ -185,9 +183,12 @@ class Tracing:
         for gone in self._open.keys() - {row.id for row in rows}:
             del self._open[gone]
         for row in rows:
-            if row.id not in self._over:
+            if row.id not in self._over and not self._is_past(row):
                 self._read(row, last=last)
         self._seen = place
+
+    def _is_past(self, row: TreeRow) -> bool:
+        return not row.open and row.ended is not None and row.ended < self._since
 
     def _read(self, row: TreeRow, *, last: bool) -> None:
         if (tree := self._open.get(row.id)) is None:
