@@ -65,6 +65,6 @@ $(VENV)/base.done: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/dev.done: $(VENV)/base.done
 	@echo "==> installing what the checks and tests need"
-	@$(BIN)/python -m pip install --quiet --group dev --editable '.[openai,anthropic,gemini,local,context,mcp,otel]' || \
+	@$(BIN)/python -m pip install --quiet --group dev --editable '.[openai,anthropic,gemini,local,context,mcp,web,otel,terminal]' || \
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
 	@touch $@

@@ -22,7 +22,6 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "view",
-        help="look at the runs in a browser",
         description="Serve a page that shows the runs of a journal, live, and opens it in a"
         " browser. What is asked for there (answers, pauses, forks) is done by the program that"
         " drives the journal.",

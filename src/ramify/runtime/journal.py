@@ -20,7 +20,7 @@ from ramify.core.long_texts import LongTexts
 from ramify.core.packing import Packer, unpack
 from ramify.core.store import Entry, Store
 from ramify.runtime.home import settle_from_anywhere
-from ramify.runtime.live_text import Teller
+from ramify.runtime.telling import Teller
 
 log = logging.getLogger(__name__)
 

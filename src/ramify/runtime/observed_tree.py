@@ -9,7 +9,7 @@ from ramify.core.fold import TreeFold
 from ramify.core.frames import Frame, short_arguments
 from ramify.core.store import Store
 from ramify.core.views import NodeView
-from ramify.runtime.live_text import Hearer
+from ramify.runtime.hearing import Hearer
 from ramify.runtime.poll import Poll
 from ramify.runtime.tree_reader import TreeReader
 

@@ -5,7 +5,6 @@ Reads what is written, and leaves messages; never runs a call, and writes nothin
 
 import json
 import os
-import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -244,7 +243,7 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         fitting_place(view.fn, at, edit, is_agent=view.is_agent)
         if edit is not None and not isinstance(edit.model, str | None):
             raise InvalidValueError("another process can only be told the name of a model")
-        key = f"#fork {secrets.token_hex(8)}"
+        key = f"#fork {os.urandom(8).hex()}"
         wish = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}
         self._store.post(written_wish(wish, "an edit"))
         return key

@@ -1,13 +1,11 @@
 """Wait for a node to change."""
 
-import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, Protocol
 
 from ramify.core.views import NodeView
-from ramify.runtime.home import settle_from_anywhere
 
 _REST = 10
 
@@ -104,6 +102,8 @@ class Watch:
             time.sleep(_REST * self._took)
 
     async def __aiter__(self) -> AsyncIterator[NodeView]:
+        import asyncio  # noqa: PLC0415 - a command that looks once does not wait for it
+
         while True:
             view = await self
             yield view
@@ -112,6 +112,10 @@ class Watch:
             await asyncio.sleep(_REST * self._took)
 
     async def _next(self) -> NodeView:
+        import asyncio  # noqa: PLC0415 - as above
+
+        from ramify.runtime.home import settle_from_anywhere  # noqa: PLC0415 - it needs asyncio
+
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout):

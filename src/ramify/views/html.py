@@ -1,7 +1,7 @@
 """One run as one HTML file: the viewer's own page, with its data inside.
 
-Needs no server and loads nothing. The page is put together from the files that ``views.web`` serves;
-its policy lets a browser run that script and no other, whatever the data holds.
+Needs no server and loads nothing. The page is put together from the files that ``views.web``
+serves; its policy lets a browser run that script and no other, whatever the data holds.
 """
 
 import base64
