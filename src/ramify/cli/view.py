@@ -22,7 +22,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "view",
-        description="Serve a page that shows the runs of a journal, live, and opens it in a"
+        description="Serve a page that shows the runs of a journal, live, and open it in a"
         " browser. What is asked for there (answers, pauses, forks) is done by the program that"
         " drives the journal.",
         epilog=(

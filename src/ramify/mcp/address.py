@@ -5,7 +5,7 @@ from typing import Final
 
 from ramify.core.errors import InvalidValueError
 
-_LAST_PORT: Final = 65_535
+LAST_PORT: Final = 65_535
 
 
 def address_of(text: str, *, allow_remote: bool) -> tuple[str, int]:
@@ -22,7 +22,7 @@ def address_of(text: str, *, allow_remote: bool) -> tuple[str, int]:
     """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    if not port.isascii() or not port.isdigit() or int(port) > _LAST_PORT:
+    if not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
         raise InvalidValueError(f"{text!r} is no address: give PORT or HOST:PORT, such as 8000")
     if not allow_remote and not is_loopback(host):
         raise InvalidValueError(

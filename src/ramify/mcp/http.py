@@ -8,6 +8,7 @@ from typing import Any
 import uvicorn
 
 from ramify.core.errors import UsageError
+from ramify.mcp.address import LAST_PORT
 
 
 async def serve_app(app: Any, host: str, port: int, on_ready: Callable[[str], None]) -> None:
@@ -26,10 +27,12 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         UsageError: nothing can be served at that address.
     """
+    if not 0 <= port <= LAST_PORT:
+        raise UsageError(f"nothing can be served at {host}:{port}: ports end at {LAST_PORT}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise UsageError(f"nothing can be served at {host}:{port}: {error}") from None
     # Connections inherit it; otherwise every second part of an answer waits for 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

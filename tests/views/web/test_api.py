@@ -2,10 +2,12 @@
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 import pytest
@@ -15,6 +17,7 @@ from ramify import (
     CodeFunction,
     HookDecision,
     MemoryStore,
+    Node,
     Observer,
     RunContext,
     Runtime,
@@ -106,6 +109,17 @@ def test_a_long_text_is_cut_and_its_part_gives_all_of_it():
     assert [part["length"] for part in parts] == [len(text)] * 2
     assert all(len(part["text"]) <= data.LIMIT + 5 for part in parts)
     assert whole == [{"text": seen}] * 2
+
+
+def test_the_stack_leads_to_what_runs_now(client: httpx.Client, observer: Observer):
+    ends = [call.id for call in observer.get_view(1).children]
+    for node in 1, ends[0], observer.trees()[-1].id:
+        frames = [data.frame(one) for one in observer.stack(node)]
+        assert got(client, f"/api/nodes/{node}/stack") == same({"frames": frames})
+    assert [frame["fn"] for frame in got(client, f"/api/nodes/{ends[0]}/stack")["frames"]] == [
+        "report",
+        "summarise",
+    ]
 
 
 def test_where_time_tokens_and_money_went(client: httpx.Client, observer: Observer):
@@ -236,6 +250,87 @@ def test_a_run_is_paused_resumed_and_cancelled(runtime: Runtime, beside: httpx.C
     assert post(beside, f"/api/nodes/{node.id}/cancel", {"reason": "enough"}) == (200, {})
     with pytest.raises(ramify.CancellationException, match="enough"):
         node.result()
+
+
+PAYING = """
+import sys, threading
+from ramify import CodeFunction, Runtime
+
+def pay(ctx) -> str:
+    print("begun", flush=True)
+    threading.Event().wait()
+
+function = CodeFunction(callable=pay)
+runtime = Runtime([function], store=sys.argv[1])
+runtime.invoke(function).result()
+"""
+
+
+def test_a_call_that_nobody_knows_the_end_of_is_settled(tmp_path: Path):
+    def pay(ctx: RunContext) -> str:
+        raise AssertionError("it is not run again")
+
+    path = tmp_path / "run.db"
+    with subprocess.Popen(
+        [sys.executable, "-c", PAYING, str(path)], stdout=subprocess.PIPE, text=True
+    ) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == "begun\n"
+        with view(path, port=0) as viewer, client_of(viewer) as client:
+            assert got(client, "/api/journal")["driven"]
+            killed.kill()
+            killed.wait()
+            wait(lambda: not got(client, "/api/journal")["driven"])
+            with Runtime([CodeFunction(callable=pay)], store=path) as runtime:
+                [node] = runtime.recover()
+                question = asked(client, QuestionKind.InDoubt)
+                assert question["choices"] == ["retry", "use", "fail"]
+                answer = {"text": "use: paid"}
+                assert post(client, f"/api/questions/{question['id']}", answer) == (200, {})
+                assert node.result() == "paid"
+
+
+def test_a_run_is_forked_with_another_prompt_arguments_or_result(
+    runtime: Runtime, beside: httpx.Client
+):
+    wish = runtime.invoke(runtime.invocable_functions["wish"])
+    question = asked(beside, QuestionKind.Human)
+    post(beside, f"/api/questions/{question['id']}", {"text": "Peace"})
+    assert wish.result() == "Peace"
+    shop = runtime.invoke(runtime.invocable_functions["shop"])
+    question = asked(beside, QuestionKind.Approval)
+    post(beside, f"/api/questions/{question['id']}", {"text": "allow"})
+    shop.result()
+    pay = shop.get_children()[0]
+    assert isinstance(pay, Node)
+
+    def forked(node: int, body: dict[str, Any]) -> int:
+        """Ask for a fork, and wait for it."""
+        status, told = post(beside, f"/api/nodes/{node}/fork", body)
+        assert status == 200, told
+        path = f"/api/forks/{quote(told['key'], safe='')}"
+        return wait(lambda: got(beside, path)["node"])
+
+    nothing = {"at": None, "prompt": None, "model": None, "args": None, "result": None}
+    again = forked(wish.id, nothing)
+    question = asked(beside, QuestionKind.Human)
+    assert question["tree"] == again
+    post(beside, f"/api/questions/{question['id']}", {"text": "More"})
+    wait(lambda: got(beside, f"/api/nodes/{again}")["outputs"] == "More")
+
+    other = forked(shop.id, {"prompt": "Buy less."})
+    wait(lambda: got(beside, f"/api/nodes/{other}")["transcript"])
+    assert got(beside, f"/api/nodes/{other}")["transcript"][0]["text"] == "Buy less."
+
+    given = forked(pay.id, {"result": "paid nothing"})
+    wait(lambda: "paid nothing" in str(got(beside, f"/api/nodes/{given}")["transcript"]))
+
+    for node, body, said in [
+        (wish.id, {"prompt": "x"}, "wish is code: it has no prompt and no model"),
+        (shop.id, {"at": -1}, "at=-1: give the number of a response, or 0"),
+    ]:
+        assert post(beside, f"/api/nodes/{node}/fork", body) == (400, {"error": said})
+    assert got(beside, "/api/forks/nothing") == {"node": None}
 
 
 # --- no

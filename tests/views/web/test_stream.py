@@ -233,6 +233,8 @@ def test_a_client_that_has_something_of_another_journal_is_told_all(
     runtime: Runtime, garden: Garden, client: httpx.Client
 ):
     tree = begun(runtime, garden, client)
+    garden.allow(Garden.STEPS)
+    Follower(tree).follow(client, is_over)
     fresh = all_rows(client, tree)
     last = first_messages(client, f"/api/stream?tree={tree}&seq={10**17}")[-1]
     assert last.data == {"tree": tree, "seq": fresh.seq, "rows": list(fresh.rows.values())}
