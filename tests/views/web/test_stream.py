@@ -278,6 +278,19 @@ def test_the_stream_of_a_run_that_is_deleted_ends(
     assert client.get(f"/api/stream?tree={tree}").status_code == 404
 
 
+def test_a_run_that_is_deleted_leaves_the_list(
+    runtime: Runtime, garden: Garden, client: httpx.Client
+):
+    tree = begun(runtime, garden, client)
+    garden.allow(Garden.STEPS)
+    Follower(tree).follow(client, is_over)
+    with client.stream("GET", "/api/stream") as response:
+        following = messages(response.iter_lines())
+        assert [row["id"] for row in next(following).data["trees"]] == [tree]
+        runtime.delete(tree)
+        assert next(one for one in following if one.event == "trees").data["trees"] == []
+
+
 # --- other processes
 
 ASKING = """

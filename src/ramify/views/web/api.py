@@ -80,7 +80,7 @@ class Api:
             _get("/api/trees/{id}/flame", self._flame),
             _get("/api/difference", self._difference),
             _get("/api/search", self._search),
-            _get("/api/questions", lambda _: self._listing.questions()),
+            _get("/api/questions", lambda _: {"questions": self._listing.questions()}),
             _get("/api/forks/{key}", lambda a: {"node": self._observer.forked(a.path["key"])}),
             _post("/api/questions/{id}", self._answer, "text", "args"),
             _post("/api/nodes/{id}/pause", self._pause, "reason"),
@@ -96,7 +96,7 @@ class Api:
         return {"name": name, "driven": self._observer.is_driven, "version": __version__}
 
     def _trees(self, _asked: Asked) -> Any:
-        return {"trees": self._listing.now()[0]["trees"]}
+        return {"trees": self._listing.trees(self._listing.questions())}
 
     def _view(self, asked: Asked) -> NodeView:
         return self._observer.get_view(asked.node())

@@ -2,6 +2,7 @@
 
 import threading
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -20,20 +21,18 @@ class Listing:
         self._lock = threading.Lock()
         self._places: dict[str, dict[str, Any]] = {}  # by the id of the question
 
-    def now(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return all runs, newest last, and all that waits for a person, oldest first."""
-        questions = self.questions()
-        asked = Counter(question["tree"] for question in questions["questions"])
-        trees = [data.tree(tree, asked[tree.id]) for tree in self._observer.trees()]
-        return {"trees": trees, "driven": self._observer.is_driven}, questions
+    def trees(self, questions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return all runs, newest last; *questions* are those that wait."""
+        asked = Counter(question["tree"] for question in questions)
+        return [data.tree(tree, asked[tree.id]) for tree in self._observer.trees()]
 
-    def questions(self) -> dict[str, Any]:
-        """Return all that waits for a person, and where in which run it does."""
+    def questions(self) -> list[dict[str, Any]]:
+        """Return all that waits for a person, oldest first, and where in which run it does."""
         with self._lock:
             questions = self._observer.questions()
             known = self._places
             self._places = {one.id: known.get(one.id) or self._place(one) for one in questions}
-            return {"questions": [data.question(one) | self._places[one.id] for one in questions]}
+            return [data.question(one) | self._places[one.id] for one in questions]
 
     def _place(self, question: Question) -> dict[str, Any]:
         place = {"tree": self._observer.tree_of(question.node_id), "path": "", "fn": ""}

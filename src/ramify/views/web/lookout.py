@@ -7,10 +7,10 @@ it had no time for are skipped, so nothing is ever queued. Nobody looks while al
 import asyncio
 import logging
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from anyio import to_thread
 
@@ -22,6 +22,7 @@ from ramify.views.web.listing import Listing
 
 _EVERY: Final = 0.1  # seconds between two looks
 _REST: Final = 9  # times as long as a look took, at least
+_OLDEST: Final = 2.0  # seconds after which the runs are listed again though nothing has happened
 
 log = logging.getLogger(__name__)
 
@@ -67,12 +68,37 @@ class Seat:
         self._is_new.set()
 
 
+class _Trees:
+    """The list of runs, which may be long: made when something has happened, and not too often."""
+
+    def __init__(self, observer: Observer, listing: Listing) -> None:
+        self._observer = observer
+        self._listing = listing
+        self._text = ""
+        self._moment: object = None  # what the journal was like then
+        self._rests_until = 0.0
+        self._good_until = 0.0
+
+    def read(self, questions: Sequence[Mapping[str, Any]]) -> str:
+        """Return it as JSON, and whether somebody drives the journal."""
+        start, driven = time.monotonic(), self._observer.is_driven
+        moment = (self._observer.last(), driven, [question["id"] for question in questions])
+        good = moment == self._moment and start < self._good_until
+        if not good and start >= self._rests_until:
+            self._text = encoded({"trees": self._listing.trees(questions), "driven": driven})
+            self._moment = moment
+            now = time.monotonic()
+            self._rests_until, self._good_until = now + _REST * (now - start), now + _OLDEST
+        return self._text
+
+
 class Lookout:
     """Looks for all seats at once; ``run`` does, as a task of whoever serves."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._listing = Listing(observer)
+        self._trees = _Trees(observer, self._listing)
         self._seats: set[Seat] = set()
         self._is_wanted = asyncio.Event()  # somebody has just sat down
         self._is_closed = False
@@ -146,5 +172,5 @@ class Lookout:
                 views[tree] = self._observer.get_view(tree)
             except (UnknownNodeError, StoreError):  # it was deleted, or is damaged
                 continue
-        now, questions = self._listing.now()
-        return encoded(now), encoded(questions), views
+        questions = self._listing.questions()
+        return self._trees.read(questions), encoded({"questions": questions}), views
