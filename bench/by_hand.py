@@ -166,4 +166,5 @@ def journal(path: Path, texts: Sequence[str], synchronous: str) -> None:
 def read_journal(path: Path) -> int:
     """Read the JSON of each event of a ramify journal; return how many there are."""
     with closing(sqlite3.connect(path)) as rows:
-        return len([json.loads(body) for (body,) in rows.execute("SELECT body FROM events")])
+        bodies = [body for (body,) in rows.execute("SELECT body FROM events")]
+        return len([[json.loads(line) for line in body.split("\n")] for body in bodies])

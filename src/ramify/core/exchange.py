@@ -1,8 +1,9 @@
 """What one request added to a conversation, in the provider's own words."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Final, Self, cast
 
 from ramify.core.errors import InvalidValueError
@@ -76,6 +77,33 @@ class Exchange:
             )
         except (TypeError, ValueError) as error:
             raise InvalidValueError(f"not a saved exchange: {error}") from None
+
+
+class UnreadExchange(Exchange):
+    """One that is read when somebody wants to know what is in it; most never are.
+
+    Args:
+        read: gives the exchange.
+    """
+
+    __slots__ = ("_unread",)
+
+    def __init__(self, read: Callable[[], Exchange]) -> None:
+        object.__setattr__(self, "_unread", read)
+
+    def __getattr__(self, name: str) -> Any:  # of a field that nobody has set
+        for field, value in zip(_FIELDS, _values(self._unread()), strict=True):
+            object.__setattr__(self, field, value)
+        return object.__getattribute__(self, name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exchange) and _values(self) == _values(other)
+
+    __hash__ = Exchange.__hash__
+
+
+_FIELDS: Final = tuple(field.name for field in fields(Exchange))
+_values: Final = attrgetter(*_FIELDS)
 
 
 def _texts(value: Any) -> tuple[str, ...]:

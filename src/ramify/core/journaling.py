@@ -1,7 +1,8 @@
 """Events as entries of a journal, and back.
 
 Each kind of event is written by the types of its fields: what an entry says of its node anyway, and
-what has its default value, is left out. Nothing but these classes is ever made from a journal.
+what has its default value, is left out. What was on the wire has a line of its own, since few read
+it. Nothing but these classes is ever made from a journal.
 """
 
 import json
@@ -22,7 +23,7 @@ from ramify.core.events import (
     Event,
     TreeForked,
 )
-from ramify.core.exchange import Exchange
+from ramify.core.exchange import Exchange, UnreadExchange
 from ramify.core.long_texts import LongTexts
 from ramify.core.packing import Packer, Unpacker
 from ramify.core.question import Question
@@ -113,12 +114,14 @@ def entry_of(
         settled = event.id
         body["id"] = event.id.partition("-")[2]
     state = event.state if isinstance(event, CallEnded) else _STATE_AFTER.get(kind)
+    exchange = body.pop("exchange", None)
+    text = _json(body)
     return Entry(
         tree=tree,
         node=event.node,
         number=number,
         kind=kind.__name__,
-        body=_json(body),
+        body=text if exchange is None else f"{text}\n{_json(exchange)}",
         texts=packer.texts,
         call=_call_of(event) if kind in _CALLS else None,
         state=state,
@@ -143,8 +146,8 @@ def _event_of(entry: Entry, unpacker: Unpacker) -> Event:
     if kind is None:
         raise ValueError(f"events of the kind {entry.kind!r} are not known here")
     try:
-        said = entry.body != _NOTHING
-        body: dict[str, Any] = unpacker.read(entry.body) if said else {"v": VERSION}
+        text, _, exchange = entry.body.partition("\n")
+        body: dict[str, Any] = unpacker.read(text) if text != _NOTHING else {"v": VERSION}
         if (version := body.pop("v")) > VERSION:
             raise ValueError(f"a newer ramify has written it (version {version})")
         body["node"] = entry.node
@@ -159,6 +162,8 @@ def _event_of(entry: Entry, unpacker: Unpacker) -> Event:
             return events.QuestionAsked(**body)
         elif kind is events.QuestionSettled:
             body["id"] = f"{entry.node}-{body['id']}"
+        elif exchange:
+            body["exchange"] = UnreadExchange(partial(_read_exchange, exchange, unpacker))
         return _read(kind, body)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a journal's {entry.kind}: {error!r}") from error
@@ -259,6 +264,10 @@ def _read(kind: type, data: dict[str, Any]) -> Any:
     return kind(**data)
 
 
+def _read_exchange(text: str, unpacker: Unpacker) -> Exchange:
+    return _read(Exchange, unpacker.read(text))
+
+
 def _codec(hint: Any) -> tuple[Write | None, Read | None]:
     """Return how a field of this type is written and read; None: as it is."""
     hint = _without_none(hint)
@@ -276,6 +285,8 @@ def _codec(hint: Any) -> tuple[Write | None, Read | None]:
         return (lambda value, _: str(value)), Decimal
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return (lambda value, _: str(value)), hint
+    if hint is Exchange:  # which is read later, if at all
+        return _written, None
     if isinstance(hint, type) and is_dataclass(hint):
         return _written, partial(_read, hint)
     return (lambda value, packer: packer.pack_any(_plain_dict(value))), None

@@ -114,7 +114,8 @@ def _lines(store: Store, tree: int) -> Iterator[bytes]:
 
 def _hashes(store: Store, entry: Entry) -> list[str]:
     try:
-        return sorted(set(texts_in(json.loads(entry.body))))
+        lines = map(json.loads, entry.body.split("\n"))
+        return sorted({hash for line in lines for hash in texts_in(line)})
     except ValueError as error:
         raise StoreError(store.name, f"entry {entry.seq} cannot be read: {error}") from error
 
