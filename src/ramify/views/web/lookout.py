@@ -22,6 +22,7 @@ from ramify.views.web.listing import Listing
 
 _EVERY: Final = 0.1  # seconds between two looks
 _REST: Final = 9  # times as long as a look took, at least
+_LONGEST: Final = 1.0  # seconds that nobody looks, however long it took
 _OLDEST: Final = 2.0  # seconds after which the runs are listed again though nothing has happened
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,7 @@ class Lookout:
         self._observer = observer
         self._listing = Listing(observer)
         self._trees = _Trees(observer, self._listing)
+        self._took = 0.0  # seconds for the last look, without the list of runs, which has its own
         self._seats: set[Seat] = set()
         self._is_wanted = asyncio.Event()  # somebody has just sat down
         self._is_closed = False
@@ -125,11 +127,9 @@ class Lookout:
             if not self._seats:
                 await self._is_wanted.wait()
             self._is_wanted.clear()
-            start = time.monotonic()
             await self._look()
-            took = time.monotonic() - start
             try:
-                async with asyncio.timeout(max(_EVERY, _REST * took)):
+                async with asyncio.timeout(min(_LONGEST, max(_EVERY, _REST * self._took))):
                     await self._is_wanted.wait()
             except TimeoutError:
                 continue
@@ -166,6 +166,7 @@ class Lookout:
                 seat.end()
 
     def _read(self, trees: set[int]) -> tuple[str, str, Mapping[int, NodeView]]:
+        start = time.monotonic()
         views: dict[int, NodeView] = {}
         for tree in trees:
             try:
@@ -173,4 +174,6 @@ class Lookout:
             except (UnknownNodeError, StoreError):  # it was deleted, or is damaged
                 continue
         questions = self._listing.questions()
-        return self._trees.read(questions), encoded({"questions": questions}), views
+        asked = encoded({"questions": questions})
+        self._took = time.monotonic() - start
+        return self._trees.read(questions), asked, views
