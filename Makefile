@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 DEMO := examples/survey.py:survey --arg folder=src/ramify --store .demo/run.db
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench crash clean
+.PHONY: help demo test lint bench crash pictures clean
 
 help:
 	@echo "make demo    run a small job and watch its tree"
@@ -14,6 +14,7 @@ help:
 	@echo "make lint    run the checks only: style, types, direction of imports"
 	@echo "make bench   measure what calls, turns, imports, sessions, journals and traces cost"
 	@echo "make crash   kill a program at every moment, and see whether it goes on"
+	@echo "make pictures  make the pictures of the README anew"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(VENV)/base.done
@@ -22,7 +23,7 @@ demo: $(VENV)/base.done
 	@$(BIN)/ramify run $(DEMO)
 	@echo "==> all of it is in the journal .demo/run.db; kill a run half way, and the next goes on"
 
-test: lint
+test: lint $(VENV)/browser.done
 	@echo "==> tests"
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
@@ -44,6 +45,10 @@ bench: $(VENV)/dev.done
 
 crash: $(VENV)/dev.done
 	@PYTHONPATH=tests $(BIN)/python -m crash.exhaustive
+
+pictures: $(VENV)/dev.done $(VENV)/browser.done
+	@echo "==> the pictures of the README, in docs/pictures"
+	@RENEW_PICTURES=1 $(BIN)/python -m pytest --quiet tests/browser/test_looks.py tests/views/test_terminal_picture.py
 
 clean:
 	rm -rf $(VENV) .demo build dist .pytest_cache .ruff_cache .import_linter_cache bench/results
@@ -67,4 +72,14 @@ $(VENV)/dev.done: $(VENV)/base.done
 	@echo "==> installing what the checks and tests need"
 	@$(BIN)/python -m pip install --quiet --group dev --editable '.[openai,anthropic,gemini,local,context,mcp,web,otel,terminal]' || \
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
+	@touch $@
+
+# What the viewer is looked at with. CHROMIUM=/path/to/chrome make test   uses another one.
+$(VENV)/browser.done: $(VENV)/dev.done
+	@if [ -n "$$CHROMIUM" ] || command -v chromium >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "==> installing Chromium for the browser tests"; \
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 || \
+			{ echo "Chromium could not be installed: run apt-get install chromium, or set CHROMIUM to the path of one"; exit 1; }; \
+	else echo "the browser tests need Chromium: install the package chromium, or set CHROMIUM to the path of one"; exit 1; fi
 	@touch $@

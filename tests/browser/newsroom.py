@@ -36,7 +36,10 @@ PRICE: Final = Decimal("0.000003")
 
 
 class PacedModel(Model):
-    """Says what a script says, a little at a time; nothing while ``gate`` is closed."""
+    """Says what a script says, a little at a time; nothing while ``gate`` is closed.
+
+    It closes by itself when the word ``stops_at`` is said.
+    """
 
     provider = Provider.OpenAI
 
@@ -47,6 +50,7 @@ class PacedModel(Model):
         self.price = script.price
         self.gate = threading.Event()
         self.gate.set()
+        self.stops_at = ""
 
     def open(
         self,
@@ -71,6 +75,8 @@ class _PacedSession(WrappedSession):
         try:
             async for event in events:
                 yield event
+                if self._model.stops_at and self._model.stops_at in str(event):
+                    self._model.gate.clear()
                 await asyncio.sleep(self._model.pace)
                 while not self._model.gate.is_set():  # noqa: ASYNC110 - set by another thread
                     await asyncio.sleep(0.005)
@@ -187,7 +193,7 @@ NAMES: Final = sorted(path.name for path in TEXTS.glob("*.txt"))[:4]
 ARGS: Final = {"folder": "examples/texts", "names": NAMES}
 
 
-def ask_first(event: PreToolUseEvent) -> HookDecision | None:
+async def ask_first(event: PreToolUseEvent) -> HookDecision | None:
     """Have a person allow what looks something up."""
     if event.tool_name == "look_up":
         return HookDecision(ask="May it look this up in the almanac?")

@@ -87,7 +87,7 @@ class Question:
     def _choice(self, word: str, text: str) -> str:
         """Return the choice that *word* is, however it is written."""
         for choice in self.choices:
-            if word.strip().casefold() == choice.casefold():
+            if word.strip().casefold() == choice.strip().casefold():
                 return choice
         raise self._unsuitable(text)
 

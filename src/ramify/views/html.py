@@ -20,6 +20,7 @@ _EXPORT: Final = re.compile(
 )
 _LINKED: Final = re.compile(
     r'<link rel="icon"[^>]*>\n<link rel="stylesheet"[^>]*>\n<script type="module"[^>]*></script>\n'
+    r'(?:<link rel="modulepreload"[^>]*>\n)*'
 )
 _ENDS: Final = str.maketrans({
     "<": "\\u003c",  # or a text could end the element that it stands in

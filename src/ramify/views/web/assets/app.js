@@ -3,7 +3,7 @@
 import { fillWith, icon, isTyping, make, remember, remembered, setText } from "./dom.js";
 import { openHelp } from "./dialogs.js";
 import { DifferenceView } from "./difference.js";
-import { noticePlaces, speak, tell } from "./notices.js";
+import { noticePlaces, sentence, speak, tell } from "./notices.js";
 import { questionCard } from "./questions.js";
 import { RunView } from "./run.js";
 import { RunsView } from "./runs.js";
@@ -13,11 +13,13 @@ import { Tree } from "./tree.js";
 import { many } from "./words.js";
 
 const KEPT = 6; // runs that were looked at last, and are not asked for anew
+const LATER = "No program drives this journal now; it is done when the next one opens it.";
+const MOST = 40; // questions in the list of them
 const TICK = 250; // milliseconds
 const THEMES = [["system", "as the system"], ["light", "light"], ["dark", "dark"]];
 
 class App {
-  trees = [];
+  trees = null; // until they are known
   questions = [];
   driven = true;
   #runs = new Map();
@@ -29,12 +31,16 @@ class App {
     this.source = source;
     this.desk = {
       source,
-      trees: () => this.trees,
+      trees: () => this.trees ?? [],
       detail: (id) => source.detail(id),
-      note: () => (this.driven ? "" : " No program drives this journal now; it is done when the next one opens it."),
+      note: () => (this.driven ? "" : ` ${LATER}`),
       open: (id) => this.go(`#/run/${id}`),
       compare: (a, b) => this.go(`#/compare/${a}/${b}`),
       go: (address) => this.go(address),
+      questionOf: (id) => this.questions.find(({ node }) => node === id),
+      isHeld: (row, tree) => this.questions.some(
+        (one) => one.kind === "paused" && one.tree === tree && `${one.path}.`.startsWith(`${row.path}.`),
+      ),
     };
     this.#build();
     addEventListener("hashchange", () => this.route());
@@ -47,17 +53,45 @@ class App {
   #build() {
     this.journal = make("bdi.journal");
     this.connection = make("span.connection", { role: "status" });
-    this.asked = make("button.asked", { type: "button", hidden: true, "aria-expanded": "false", "aria-controls": "asked-panel", click: () => this.#toggleAsked() });
-    this.askedPanel = make("section.asked-panel", { id: "asked-panel", hidden: true, "aria-label": "What waits for you" });
+    this.asked = make(
+      "button.asked",
+      {
+        type: "button",
+        hidden: true,
+        "aria-expanded": "false",
+        "aria-controls": "asked-panel",
+        click: () => this.#toggleAsked(),
+      },
+    );
+    this.askedPanel = make(
+      "section.asked-panel", { id: "asked-panel", hidden: true, "aria-label": "What waits for you" }
+    );
     this.theme = make("button.quiet.round", { type: "button", click: () => this.#nextTheme() });
     this.main = make("main", { id: "main", tabindex: "-1" });
-    this.alone = make("p.alone", { hidden: true, role: "status" }, "No program drives this journal now. What you ask for here is done when the next one opens it.");
-    const skip = make("a.skip", { href: "#main", click: (event) => { event.preventDefault(); this.main.focus(); } }, "Skip to the content");
+    this.alone = make(
+      "p.alone",
+      { hidden: true, role: "status" },
+      "No program drives this journal now. What you ask for here is done when the next one opens it.",
+    );
+    const skip = make(
+      "a.skip",
+      { href: "#main", click: (event) => { event.preventDefault(); this.main.focus(); } },
+      "Skip to the content",
+    );
     document.body.append(skip,
       make("header.top", {},
-        make("a.brand", { href: "#/", "aria-label": "ramify: all runs" }, icon("mark"), make("span", {}, "ramify")),
+        make(
+          "a.brand",
+          { href: "#/", "aria-label": "ramify: all runs" },
+          icon("mark"),
+          make("span", {}, "ramify"),
+        ),
         this.journal, this.connection, make("span.gap"), this.asked, this.theme,
-        make("button.quiet.round", { type: "button", "aria-label": "Keys", title: "Keys (?)", click: openHelp }, make("span.key-sign", { "aria-hidden": "true" }, "?"))),
+        make(
+          "button.quiet.round",
+          { type: "button", "aria-label": "Keys", title: "Keys (?)", click: openHelp },
+          make("span.key-sign", { "aria-hidden": "true" }, "?"),
+        )),
       this.askedPanel, this.alone, this.main, ...noticePlaces());
     this.#useTheme(remembered("theme", "system"));
   }
@@ -82,37 +116,53 @@ class App {
   // Beginning
 
   async start() {
+    const journal = this.source.journal();
+    if (this.source.live) this.route(); // the stream begins with all there is
     try {
-      const [journal, trees, questions] = await Promise.all([this.source.journal(), this.source.trees(), this.source.questions()]);
-      setText(this.journal, oneLine(journal.name));
-      this.#takeTrees({ trees, driven: journal.driven });
-      this.#takeQuestions({ questions });
-    } catch (error) {
-      this.#refused(error);
-      return;
-    }
-    if (!this.source.live && this.trees.length === 1 && !location.hash.startsWith("#/run/")) history.replaceState(null, "", `#/run/${this.trees[0].id}`);
+      setText(this.journal, oneLine((await journal).name));
+    } catch { /* the stream says what is wrong */ }
+    if (this.source.live) return;
+    this.#takeTrees({ trees: await this.source.trees() });
+    this.#takeQuestions({ questions: await this.source.questions() });
+    if (this.trees.length === 1 && !location.hash.startsWith("#/run/")) history.replaceState(
+      null, "", `#/run/${this.trees[0].id}`
+    );
     this.route();
   }
 
-  #refused(error) {
-    if (error.status !== 401) {
-      this.#connected("reconnecting");
-      fillWith(this.main, make("div.plain", {}, make("h1", {}, "Nothing to show yet"), make("p", {}, error.message)));
-      setTimeout(() => this.start(), 1_500);
-      return;
-    }
+  #needsToken() {
     const input = make("input", { type: "text", autocomplete: "off", "aria-label": "Token" });
     const form = make("form.plain", {}, make("h1", {}, "This page needs its token"),
-      make("p", {}, "Open the address that ", make("code", {}, "ramify view"), " printed; it ends in #token=… Or paste what follows the equals sign:"),
+      make(
+        "p",
+        {},
+        "Open the address that ",
+        make("code", {}, "ramify view"),
+        " printed; it ends in #token=… Or paste what follows the equals sign:",
+      ),
       make("div.buttons", {}, input, make("button.primary", { type: "submit" }, "Open")));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       useToken(this.source, input.value.trim().replace(/^.*#token=/, ""));
-      fillWith(this.main);
+      this.#view = null;
       this.start();
     });
     fillWith(this.main, form);
+  }
+
+  #notThere(why) {
+    this.#view?.close?.();
+    this.#view = null;
+    fillWith(
+      this.main,
+      make(
+        "div.plain",
+        {},
+        make("h1", { tabindex: "-1" }, "There is no such run"),
+        make("p", {}, sentence(why)),
+        make("p", {}, make("a", { href: "#/" }, "All runs")),
+      ),
+    );
   }
 
   // Where one is
@@ -130,8 +180,12 @@ class App {
     this.#closeAsked();
     if (page === "run" && number(rest[0])) {
       const tab = ["timeline", "flame"].includes(rest[1]) ? rest[1] : "tree";
-      this.#showRun(number(rest[0]), { tab, node: number(given.get("node")), from: number(given.get("from")) });
-    } else if (page === "compare" && number(rest[0]) && number(rest[1])) this.#showCompare(number(rest[0]), number(rest[1]));
+      this.#showRun(
+        number(rest[0]), { tab, node: number(given.get("node")), from: number(given.get("from")) }
+      );
+    } else if (page === "compare" && number(rest[0]) && number(rest[1])) this.#showCompare(
+      number(rest[0]), number(rest[1])
+    );
     else this.#showRuns();
   }
 
@@ -195,12 +249,19 @@ class App {
   }
 
   #connected(state, why = "", status = 0) {
-    const words = { connected: "live", live: "live", reconnecting: "reconnecting…", refused: "not connected", file: "saved run" }[state];
+    const words = {
+      connected: "live",
+      live: "live",
+      reconnecting: "reconnecting…",
+      refused: "not connected",
+      file: "saved run",
+    }[state];
     setText(this.connection, words);
     this.connection.dataset.state = state === "connected" ? "live" : state;
     if (state !== "refused") return;
-    if (status === 401) this.#refused({ status, message: why });
-    else tell(why, { wrong: true });
+    if (status === 401) this.#needsToken();
+    else if (status === 404) this.#notThere(why);
+    else tell(sentence(why), { wrong: true });
   }
 
   #takeTrees({ trees, driven }) {
@@ -214,13 +275,19 @@ class App {
   #takeQuestions({ questions }) {
     this.questions = questions;
     this.asked.hidden = questions.length === 0;
-    fillWith(this.asked, icon("ask"), make("span", {}, String(questions.length)), make("span.word", {}, questions.length === 1 ? "question" : "questions"));
+    fillWith(
+      this.asked,
+      icon("ask"),
+      make("span", {}, String(questions.length)),
+      make("span.word", {}, questions.length === 1 ? "question" : "questions"),
+    );
     this.asked.setAttribute("aria-label", `${many(questions.length, "question")} for you`);
     for (const question of questions) {
       if (this.#spoken.has(question.id)) continue;
       this.#spoken.add(question.id);
       speak(`${oneLine(question.fn ?? "A call")} asks: ${oneLine(question.text).slice(0, 300)}`);
     }
+    if (this.#view instanceof RunView) this.#view.update();
     if (!this.askedPanel.hidden) this.#fillAsked();
     if (!questions.length) this.#closeAsked();
   }
@@ -241,13 +308,22 @@ class App {
   /** Cards that are there stay, with what somebody has begun to write in them. */
   #fillAsked() {
     const there = new Map([...this.askedPanel.children].map((card) => [card.dataset.question, card]));
-    for (const question of this.questions) {
+    for (const question of this.questions.slice(0, MOST)) {
       if (there.delete(question.id)) continue;
-      const tree = question.tree ?? this.trees.find((one) => one.id === question.node)?.id ?? this.trees[0]?.id;
-      const link = make("a", { href: `#/run/${tree}?node=${question.node}` }, make("span.path", {}, question.path ?? ""), make("bdi", {}, oneLine(question.fn ?? `node ${question.node}`)));
+      const tree = question.tree ?? this.trees[0]?.id;
+      const link = make(
+        "a",
+        { href: `#/run/${tree}?node=${question.node}` },
+        make("span.path", {}, question.path ?? ""),
+        make("bdi", {}, oneLine(question.fn ?? `node ${question.node}`)),
+      );
       this.askedPanel.append(questionCard(question, link, this.desk));
     }
     for (const card of there.values()) card.remove();
+    const more = this.questions.length - MOST;
+    if (more > 0) this.askedPanel.append(
+      make("p.hint", {}, `and ${more} more, when some of these are answered`)
+    );
   }
 
   #closeAsked() {

@@ -1,11 +1,17 @@
 // The calls of a run as a tree, with what they cost or with when they were.
 
-import { fillWith, icon, make, setText, stateIcon } from "./dom.js";
+import { fillWith, icon, make, setState, setText } from "./dom.js";
 import { Grid } from "./grid.js";
 import { oneLine } from "./text.js";
 import { brief, duration, elapsed, exactly, grouped, money, now } from "./words.js";
 
-const TREE = [["call", "Call"], ["outcome", "Outcome"], ["number.tokens", "Tokens"], ["number.cost", "Cost"], ["number.time", "Time"]];
+const TREE = [
+  ["call", "Call"],
+  ["outcome", "Outcome"],
+  ["number.tokens", "Tokens"],
+  ["number.cost", "Cost"],
+  ["number.time", "Time"],
+];
 const TIMELINE = [["call", "Call"], ["span", ""], ["number.time", "Time"]];
 const LIVE = new Set(["waiting", "running", "paused"]);
 
@@ -40,7 +46,7 @@ function redrawCall(cell, item) {
   const [toggle, state, path, tie, kind, fn, args] = cell.children;
   toggle.classList.toggle("none", item.expanded === null);
   toggle.classList.toggle("open", item.expanded === true);
-  fillWith(state, row.questions.length ? askIcon() : stateIcon(row.state));
+  setState(state, row.questions.length ? "asking" : row.state);
   setText(path, row.path);
   setText(tie, row.tied ? `∥${row.sequence}` : "");
   tie.title = row.tied ? `asked for in parallel with its neighbours: all are number ${row.sequence}` : "";
@@ -49,17 +55,11 @@ function redrawCall(cell, item) {
   setText(args, `(${oneLine(row.args)})`);
 }
 
-function askIcon() {
-  const drawn = icon("ask", "waits for you");
-  drawn.classList.add("state", "is-asking");
-  return drawn;
-}
-
-function redrawTree({ textOf }) {
+function redrawTree({ textOf, askedOf }) {
   return (cells, item, element) => {
     const { row } = item;
     const [call, outcome, tokens, cost, time] = cells;
-    const text = LIVE.has(row.state) ? textOf(row.id) : "";
+    const text = !LIVE.has(row.state) ? "" : row.questions.length ? askedOf(row) : textOf(row.id);
     if (element.drawn !== row || element.text !== text || element.open !== item.expanded) {
       element.drawn = row;
       element.text = text;
@@ -67,7 +67,7 @@ function redrawTree({ textOf }) {
       redrawCall(call, item);
       redrawOutcome(outcome, row, text);
       setText(tokens, row.total_tokens ? brief(row.total_tokens) : "");
-      tokens.title = row.total_tokens ? `${grouped(row.total_tokens)} tokens with all calls below, ${grouped(row.tokens)} of its own` : "";
+      tokens.title = row.total_tokens ? spent(row) : "";
       setText(cost, row.total_tokens || Number(row.total_cost) ? money(row.total_cost) : "");
       cost.title = row.total_cost === null ? "the price of a model is not known" : "";
       time.title = row.started === null ? "" : `from ${exactly(row.started)}`;
@@ -78,6 +78,10 @@ function redrawTree({ textOf }) {
   };
 }
 
+function spent(row) {
+  return `${grouped(row.total_tokens)} tokens with all calls below, ${grouped(row.tokens)} of its own`;
+}
+
 function mark(element, row) {
   element.dataset.state = row.state;
   element.classList.toggle("asking", row.questions.length > 0);
@@ -85,17 +89,24 @@ function mark(element, row) {
 
 function redrawOutcome(cell, row, text) {
   const said = outcomeOf(row, text);
+  cell.title = said.text;
   const old = cell.firstElementChild;
   if (old?.dataset.kind === said.kind) setText(old, said.text);
   else fillWith(cell, said.text ? make(`bdi.${said.kind}`, { "data-kind": said.kind }, said.text) : null);
 }
 
-/** What is to be said of a call: what came of it, or what it does just now. */
+/** What is to be said of a call: what came of it, what it asks or says (text), or what it does. */
 export function outcomeOf(row, text = "") {
   if (row.error) return { kind: "failed", text: oneLine(row.error) };
-  if (row.state === "success") return { kind: "result", text: row.result === null ? "" : oneLine(row.result) };
-  if (text) return { kind: "says", text: `… ${oneLine(text.slice(-160)).trimStart()}` };
-  return { kind: row.questions.length ? "asks" : "does", text: oneLine(row.status) };
+  if (row.state === "success") return {
+    kind: "result",
+    text: row.result === null ? "" : oneLine(row.result),
+  };
+  if (row.questions.length) return { kind: "asks", text: oneLine(text || row.status) };
+  return text ? {
+    kind: "says",
+    text: `… ${oneLine(text.slice(-160)).trimStart()}`,
+  } : { kind: "does", text: oneLine(row.status) };
 }
 
 /** How a run lies in time; what has not ended reaches up to now. */
@@ -151,6 +162,32 @@ export function drawScale(head, length) {
 }
 
 function roundStep(rough) {
-  const steps = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200];
+  const steps = [
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    21600,
+    43200,
+  ];
   return steps.find((step) => step >= rough) ?? Math.ceil(rough / 86400) * 86400;
 }

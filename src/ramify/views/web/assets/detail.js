@@ -1,13 +1,13 @@
 // All there is to know of one call.
 
-import { fillWith, icon, make, setText, stateIcon } from "./dom.js";
+import { askIcon, fillWith, icon, make, setText, stateIcon } from "./dom.js";
 import { actionButtons, fork } from "./actions.js";
 import { questionCard } from "./questions.js";
 import { longText, oneLine, shownValue } from "./text.js";
 import { TranscriptView } from "./transcript.js";
 import { elapsed, exactly, grouped, many, money, when } from "./words.js";
 
-const AGAIN = 250; // milliseconds at least between two looks at a call that changes
+const AGAIN = 300; // milliseconds at least between two looks at a call that changes
 const NEAR = 60; // pixels from the end of what is shown, to be taken along when more comes in
 
 export class DetailView {
@@ -26,11 +26,33 @@ export class DetailView {
     this.title = make("h2", { tabindex: "-1" });
     this.facts = make("p.facts");
     this.buttons = make("div.actions", { role: "group", "aria-label": "Actions on this call" });
-    this.places = Object.fromEntries(["questions", "fault", "exception", "outputs", "values", "notices", "inputs", "transcript", "stack", "usage"].map((name) => [name, make(`div.place.${name}`)]));
+    this.places = Object.fromEntries(
+      [
+        "questions",
+        "fault",
+        "exception",
+        "outputs",
+        "values",
+        "notices",
+        "inputs",
+        "transcript",
+        "stack",
+        "usage",
+      ].map((name) => [name, make(`div.place.${name}`)]),
+    );
     this.body = make("div.detail-body", { tabindex: "-1" }, Object.values(this.places));
     this.element = make("aside.detail", { "aria-label": "Call" },
       make("header", {},
-        make("div.detail-top", {}, this.crumbs, make("button.quiet.round", { type: "button", "aria-label": "Close this call", click: () => desk.close() }, icon("close"))),
+        make(
+          "div.detail-top",
+          {},
+          this.crumbs,
+          make(
+            "button.quiet.round",
+            { type: "button", "aria-label": "Close this call", click: () => desk.close() },
+            icon("close"),
+          ),
+        ),
         make("div.title-line", {}, this.title, this.buttons),
         this.facts),
       this.body);
@@ -60,7 +82,9 @@ export class DetailView {
       this.#show(await this.desk.detail(this.id));
       fillWith(this.places.fault);
     } catch (error) {
-      fillWith(this.places.fault, make("p.failed", { role: "alert" }, error.message));
+      // what is shown stays; that there is no connection is said elsewhere
+      if (!this.#detail) fillWith(this.places.fault, make("p.failed", { role: "alert" }, error.message));
+      this.#asked = -1;
     }
     setTimeout(() => {
       this.#busy = false;
@@ -73,16 +97,33 @@ export class DetailView {
     if (!this.transcript) return;
     const { body } = this;
     const atEnd = body.scrollHeight - body.scrollTop - body.clientHeight < NEAR;
-    this.transcript.showLive(this.desk.tree.texts.get(this.id) ?? "");
+    const text = this.desk.tree.texts.get(this.id) ?? "";
+    if (text) this.transcript.showLive(text);
+    else this.refresh(); // it stays until the transcript has it
     if (atEnd) body.scrollTop = body.scrollHeight;
   }
 
   tick() {
     const row = this.row ?? this.#detail;
     if (!row) return;
-    this.#once("head", [row.path, row.fn, row.agent, row.state, row.questions.length, row.held], () => this.#head(row));
-    const spent = row.total_tokens ? [`${grouped(row.total_tokens)} tokens`, row.total_cost === null ? "price unknown" : money(row.total_cost)] : [];
-    setText(this.facts, [row.model && oneLine(row.model), row.started !== null && elapsed(row), ...spent, row.started !== null && `since ${when(row.started)}`].filter(Boolean).join(" · "));
+    this.#once(
+      "head",
+      [row.path, row.fn, row.agent, row.state, row.questions.length, this.desk.isHeld(row)],
+      () => this.#head(row),
+    );
+    const spent = row.total_tokens ? [
+      `${grouped(row.total_tokens)} tokens`,
+      row.total_cost === null ? "price unknown" : money(row.total_cost),
+    ] : [];
+    setText(
+      this.facts,
+      [
+        row.model && oneLine(row.model),
+        row.started !== null && elapsed(row),
+        ...spent,
+        row.started !== null && `since ${when(row.started)}`,
+      ].filter(Boolean).join(" · "),
+    );
     this.facts.title = exactly(row.started);
     this.transcript?.tick();
   }
@@ -91,8 +132,16 @@ export class DetailView {
     const way = this.desk.tree.way(row.id).slice(0, -1);
     const shown = way.length > 4 ? [way[0], null, ...way.slice(-2)] : way;
     fillWith(this.crumbs, shown.length ? make("ol", {}, shown.map((above) => make("li", {}, above
-      ? make("a", { href: this.desk.link(above.id, row.id) }, make("bdi", {}, oneLine(above.fn))) : "…"))) : make("span.hint", {}, "Top-level call"));
-    fillWith(this.title, row.questions.length ? asking() : stateIcon(row.state), make("span.path", {}, row.path), make("bdi", {}, oneLine(row.fn)), row.agent ? icon("agent", "agent") : null);
+      ? make(
+        "a", { href: this.desk.link(above.id, row.id) }, make("bdi", {}, oneLine(above.fn))
+      ) : "…"))) : make("span.hint", {}, "Top-level call"));
+    fillWith(
+      this.title,
+      row.questions.length ? askIcon() : stateIcon(row.state),
+      make("span.path", {}, row.path),
+      make("bdi", {}, oneLine(row.fn)),
+      row.agent ? icon("agent", "agent") : null,
+    );
     this.element.setAttribute("aria-label", `Call ${row.path} ${oneLine(row.fn)}`);
     fillWith(this.buttons, actionButtons(row, this.desk));
   }
@@ -109,16 +158,57 @@ export class DetailView {
     if (this.#closed) return;
     this.#detail = detail;
     const { places } = this;
-    const put = (name, data, ...content) => this.#once(name, data, () => fillWith(places[name], ...content.map((one) => one?.())));
+    const put = (name, data, ...content) => this.#once(
+      name, data, () => fillWith(places[name], ...content.map((one) => one?.()))
+    );
     this.#once("questions", detail.questions, () => this.#questions(detail.questions));
-    put("exception", detail.exception, () => detail.exception && section("Exception", make("p.failed.exception-type", {}, make("bdi", {}, oneLine(detail.exception.type))), longText(detail.exception.message)));
+    put(
+      "exception",
+      detail.exception,
+      () => detail.exception && section(
+        "Exception",
+        make("p.failed.exception-type", {}, make("bdi", {}, oneLine(detail.exception.type))),
+        longText(detail.exception.message),
+      ),
+    );
     const hasOutput = detail.state === "success";
-    put("outputs", [hasOutput, detail.outputs], () => hasOutput && section("Output", shownValue(detail.outputs, "Output")));
-    put("values", detail.values, () => detail.values.length > 0 && section(`Values given out (${detail.values.length})`, detail.values.slice(-50).map((value) => shownValue(value))));
-    put("notices", detail.notices, () => detail.notices.length > 0 && section("Notices", make("ul.notices", {}, detail.notices.map((notice) => make("li", {}, make("bdi", {}, oneLine(notice)))))));
-    put("inputs", detail.inputs, () => section("Inputs", Object.keys(detail.inputs).length ? shownValue(detail.inputs, "Inputs") : make("p.hint", {}, "none")));
+    put(
+      "outputs",
+      [hasOutput, detail.outputs],
+      () => hasOutput && section("Output", shownValue(detail.outputs, "Output")),
+    );
+    put(
+      "values",
+      detail.values,
+      () => detail.values.length > 0 && section(
+        `Values given out (${detail.values.length})`,
+        detail.values.slice(-50).map((value) => shownValue(value)),
+      ),
+    );
+    put(
+      "notices",
+      detail.notices,
+      () => detail.notices.length > 0 && section(
+        "Notices",
+        make(
+          "ul.notices", {}, detail.notices.map((notice) => make("li", {}, make("bdi", {}, oneLine(notice))))
+        ),
+      ),
+    );
+    put(
+      "inputs",
+      detail.inputs,
+      () => section(
+        "Inputs",
+        Object.keys(detail.inputs).length ? shownValue(detail.inputs, "Inputs") : make("p.hint", {}, "none"),
+      ),
+    );
     this.#transcript(detail);
-    put("usage", [detail.usage, detail.total_usage, detail.cost, detail.total_cost], () => detail.total_usage.total > 0 && section("Usage", usageTable(detail)));
+    put(
+      "usage",
+      [detail.usage, detail.total_usage, detail.cost, detail.total_cost],
+      () => detail.total_usage.total > 0 && section("Usage", usageTable(detail)),
+    );
     this.#once("stack", true, () => fillWith(places.stack, this.#stack()));
   }
 
@@ -127,7 +217,10 @@ export class DetailView {
       fillWith(this.places.questions);
       return;
     }
-    fillWith(this.places.questions, questions.map((question) => questionCard(question, make("span", {}, "This call"), this.desk)));
+    fillWith(
+      this.places.questions,
+      questions.map((question) => questionCard(question, make("span", {}, "This call"), this.desk)),
+    );
   }
 
   #transcript(detail) {
@@ -145,7 +238,7 @@ export class DetailView {
     this.transcript.show(detail.transcript);
     const { texts } = this.desk.tree;
     if (detail.partial && !this.desk.source.live) texts.set(this.id, detail.partial);
-    this.write();
+    this.transcript.showLive(texts.get(this.id) ?? "");
     if (this.#pointAt !== null && this.transcript.reveal(this.#pointAt)) this.#pointAt = null;
   }
 
@@ -167,10 +260,20 @@ export class DetailView {
     const id = frame.node_id ?? frame.id;
     const row = this.desk.tree.rows.get(id);
     const name = frame.function ?? frame.fn;
-    const told = [frame.model, frame.responses ? many(frame.responses, "response") : ""].filter(Boolean).join(", ");
+    const told = [
+      frame.model,
+      frame.responses ? many(frame.responses, "response") : "",
+    ].filter(Boolean).join(", ");
     return make("li", { "aria-current": id === this.id ? "true" : null },
-      row ? stateIcon(row.state) : null, make("a", { href: this.desk.link(id) }, make("span.path", {}, frame.path), make("bdi.fn", {}, oneLine(name))),
-      make("bdi.args", {}, oneLine(frame.arguments ?? frame.args ?? "")), told ? make("span.hint", {}, oneLine(told)) : null);
+      row ? stateIcon(row.state) : null, make(
+        "a",
+        { href: this.desk.link(id) },
+        make("span.path", {}, frame.path),
+        make("bdi.fn", {}, oneLine(name)),
+      ),
+      make(
+        "bdi.args", {}, oneLine(frame.arguments ?? frame.args ?? "")
+      ), told ? make("span.hint", {}, oneLine(told)) : null);
   }
 }
 
@@ -178,19 +281,45 @@ function section(title, ...content) {
   return make("section", {}, title && make("h3", {}, title), content);
 }
 
-function asking() {
-  const drawn = icon("ask", "waits for you");
-  drawn.classList.add("state", "is-asking");
-  return drawn;
-}
-
-const KINDS = [["input", "read"], ["cache_read", "read from a cache"], ["cache_write", "written to a cache"], ["reasoning", "thought"], ["output", "written"], ["total", "all"]];
+const KINDS = [
+  ["input", "read"],
+  ["cache_read", "read from a cache"],
+  ["cache_write", "written to a cache"],
+  ["reasoning", "thought"],
+  ["output", "written"],
+  ["total", "all"],
+];
 
 function usageTable(detail) {
-  const rows = KINDS.filter(([kind]) => detail.total_usage[kind]).map(([kind, title]) => make("tr", { class: kind === "total" ? "total" : null },
-    make("th", { scope: "row" }, title), make("td", {}, grouped(detail.usage[kind] ?? 0)), make("td", {}, grouped(detail.total_usage[kind]))));
+  const rows = KINDS.filter(
+    ([kind]) => detail.total_usage[kind]
+  ).map(([kind, title]) => make("tr", { class: kind === "total" ? "total" : null },
+    make("th", { scope: "row" }, title), make("td", {}, grouped(detail.usage[kind] ?? 0)), make(
+      "td", {}, grouped(detail.total_usage[kind])
+    )));
   return make("table.usage", {},
-    make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Tokens"), make("th", { scope: "col" }, "this call"), make("th", { scope: "col" }, "with all below"))),
-    make("tbody", {}, rows, make("tr", {}, make("th", { scope: "row" }, "cost"), make("td", {}, money(detail.cost)), make("td", {}, money(detail.total_cost)))));
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        make("th", { scope: "col" }, "Tokens"),
+        make("th", { scope: "col" }, "this call"),
+        make("th", { scope: "col" }, "with all below"),
+      ),
+    ),
+    make(
+      "tbody",
+      {},
+      rows,
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, "cost"),
+        make("td", {}, money(detail.cost)),
+        make("td", {}, money(detail.total_cost)),
+      ),
+    ));
 }
 

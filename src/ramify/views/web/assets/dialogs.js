@@ -3,6 +3,10 @@
 import { icon, make } from "./dom.js";
 import { sentence } from "./notices.js";
 
+/** What is said before a call is cancelled. */
+export const ENDS_HERE = "It ends here, and so does every call it has made. This cannot be undone, "
+  + "but it can be forked afterwards.";
+
 /**
  * Open a window with a form. fields are elements; submit(form) does what was asked for, and the
  * window stays open and says why if it fails. The promise tells whether it was done.
@@ -13,7 +17,9 @@ export function openForm({ title, fields, action, danger = false, submit, wide =
     const fault = make("p.fault", { role: "alert" });
     const send = make(danger ? "button.danger" : "button.primary", { type: "submit" }, action);
     const form = make("form", { method: "dialog" }, fields, fault,
-      make("div.buttons", {}, make("button", { type: "button", click: () => dialog.close() }, "Close"), send));
+      make(
+        "div.buttons", {}, make("button", { type: "button", click: () => dialog.close() }, "Close"), send
+      ));
     const dialog = window_(title, form, wide);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
@@ -40,7 +46,16 @@ export function openNote(title, ...content) {
 function window_(title, content, wide) {
   const heading = make("h2", { id: "dialog-title" }, title);
   const dialog = make(`dialog${wide ? ".wide" : ""}`, { "aria-labelledby": "dialog-title" },
-    make("header", {}, heading, make("button.quiet.round", { type: "button", "aria-label": "Close this window", click: () => dialog.close() }, icon("close"))),
+    make(
+      "header",
+      {},
+      heading,
+      make(
+        "button.quiet.round",
+        { type: "button", "aria-label": "Close this window", click: () => dialog.close() },
+        icon("close"),
+      ),
+    ),
     content);
   dialog.addEventListener("close", () => dialog.remove());
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
@@ -57,7 +72,13 @@ export function field(label, input, hint = "") {
   const id = `field-${fields += 1}`;
   input.id = id;
   if (hint) input.setAttribute("aria-describedby", `${id}-hint`);
-  return make("div.field", {}, make("label", { for: id }, label), input, hint && make("p.hint", { id: `${id}-hint` }, hint));
+  return make(
+    "div.field",
+    {},
+    make("label", { for: id }, label),
+    input,
+    hint && make("p.hint", { id: `${id}-hint` }, hint),
+  );
 }
 
 /** What somebody wrote as JSON; wrong JSON is said to be that, in words. */

@@ -1,9 +1,10 @@
 // Two runs side by side.
 
-import { fillWith, make, setText, stateIcon } from "./dom.js";
+import { fillWith, make, setState, setText, stateIcon } from "./dom.js";
 import { Grid } from "./grid.js";
 import { outcomeOf } from "./calls.js";
-import { oneLine, shownValue, longText } from "./text.js";
+import { longText, oneLine, shownValue } from "./text.js";
+import { TranscriptView } from "./transcript.js";
 import { elapsed, many } from "./words.js";
 
 export class DifferenceView {
@@ -27,7 +28,20 @@ export class DifferenceView {
       opened: (item) => this.#open(item),
     });
     this.element = make("section.compare", { "aria-labelledby": "compare-title" },
-      make("div.bar-line", {}, make("h1", { id: "compare-title", tabindex: "-1" }, "Run ", make("a", { href: `#/run/${a}` }, String(a)), " beside run ", make("a", { href: `#/run/${b}` }, String(b))), this.count, make("label.check", {}, this.only, "Only what differs")),
+      make(
+        "div.bar-line",
+        {},
+        make(
+          "h1",
+          { id: "compare-title", tabindex: "-1" },
+          "Run ",
+          make("a", { href: `#/run/${a}` }, String(a)),
+          " beside run ",
+          make("a", { href: `#/run/${b}` }, String(b)),
+        ),
+        this.count,
+        make("label.check", {}, this.only, "Only what differs"),
+      ),
       this.grid.element, this.both);
     this.#load();
   }
@@ -41,7 +55,10 @@ export class DifferenceView {
       const { rows, same } = await this.desk.source.difference(this.a, this.b);
       this.#rows = rows.map((row, index) => ({ ...row, index }));
       const differing = rows.filter((row) => !row.same).length;
-      setText(this.count, same ? "No difference" : `${many(differing, "call")} of ${rows.length} ${differing === 1 ? "differs" : "differ"}`);
+      setText(
+        this.count,
+        same ? "No difference" : `${many(differing, "differing call")} of ${rows.length}`,
+      );
       this.#show();
       const first = this.#rows.find((row) => !row.same) ?? this.#rows[0];
       if (first) {
@@ -62,10 +79,67 @@ export class DifferenceView {
     const load = async (row) => (row ? this.desk.source.detail(row.id) : null);
     try {
       const [a, b] = await Promise.all([load(item.a), load(item.b)]);
-      if (chosen === this.#chosen) fillWith(this.both, side(a, this.a, item), side(b, this.b, item));
+      if (chosen === this.#chosen) fillWith(
+        this.both, this.#side(a, b, this.a, item), this.#side(b, a, this.b, item)
+      );
     } catch (error) {
       fillWith(this.both, make("p.failed", { role: "alert" }, error.message));
     }
+  }
+
+  #side(detail, other, run, item) {
+    const name = `Run ${run}`;
+    if (!detail) return make(
+      "section.one-side",
+      { "aria-label": name },
+      make("h2", {}, name),
+      make("p.hint", {}, "It has no such call."),
+    );
+    const part = (title, kind, content) => make(
+      `div${item.changed.includes(kind) ? ".differs-here" : ""}`, {}, make("h3", {}, title), content
+    );
+    return make("section.one-side", { "aria-label": name },
+      make(
+        "h2",
+        {},
+        stateIcon(detail.state),
+        make(
+          "a",
+          { href: `#/run/${run}?node=${detail.id}` },
+          make("span.path", {}, detail.path),
+          make("bdi", {}, oneLine(detail.fn)),
+        ),
+        make("span.hint", {}, elapsed(detail)),
+      ),
+      part("Inputs", "inputs", shownValue(detail.inputs, "Inputs")),
+      item.changed.includes("model") && part(
+        "Model", "model", make("p", {}, oneLine(detail.model ?? "none"))
+      ),
+      detail.exception && part(
+        "Exception", "error", longText(`${detail.exception.type}: ${detail.exception.message}`)
+      ),
+      detail.state === "success" && part("Output", "result", shownValue(detail.outputs, "Output")),
+      detail.transcript.length > 0 && part("Transcript", "transcript", this.#transcript(detail, other, run)));
+  }
+
+  /** A conversation; what the other one does not have at the same place is marked. */
+  #transcript(detail, other, run) {
+    const view = new TranscriptView(
+      {
+        id: detail.id,
+        source: this.desk.source,
+        link: (node) => `#/run/${run}?node=${node}`,
+        row: () => undefined,
+        fork: null,
+      },
+    );
+    view.show(detail.transcript);
+    detail.transcript.forEach((part, at) => {
+      const beside = other?.transcript[at];
+      const same = ["kind", "text", "length"].every((name) => beside?.[name] === part[name]);
+      if (other && !same) view.element.children[at].classList.add("differs-here");
+    });
+    return view.element;
   }
 }
 
@@ -77,15 +151,20 @@ function redrawPair(cells, item, element) {
   const [a, changed, b] = cells;
   redrawSide(a, item.a);
   redrawSide(b, item.b);
-  const words = item.same ? "" : item.a === null ? `only in the second` : item.b === null ? `only in the first` : item.changed.join(", ");
+  const words = differsIn(item);
   fillWith(changed, words ? make("span.differs", {}, words) : make("span.hint", { title: "the same" }, "="));
   element.classList.toggle("differing", !item.same);
+}
+
+function differsIn({ a, b, changed }) {
+  if (a === null) return "only in the second";
+  return b === null ? "only in the first" : changed.join(", ");
 }
 
 function redrawSide(cell, row) {
   const [state, path, fn, args, short] = cell.children;
   cell.classList.toggle("missing", row === null);
-  fillWith(state, row && stateIcon(row.state));
+  setState(state, row?.state ?? null);
   setText(path, row?.path ?? "");
   setText(fn, row ? oneLine(row.fn) : "");
   setText(args, row ? `(${oneLine(row.args)})` : "");
@@ -93,17 +172,3 @@ function redrawSide(cell, row) {
   setText(short, outcome.text ? `→ ${outcome.text}` : "");
   if (row) cell.style.setProperty("--level", String(Math.min(row.path.split(".").length - 1, 16)));
 }
-
-function side(detail, run, item) {
-  const name = `Run ${run}`;
-  if (!detail) return make("section.one-side", { "aria-label": name }, make("h2", {}, name), make("p.hint", {}, "There is no such call."));
-  const part = (title, kinds, content) => make(`div${kinds.some((kind) => item.changed?.includes(kind)) ? ".differs-here" : ""}`, {}, make("h3", {}, title), content);
-  const said = detail.transcript.filter((one) => one.kind === "text").at(-1);
-  return make("section.one-side", { "aria-label": name },
-    make("h2", {}, stateIcon(detail.state), make("a", { href: `#/run/${run}?node=${detail.id}` }, make("span.path", {}, detail.path), make("bdi", {}, oneLine(detail.fn))), make("span.hint", {}, elapsed(detail))),
-    part("Inputs", ["inputs", "args"], shownValue(detail.inputs, "Inputs")),
-    detail.exception && part("Exception", ["exception", "error"], longText(`${detail.exception.type}: ${detail.exception.message}`)),
-    detail.state === "success" && part("Output", ["result", "outputs"], shownValue(detail.outputs, "Output")),
-    said && part("Said last", ["transcript"], longText(said.text, { length: said.length })));
-}
-

@@ -10,7 +10,7 @@ export function make(tag, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) {
     if (typeof value === "function") element.addEventListener(key, value);
     else if (value === true) element.setAttribute(key, "");
-    else if (value !== false && value !== null && value !== undefined) element.setAttribute(key, String(value));
+    else if (value !== false) setAttribute(element, key, value ?? null);
   }
   add(element, children);
   return element;
@@ -54,6 +54,26 @@ export function stateIcon(state) {
   return svg;
 }
 
+/** Have an element hold the sign of a state, or that somebody is asked; null for none. */
+export function setState(slot, state) {
+  if (slot.shown === state) return;
+  slot.shown = state;
+  fillWith(slot, state === "asking" ? askIcon() : state && stateIcon(state));
+}
+
+/** The sign of what waits for a person. */
+export function askIcon() {
+  const svg = icon("ask", "waits for you");
+  svg.classList.add("state", "is-asking");
+  return svg;
+}
+
+/** Set an attribute only if it differs; null takes it away. */
+export function setAttribute(element, name, value) {
+  if (value === null) element.removeAttribute(name);
+  else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
+}
+
 /** Change the text of an element only if it differs: selections and screen readers stay calm. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -61,7 +81,7 @@ export function setText(element, text) {
 
 /** Whether a key pressed here writes something. */
 export function isTyping(target) {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");
 }
 
 /** What was kept in this browser under a name; some browsers keep nothing. */

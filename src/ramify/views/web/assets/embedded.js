@@ -51,7 +51,14 @@ export class EmbeddedSource {
 
   async search(tree, text) {
     const wanted = text.toLowerCase();
-    const holds = (detail) => JSON.stringify([detail.inputs, detail.outputs, detail.exception, detail.transcript.map((part) => [part.text, part.args])])
+    const holds = (detail) => JSON.stringify(
+      [
+        detail.inputs,
+        detail.outputs,
+        detail.exception,
+        detail.transcript.map((part) => [part.text, part.args]),
+      ],
+    )
       .toLowerCase().includes(JSON.stringify(wanted).slice(1, -1));
     return Object.values(this.data.details).filter(holds).map((detail) => detail.id);
   }

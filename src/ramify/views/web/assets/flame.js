@@ -8,6 +8,12 @@ const LINE = 22; // pixels from one lane to the next
 const THIN = 1; // pixels; what is narrower is not drawn
 const NAMED = 34; // pixels; what is narrower has no name written on it
 const HUES = 8;
+const LABEL = "Flame graph. Arrow keys go from call to call, Enter shows a call, z makes it as wide as can be.";
+const NOTHING = {
+  time: "Nothing has begun.",
+  tokens: "No tokens were used.",
+  money: "No money was spent, or no price is known.",
+};
 const BY = [["time", "Time"], ["tokens", "Tokens"], ["money", "Money"]];
 
 export class FlameView {
@@ -23,17 +29,47 @@ export class FlameView {
   /** load(by) gives the graph; open(id) shows a call. */
   constructor({ load, open }) {
     Object.assign(this, { load, open });
-    const choose = BY.map(([by, title]) => make("button", { type: "button", "aria-pressed": String(by === this.by), click: () => this.#measure(by) }, title));
+    const choose = BY.map(
+      ([by, title]) => make(
+        "button",
+        { type: "button", "aria-pressed": String(by === this.by), click: () => this.#measure(by) },
+        title,
+      ),
+    );
     this.choices = choose;
-    this.back = make("button", { type: "button", hidden: true, click: () => this.#zoomTo(null) }, "Whole run");
+    this.back = make(
+      "button", { type: "button", hidden: true, click: () => this.#zoomTo(null) }, "Whole run"
+    );
     this.total = make("p.count", { role: "status" });
-    this.asTable = make("button", { type: "button", "aria-pressed": "false", click: () => this.#switch() }, "As a table");
+    this.asTable = make(
+      "button", { type: "button", "aria-pressed": "false", click: () => this.#switch() }, "As a table"
+    );
     this.canvas = make("div.flame-canvas");
-    this.viewport = make("div.flame", { tabindex: "0", role: "application", "aria-label": "Flame graph. Arrow keys go from call to call, Enter shows a call, z makes it as wide as the graph.", keydown: (event) => this.#pressed(event), scroll: () => this.#soon() }, this.canvas);
-    this.table = make("div.flame-table", { hidden: true, tabindex: "0", role: "region", "aria-label": "Share of each function" });
+    this.viewport = make(
+      "div.flame",
+      {
+        tabindex: "0",
+        role: "application",
+        "aria-label": LABEL,
+        keydown: (event) => this.#pressed(event),
+        scroll: () => this.#soon(),
+      },
+      this.canvas,
+    );
+    this.table = make(
+      "div.flame-table",
+      { hidden: true, tabindex: "0", role: "region", "aria-label": "Share of each function" },
+    );
     this.spoken = make("p.flame-told", { role: "status" });
     this.element = make("div.flame-view", {},
-      make("div.bar-line", {}, make("div.segments", { role: "group", "aria-label": "What the widths mean" }, choose), this.total, this.back, this.asTable),
+      make(
+        "div.bar-line",
+        {},
+        make("div.segments", { role: "group", "aria-label": "What the widths mean" }, choose),
+        this.total,
+        this.back,
+        this.asTable,
+      ),
       this.viewport, this.table, this.spoken);
     this.resized = new ResizeObserver(() => this.#soon());
     this.resized.observe(this.viewport);
@@ -76,7 +112,7 @@ export class FlameView {
     if (this.zoom !== null && !this.#byId.has(this.zoom)) this.zoom = null;
     this.canvas.replaceChildren();
     this.#elements.clear();
-    if (!(Number(graph.total) > 0)) fillWith(this.canvas, make("p.hint", {}, this.by === "money" ? "No money was spent, or no price is known." : this.by === "tokens" ? "No tokens were used." : "Nothing has begun."));
+    if (!(Number(graph.total) > 0)) fillWith(this.canvas, make("p.hint", {}, NOTHING[this.by]));
     this.#paint();
     this.#fillTable();
   }
@@ -126,7 +162,16 @@ export class FlameView {
   #place(frame, left, pixels, top) {
     let element = this.#elements.get(frame.id);
     if (!element) {
-      element = make(`div.frame.hue-${hue(frame.fn)}`, { "data-id": frame.id, title: this.#told(frame), click: () => this.#chosen(frame), dblclick: () => this.#zoomTo(frame.id) }, make("bdi"));
+      element = make(
+        `div.frame.hue-${hue(frame.fn)}`,
+        {
+          "data-id": frame.id,
+          title: this.#told(frame),
+          click: () => this.#chosen(frame),
+          dblclick: () => this.#zoomTo(frame.id),
+        },
+        make("bdi"),
+      );
       element.dataset.state = frame.state;
       element.classList.toggle("agent", frame.agent);
       this.#elements.set(frame.id, element);
@@ -139,7 +184,8 @@ export class FlameView {
   }
 
   #told(frame) {
-    return `${frame.path} ${oneLine(frame.fn)}: ${this.#amount(frame.value)}, ${percent(frame.width)} of the run; ${this.#amount(frame.own)} of its own; ${frame.state}`;
+    const whole = `${this.#amount(frame.value)}, ${percent(frame.width)} of the run`;
+    return `${frame.path} ${oneLine(frame.fn)}: ${whole}; ${this.#amount(frame.own)} of its own; ${frame.state}`;
   }
 
   #chosen(frame) {
@@ -152,8 +198,10 @@ export class FlameView {
     setText(this.spoken, this.#told(frame));
     this.#paint();
     const top = (frame.lane - Math.max(0, (this.#byId.get(this.zoom)?.lane ?? 0) - 3)) * LINE;
-    if (top < this.viewport.scrollTop) this.viewport.scrollTop = top;
-    else if (top + LINE > this.viewport.scrollTop + this.viewport.clientHeight) this.viewport.scrollTop = top + LINE - this.viewport.clientHeight;
+    const { viewport } = this;
+    const lowest = top + LINE - viewport.clientHeight;
+    if (top < viewport.scrollTop) viewport.scrollTop = top;
+    else if (lowest > viewport.scrollTop) viewport.scrollTop = lowest;
   }
 
   #zoomTo(id) {
@@ -208,9 +256,21 @@ export class FlameView {
     const all = [...sums.values()].sort((a, b) => b.own - a.own);
     const whole = all.reduce((sum, { own }) => sum + own, 0) || 1;
     fillWith(this.table, make("table", {},
-      make("thead", {}, make("tr", {}, ["Function", "Calls", "Of its own", "Share"].map((title) => make("th", { scope: "col" }, title)))),
+      make(
+        "thead",
+        {},
+        make(
+          "tr",
+          {},
+          ["Function", "Calls", "Of its own", "Share"].map((title) => make("th", { scope: "col" }, title)),
+        ),
+      ),
       make("tbody", {}, all.slice(0, 500).map(({ fn, calls, own }) => make("tr", {},
-        make("th", { scope: "row" }, make("bdi", {}, oneLine(fn))), make("td", {}, String(calls)), make("td", {}, this.#amount(own)), make("td", {}, percent(own / whole)))))));
+        make(
+          "th", { scope: "row" }, make("bdi", {}, oneLine(fn))
+        ), make("td", {}, String(calls)), make("td", {}, this.#amount(own)), make(
+          "td", {}, percent(own / whole)
+        ))))));
   }
 }
 
@@ -224,7 +284,9 @@ function layOut(frame) {
     stack.push(...one.children);
   }
   for (const one of order.reverse()) one.high = 1 + stackUp(one.children);
-  for (const one of order.reverse()) for (const child of one.children) child.lane = one.lane + 1 + child.offset;
+  for (const one of order.reverse()) {
+    for (const child of one.children) child.lane = one.lane + 1 + child.offset;
+  }
 }
 
 /** Place siblings, each as far up as there is room at its time; gives how high they are together. */
@@ -233,7 +295,9 @@ function stackUp(children) {
   const inOrder = [...children].sort((a, b) => a.start - b.start);
   for (const child of inOrder) {
     let offset = 0;
-    for (let lane = 0; lane < offset + child.high; lane += 1) if ((ends[lane] ?? 0) > child.start + 1e-9) offset = lane + 1;
+    for (let lane = 0; lane < offset + child.high; lane += 1) {
+      if ((ends[lane] ?? 0) > child.start + 1e-9) offset = lane + 1;
+    }
     child.offset = offset;
     for (let lane = offset; lane < offset + child.high; lane += 1) ends[lane] = child.start + child.width;
   }

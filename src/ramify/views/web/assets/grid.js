@@ -1,7 +1,7 @@
 // A table or tree of rows that is walked with the keyboard. One row is active: the grid itself has
 // the focus and names that row, so it stays active when it is scrolled out of sight.
 
-import { make } from "./dom.js";
+import { make, setAttribute } from "./dom.js";
 import { Rows } from "./rows.js";
 
 let made = 0;
@@ -10,24 +10,49 @@ export class Grid {
   active = null; // the key of a row
 
   /**
-   * name is the class of the element; columns are [class, title]; key(item) names an item;
-   * cells(item) makes the content of each cell, and redraw(cells, item, row) brings it up to date.
+   * name is the class of the element; columns are [class, title], of which the
+   * one numbered header tells rows apart; key(item) names an item;
+   * cells() makes the content of each cell, and redraw(cells, item, row) makes it that of an item.
    * In a tree, items have level, position, size and expanded. moved(item) follows the keyboard,
    * opened(item) is told of Enter or a click, toggled(item, open) of Left and Right.
    */
-  constructor({ name, role = "treegrid", label, columns, key, cells, redraw, moved, opened, toggled, parent }) {
-    Object.assign(this, { role, key, cells, redraw, moved, opened, toggled, parent });
+  constructor(
+    {
+      name,
+      role = "treegrid",
+      label,
+      columns,
+      header = 0,
+      key,
+      cells,
+      redraw,
+      moved,
+      opened,
+      toggled,
+      parent,
+    },
+  ) {
+    Object.assign(this, { role, header, key, cells, redraw, moved, opened, toggled, parent });
     this.prefix = `grid${made += 1}`;
-    this.head = make("div.grid-head", { role: "row" }, columns.map(([kind, title]) => make(`div.cell.${kind}`, { role: "columnheader" }, title)));
+    this.head = make(
+      "div.grid-head",
+      { role: "row" },
+      columns.map(([kind, title]) => make(`div.cell.${kind}`, { role: "columnheader" }, title)),
+    );
     this.body = make("div.grid-body", { role: "rowgroup" });
     this.columns = columns;
-    this.element = make(`div.grid.${name}`, { role, "aria-label": label, tabindex: "0", keydown: (event) => this.#pressed(event) },
+    this.element = make(`div.grid.${name}`, {
+      role,
+      "aria-label": label,
+      tabindex: "0",
+      keydown: (event) => this.#pressed(event),
+    },
       make("div.grid-top", { role: "rowgroup" }, this.head), this.body);
     this.rows = new Rows({
       viewport: this.element,
       canvas: this.body,
       key,
-      draw: (item) => this.#draw(item),
+      draw: () => this.#draw(),
       redraw: (element, item, index) => this.#redraw(element, item, index),
       keep: () => this.index,
     });
@@ -67,29 +92,32 @@ export class Grid {
     else this.element.removeAttribute("aria-activedescendant");
   }
 
-  #draw(item) {
-    const key = this.key(item);
-    const cells = this.cells(item).map((content, at) => {
+  #draw() {
+    const cells = this.cells().map((content, at) => {
       const kind = this.columns[at][0];
-      return make(`div.cell.${kind}`, { role: at ? "gridcell" : "rowheader" }, content);
+      return make(`div.cell.${kind}`, { role: at === this.header ? "rowheader" : "gridcell" }, content);
     });
-    const row = make("div.row", { role: "row", id: `${this.prefix}-${key}` }, cells);
-    row.addEventListener("click", (event) => this.#clicked(event, key));
+    const row = make("div.row", { role: "row", click: (event) => this.#clicked(event, row.key) }, cells);
     row.cells = cells;
     return row;
   }
 
   #redraw(element, item, index) {
-    element.setAttribute("aria-rowindex", String(index + 2));
-    const active = this.key(item) === this.active;
+    const key = this.key(item);
+    if (element.key !== key) {
+      element.key = key;
+      element.id = `${this.prefix}-${key}`;
+      element.drawn = null;
+    }
+    setAttribute(element, "aria-rowindex", index + 2);
+    const active = key === this.active;
     element.classList.toggle("active", active);
-    element.setAttribute("aria-selected", String(active));
+    setAttribute(element, "aria-selected", active);
     if (item.level !== undefined) {
-      element.setAttribute("aria-level", item.level);
-      element.setAttribute("aria-posinset", item.position);
-      element.setAttribute("aria-setsize", item.size);
-      if (item.expanded === null) element.removeAttribute("aria-expanded");
-      else element.setAttribute("aria-expanded", String(item.expanded));
+      setAttribute(element, "aria-level", item.level);
+      setAttribute(element, "aria-posinset", item.position);
+      setAttribute(element, "aria-setsize", item.size);
+      setAttribute(element, "aria-expanded", item.expanded);
       element.style.setProperty("--level", String(Math.min(item.level - 1, 24)));
     }
     this.redraw(element.cells, item, element);

@@ -2,7 +2,7 @@
 
 import { icon, make } from "./dom.js";
 
-const SHOWN = 7_000; // milliseconds; what went wrong stays until it is closed
+const SHOWN = 6_000; // milliseconds; what went wrong stays until it is closed
 
 const place = make("div.toasts", { role: "status", "aria-live": "polite" });
 const alarms = make("div.toasts", { role: "alert" });
@@ -14,10 +14,17 @@ export function noticePlaces() {
 
 /** Say something on the screen. */
 export function tell(text, { wrong = false } = {}) {
-  const close = make("button.quiet.round", { type: "button", "aria-label": "Close", click: () => toast.remove() }, icon("close"));
+  const close = make(
+    "button.quiet.round",
+    { type: "button", "aria-label": "Close", click: () => toast.remove() },
+    icon("close"),
+  );
   const toast = make(`div.toast${wrong ? ".wrong" : ""}`, {}, make("p", {}, text), close);
-  (wrong ? alarms : place).append(toast);
-  if (!wrong) setTimeout(() => toast.remove(), SHOWN);
+  if (wrong) alarms.append(toast);
+  else {
+    place.replaceChildren(toast);
+    setTimeout(() => toast.remove(), SHOWN);
+  }
 }
 
 /** Say something to those who do not see the screen. */

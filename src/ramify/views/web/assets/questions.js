@@ -1,19 +1,31 @@
 // What waits for a person, and the means to answer it.
 
 import { icon, make } from "./dom.js";
-import { openForm, readJson } from "./dialogs.js";
+import { ENDS_HERE, openForm, readJson } from "./dialogs.js";
 import { attempt, tell } from "./notices.js";
 import { longText, oneLine } from "./text.js";
 
 const TITLES = { human: "asks", approval: "wants to be allowed", in_doubt: "in doubt", paused: "paused" };
-const WORDS = { allow: "Allow", deny: "Deny", resume: "Resume", cancel: "Cancel the call", report: "Report to the model", retry: "Run it again", use: "Use a result", fail: "Let it fail" };
+const WORDS = {
+  allow: "Allow",
+  deny: "Deny",
+  resume: "Resume",
+  cancel: "Cancel the call",
+  report: "Report to the model",
+  retry: "Run it again",
+  use: "Use a result",
+  fail: "Let it fail",
+};
 
 /**
  * One question with the means to answer it. who is a link to the call; desk has source, detail(id)
  * and note() (what to add to an answer that nobody may be there to hear).
  */
 export function questionCard(question, who, desk) {
-  const card = make("article.question", { "data-question": question.id, "aria-label": `${TITLES[question.kind] ?? "asks"}: ${oneLine(question.text).slice(0, 200)}` },
+  const card = make("article.question", {
+    "data-question": question.id,
+    "aria-label": `${TITLES[question.kind] ?? "asks"}: ${oneLine(question.text).slice(0, 200)}`,
+  },
     make("header", {}, icon("ask"), who, make("span.kind-word", {}, TITLES[question.kind] ?? question.kind)),
     longText(question.text, { first: 600 }));
   if (!desk.source.live) return card;
@@ -22,7 +34,7 @@ export function questionCard(question, who, desk) {
     const done = await attempt(() => desk.source.answer(question.id, text, args));
     if (done) {
       card.classList.add("answered");
-      tell(`Answered.${desk.note()}`);
+      if (desk.note()) tell(`Answered.${desk.note()}`);
     } else card.inert = false;
   };
   card.append(...means(question, send, desk));
@@ -43,12 +55,28 @@ function button(text, click, kind = "") {
 }
 
 function choices(question, send) {
-  return [make("div.buttons", {}, question.choices.map((choice) => button(make("bdi", {}, oneLine(choice)), () => send(choice))))];
+  return [
+    make(
+      "div.buttons",
+      {},
+      question.choices.map((choice) => button(make("bdi", {}, oneLine(choice)), () => send(choice))),
+    ),
+  ];
 }
 
 function freeText(send) {
   const text = make("textarea", { rows: "2", placeholder: "Your answer", "aria-label": "Your answer" });
-  const form = make("form", {}, text, make("div.buttons", {}, make("button.primary", { type: "submit" }, "Answer"), make("span.hint", {}, "Ctrl+Enter sends it")));
+  const form = make(
+    "form",
+    {},
+    text,
+    make(
+      "div.buttons",
+      {},
+      make("button.primary", { type: "submit" }, "Answer"),
+      make("span.hint", {}, "Ctrl+Enter sends it"),
+    ),
+  );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     send(text.value);
@@ -60,14 +88,18 @@ function freeText(send) {
 }
 
 function approval(question, send, desk) {
-  const why = make("input", { type: "text", placeholder: "Why not? The model is told", "aria-label": "Reason to deny it" });
+  const why = make(
+    "input", { type: "text", placeholder: "Why not? The model is told", "aria-label": "Reason to deny it" }
+  );
   const args = make("textarea.code", { rows: "6", spellcheck: "false", "aria-label": "Arguments as JSON" });
   const fault = make("p.fault", { role: "alert" });
   const allowEdited = () => {
     let edited;
     try {
       edited = readJson(args.value, "This");
-      if (edited === null || typeof edited !== "object" || Array.isArray(edited)) throw new Error("Arguments go by name: {\"name\": value}");
+      if (edited === null || typeof edited !== "object" || Array.isArray(edited)) throw new Error(
+        "Arguments go by name: {\"name\": value}"
+      );
     } catch (error) {
       fault.textContent = error.message;
       return;
@@ -79,7 +111,9 @@ function approval(question, send, desk) {
     make("div.buttons", {}, button("Allow with these arguments", allowEdited)));
   edit.addEventListener("toggle", async () => {
     if (!edit.open || args.value) return;
-    await attempt(async () => { args.value = JSON.stringify((await desk.detail(question.node)).inputs, null, 2); });
+    await attempt(
+      async () => { args.value = JSON.stringify((await desk.detail(question.node)).inputs, null, 2); }
+    );
   });
   return [
     make("div.buttons", {},
@@ -91,13 +125,20 @@ function approval(question, send, desk) {
 }
 
 function inDoubt(question, send) {
-  const use = make("textarea.code", { rows: "2", spellcheck: "false", placeholder: "The result it had", "aria-label": "The result it had" });
+  const use = make(
+    "textarea.code",
+    { rows: "2", spellcheck: "false", placeholder: "The result it had", "aria-label": "The result it had" },
+  );
   const why = make("input", { type: "text", placeholder: "Why", "aria-label": "Why it fails" });
   return [
-    make("p.hint", {}, "Nobody knows whether this call was made before its program ended."),
     make("div.buttons", {}, button(WORDS.retry, () => send("retry"), ".primary")),
     make("div.buttons", {}, button(WORDS.use, () => send(`use: ${use.value}`)), use),
-    make("div.buttons", {}, button(WORDS.fail, () => send(why.value.trim() ? `fail: ${why.value.trim()}` : "fail")), why),
+    make(
+      "div.buttons",
+      {},
+      button(WORDS.fail, () => send(why.value.trim() ? `fail: ${why.value.trim()}` : "fail")),
+      why,
+    ),
   ];
 }
 
@@ -107,7 +148,9 @@ function paused(question, send) {
     if (choice !== "cancel") return button(text, () => send(choice), choice === "resume" ? ".primary" : "");
     return button(text, () => openForm({
       title: "Cancel this call?",
-      fields: [make("p", {}, "It ends here, and so does every call it has made. This cannot be undone; it can be forked afterwards.")],
+      fields: [
+        make("p", {}, ENDS_HERE),
+      ],
       action: "Cancel the call",
       danger: true,
       submit: () => send(choice),

@@ -1,26 +1,30 @@
 // A long list of which only what is in sight is in the document. All rows are equally high.
 
+const SETTLED = 120; // milliseconds without scrolling, after which rows are put into order
 const BEYOND = 10; // rows above and below what is in sight, so that scrolling shows no gaps
 
 export class Rows {
   items = [];
   #elements = new Map();
   #pending = false;
+  #moving = false;
+  #settling = 0;
 
   /**
-   * viewport scrolls and holds canvas; key(item) names an item; draw(item) makes its element;
-   * redraw(element, item, index) brings it up to date. keep() is the index of a row that stays in
+   * viewport scrolls and holds canvas; key(item) names an item; draw() makes an element for any;
+   * redraw(element, item, index) makes it that of an item. keep() is the index of a row that stays in
    * the document when it is out of sight: the one that is active.
    */
   constructor({ viewport, canvas, key, draw, redraw, keep = () => -1 }) {
     Object.assign(this, { viewport, canvas, key, draw, redraw, keep });
-    viewport.addEventListener("scroll", () => this.#soon(), { passive: true });
+    viewport.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.resized = new ResizeObserver(() => this.#soon());
     this.resized.observe(viewport);
   }
 
   close() {
     this.resized.disconnect();
+    clearTimeout(this.#settling);
   }
 
   get height() {
@@ -30,6 +34,17 @@ export class Rows {
   show(items) {
     this.items = items;
     this.paint();
+  }
+
+  /** Moving elements costs much: as long as somebody scrolls, only what they look like is right. */
+  #scrolled() {
+    this.#moving = true;
+    clearTimeout(this.#settling);
+    this.#settling = setTimeout(() => {
+      this.#moving = false;
+      this.paint();
+    }, SETTLED);
+    this.#soon();
   }
 
   #soon() {
@@ -50,27 +65,38 @@ export class Rows {
     const first = Math.max(0, Math.floor(above / height) - BEYOND);
     const last = Math.min(items.length, Math.ceil((above + viewport.clientHeight) / height) + BEYOND);
     const indexes = [];
-    for (let index = first; index < last; index += 1) indexes.push(index);
     const kept = this.keep();
-    if (kept >= 0 && kept < items.length && (kept < first || kept >= last)) indexes.push(kept);
-    const gone = new Set(this.#elements.keys());
+    if (kept >= 0 && kept < first) indexes.push(kept);
+    for (let index = first; index < last; index += 1) indexes.push(index);
+    if (kept >= last && kept < items.length) indexes.push(kept);
+    this.#place(indexes, height);
+  }
+
+  /** Put rows into the document, in their order; elements of rows that are gone are used again. */
+  #place(indexes, height) {
+    const { canvas, items } = this;
+    const wanted = new Set(indexes.map((index) => this.key(items[index])));
+    const spare = [];
+    for (const [key, element] of this.#elements) {
+      if (wanted.has(key)) continue;
+      this.#elements.delete(key);
+      spare.push(element);
+    }
+    let next = canvas.firstElementChild;
     for (const index of indexes) {
       const item = items[index];
       const key = this.key(item);
-      gone.delete(key);
       let element = this.#elements.get(key);
       if (!element) {
-        element = this.draw(item);
+        element = spare.pop() ?? this.draw();
         this.#elements.set(key, element);
-        canvas.append(element);
       }
+      if (!element.isConnected || (!this.#moving && element !== next)) canvas.insertBefore(element, next);
+      else if (element === next) next = next.nextElementSibling;
       element.style.transform = `translateY(${index * height}px)`;
       this.redraw(element, item, index);
     }
-    for (const key of gone) {
-      this.#elements.get(key).remove();
-      this.#elements.delete(key);
-    }
+    for (const element of spare) element.remove();
   }
 
   element(key) {

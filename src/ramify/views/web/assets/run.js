@@ -1,53 +1,83 @@
 // The page of one run: its calls as a tree, in time or as a flame graph, and one of them in detail.
 
-import { fillWith, icon, isTyping, make, remember, remembered, setText, stateIcon } from "./dom.js";
+import { fillWith, icon, isTyping, make, setText, stateIcon } from "./dom.js";
 import { actionButtons, chooseOther } from "./actions.js";
 import { callGrid, drawScale, extent } from "./calls.js";
 import { DetailView } from "./detail.js";
+import { Finder } from "./finder.js";
 import { FlameView } from "./flame.js";
 import { stateOf } from "./runs.js";
+import { Splitter } from "./splitter.js";
 import { oneLine } from "./text.js";
-import { brief, elapsed, exactly, grouped, many, money } from "./words.js";
+import { brief, elapsed, exactly, many, money } from "./words.js";
 
 const TABS = [["tree", "Tree"], ["timeline", "Timeline"], ["flame", "Flame graph"]];
-const FILTERS = [["asking", "waits for you"], ["running", "running"], ["waiting", "waiting"], ["paused", "paused"], ["error", "error"], ["canceled", "canceled"], ["success", "success"]];
-const SEARCH_AFTER = 250; // milliseconds without a key
 const FLAME_AGAIN = 1_500; // milliseconds between two graphs of a run that goes on
 
 export class RunView {
-  #states = new Set();
-  #text = "";
-  #found = null; // ids of calls that the server found the text in
-  #searching = 0;
   #pending = false;
   #flameDue = 0;
   #detail = null;
   #signs = new Map();
 
-  /** desk has source, trees(), note(), detail(id), open(tree), compare(a, b), go(route). */
+  /** desk is what app.js gives to every page. */
   constructor(tree, desk) {
     this.tree = tree;
-    this.desk = { ...desk, tree, link: (node, from) => this.#address(node, from), close: () => this.#closeDetail() };
+    this.desk = {
+      ...desk,
+      tree,
+      isHeld: (row) => desk.isHeld(row, tree.id),
+      link: (node, from) => this.#address(node, from),
+      close: () => this.#closeDetail(),
+    };
     this.title = make("h1", { tabindex: "-1" });
     this.facts = make("p.facts");
     this.buttons = make("div.actions", { role: "group", "aria-label": "Actions on this run" });
     this.strip = make("div.strip", { hidden: true });
-    this.search = make("input.search", { type: "search", placeholder: "Search", "aria-label": "Search in names, arguments, results and transcripts", "aria-keyshortcuts": "/", input: () => this.#searched() });
-    this.found = make("p.count", { role: "status" });
-    this.filters = make("div.filters", { role: "group", "aria-label": "Show only calls in these states" });
-    this.tabs = TABS.map(([name, title]) => make("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "run-panel", click: () => this.#turnTo(name) }, title));
-    const tabs = make("div.tabs", { role: "tablist", "aria-label": "Ways to look at this run", keydown: (event) => this.#tabKey(event) }, this.tabs);
-    this.folds = make("div.folds", {}, make("button.quiet", { type: "button", click: () => this.#fold(false) }, "Expand all"), make("button.quiet", { type: "button", click: () => this.#fold(true) }, "Collapse all"));
+    this.finder = new Finder({
+      search: (text) => desk.source.search(tree.id, text),
+      changed: () => this.update(),
+    });
+    this.tabs = TABS.map(
+      ([name, title]) => make(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          id: `tab-${name}`,
+          "aria-controls": "run-panel",
+          click: () => this.#turnTo(name),
+        },
+        title,
+      ),
+    );
+    const tabs = make(
+      "div.tabs",
+      { role: "tablist", "aria-label": "Ways to look at this run", keydown: (event) => this.#tabKey(event) },
+      this.tabs,
+    );
+    this.folds = make(
+      "div.folds",
+      {},
+      make("button.quiet", { type: "button", click: () => this.#fold(false) }, "Expand all"),
+      make("button.quiet", { type: "button", click: () => this.#fold(true) }, "Collapse all"),
+    );
     this.panel = make("div.panel", { role: "tabpanel", id: "run-panel" });
-    this.tools = make("div.tools", {}, make("label.search-box", {}, icon("search"), this.search), this.filters, this.found);
-    this.pane = make("div.pane", {}, make("div.pane-head", {}, tabs, this.folds), this.tools, this.panel);
-    this.splitter = make("div.splitter", { role: "separator", tabindex: "0", "aria-orientation": "vertical", "aria-label": "Width of the call beside the tree", "aria-valuemin": "20", "aria-valuemax": "75", keydown: (event) => this.#splitKey(event), pointerdown: (event) => this.#drag(event) });
-    this.split = make("div.split", {}, this.pane, this.splitter);
+    this.pane = make(
+      "div.pane", {}, make("div.pane-head", {}, tabs, this.folds), this.finder.element, this.panel
+    );
+    this.split = make("div.split", {}, this.pane);
+    this.split.append(new Splitter(this.split, "Width of the call beside the tree").element);
     this.element = make("section.run", { "aria-labelledby": "run-title" },
-      make("div.run-head", {}, make("a.back", { href: "#/", "aria-label": "All runs" }, icon("back")), make("div.run-name", {}, this.title, this.facts), this.buttons),
+      make(
+        "div.run-head",
+        {},
+        make("a.back", { href: "#/", "aria-label": "All runs" }, icon("back")),
+        make("div.run-name", {}, this.title, this.facts),
+        this.buttons,
+      ),
       this.strip, this.split);
     this.title.id = "run-title";
-    this.#width(Number(remembered("split", "42")));
   }
 
   // Where one is
@@ -69,7 +99,8 @@ export class RunView {
       button.tabIndex = chosen ? 0 : -1;
     });
     this.panel.setAttribute("aria-labelledby", `tab-${tab}`);
-    this.tools.hidden = this.folds.hidden = tab === "flame";
+    this.finder.element.hidden = this.folds.hidden = tab === "flame";
+    this.flameSeq = this.tree.isOpen ? -1 : this.tree.seq;
     this.view = tab === "flame" ? this.#flame() : this.#grid(tab);
     fillWith(this.panel, this.view.element);
   }
@@ -77,6 +108,7 @@ export class RunView {
   #grid(tab) {
     return callGrid(tab, {
       textOf: (id) => this.tree.texts.get(id) ?? "",
+      askedOf: (row) => this.#asked(row),
       extentOf: () => extent(this.tree.top),
       moved: (item) => this.#isWide() && this.#select(item.row.id),
       opened: (item, { byKey = false } = {}) => {
@@ -159,6 +191,8 @@ export class RunView {
   }
 
   close() {
+    clearTimeout(this.#flameDue);
+    this.finder.close();
     this.view?.close();
     this.#dropDetail();
   }
@@ -176,31 +210,43 @@ export class RunView {
   }
 
   #draw() {
-    if (!this.#detail && this.tree.top && this.#isWide() && this.wanted.node === null && !this.drawn) this.#choose(null, null);
-    this.drawn ||= this.tree.top !== undefined;
+    if (!this.drawn && this.tree.top) {
+      this.drawn = true;
+      if (!this.#detail && this.wanted.node === null) this.#choose(null, null);
+    }
     this.#drawHead();
-    const counts = this.tree.counts();
-    this.#once("filters", counts, () => this.#drawFilters(counts));
+    this.finder.show(this.tree.counts());
     this.#drawStrip();
     if (this.tab !== "flame") {
       const items = this.#items();
       this.view.show(items);
       if (this.tab === "timeline") drawScale(this.view.head, extent(this.tree.top).length);
-      const matching = this.#isFiltered ? items.filter((item) => item.matches).length : null;
-      setText(this.found, matching === null ? "" : matching === 0 ? "nothing found" : `${grouped(matching)} found`);
-    } else if (this.tree.seq !== this.flameSeq && performance.now() > this.#flameDue) {
-      this.flameSeq = this.tree.seq;
-      this.#flameDue = performance.now() + FLAME_AGAIN;
-      this.view.refresh();
-    }
+      this.finder.tell(items);
+    } else this.#drawFlame();
     this.#detail?.changed();
+  }
+
+  /** Draw the graph again, but not often; what is last is drawn in any case. */
+  #drawFlame() {
+    if (this.#flameDue || (!this.tree.isOpen && this.flameSeq === this.tree.seq)) return;
+    this.#flameDue = setTimeout(() => {
+      this.#flameDue = 0;
+      if (this.tab !== "flame") return;
+      this.flameSeq = this.tree.isOpen ? -1 : this.tree.seq;
+      this.view.refresh();
+    }, FLAME_AGAIN);
   }
 
   /** Time has passed. */
   tick() {
-    if (!this.tree.isOpen && this.drawnOnce) return;
-    this.drawnOnce = !this.tree.isOpen;
-    this.update();
+    if (!this.tree.isOpen) return;
+    this.#drawHead();
+    if (this.tab === "flame") this.#drawFlame();
+    else {
+      this.view.rows.paint();
+      if (this.tab === "timeline") drawScale(this.view.head, extent(this.tree.top).length);
+    }
+    this.#detail?.tick();
   }
 
   /** Live text has come in. */
@@ -228,30 +274,67 @@ export class RunView {
     const name = oneLine(top?.fn ?? listed.function);
     this.#once("title", [name, state, listed?.key, listed?.source], () => {
       const key = listed?.key ? make("bdi.key-word", {}, oneLine(listed.key)) : null;
-      const source = listed?.source ? make("a.fork-of", { href: `#/run/${listed.source}` }, icon("fork"), `fork of run ${listed.source}`) : null;
-      fillWith(this.title, stateIcon(top?.state ?? listed.state), make("bdi", {}, name), make("span.state-name", { "data-state": top?.state ?? listed.state }, state), key, source);
+      const source = listed?.source ? make(
+        "a.fork-of", { href: `#/run/${listed.source}` }, icon("fork"), `fork of run ${listed.source}`
+      ) : null;
+      fillWith(
+        this.title,
+        stateIcon(top?.state ?? listed.state),
+        make("bdi", {}, name),
+        make("span.state-name", { "data-state": top?.state ?? listed.state }, state),
+        key,
+        source,
+      );
       document.title = `${name} · run ${id} · ramify`;
     });
     if (!top) return;
-    setText(this.facts, [`run ${id}`, many(this.tree.rows.size, "call"), elapsed(top), top.total_tokens ? `${brief(top.total_tokens)} tokens` : "", top.total_tokens ? (top.total_cost === null ? "price unknown" : money(top.total_cost)) : ""].filter(Boolean).join(" · "));
+    setText(
+      this.facts,
+      [
+        `run ${id}`,
+        many(this.tree.rows.size, "call"),
+        elapsed(top),
+        top.total_tokens ? `${brief(top.total_tokens)} tokens` : "",
+        top.total_tokens ? (top.total_cost === null ? "price unknown" : money(top.total_cost)) : "",
+      ].filter(Boolean).join(" · "),
+    );
     this.facts.title = exactly(top.started);
     const others = this.desk.source.live && this.desk.trees().length > 1;
-    this.#once("buttons", [top.state, top.questions.length, others], () => {
-      const compare = make("button", { type: "button", click: () => chooseOther(id, this.desk, (other) => this.desk.compare(id, other)) }, "Compare…");
+    this.#once("buttons", [top.state, this.desk.isHeld(top), others], () => {
+      const compare = make(
+        "button",
+        {
+          type: "button",
+          click: () => chooseOther(
+            id, this.desk, (other) => this.desk.compare(Math.min(id, other), Math.max(id, other))
+          ),
+        },
+        "Compare…",
+      );
       fillWith(this.buttons, actionButtons(top, this.desk, { isTop: true }), others ? compare : null);
     });
   }
 
   #drawStrip() {
     const asking = [...this.tree.rows.values()].filter((row) => row.questions.length);
-    this.#once("strip", asking.map((row) => [row.id, row.status]), () => {
+    this.#once("strip", asking.map((row) => [row.id, this.#asked(row)]), () => {
       this.strip.hidden = asking.length === 0;
       if (!asking.length) return;
       const [first] = asking;
-      fillWith(this.strip, icon("ask"), make("strong", {}, `${many(asking.length, "call")} ${asking.length === 1 ? "waits" : "wait"} for you`),
-        make("bdi.asks", {}, oneLine(first.status)),
-        make("button.primary", { type: "button", click: () => this.nextAsking() }, this.desk.source.live ? "Answer" : "Show"));
+      fillWith(this.strip, icon("ask"), make(
+        "strong", {}, `${many(asking.length, "call")} ${asking.length === 1 ? "waits" : "wait"} for you`
+      ),
+        make("bdi.asks", {}, oneLine(this.#asked(first))),
+        make(
+          "button.primary",
+          { type: "button", click: () => this.nextAsking() },
+          this.desk.source.live ? "Answer" : "Show",
+        ));
     });
+  }
+
+  #asked(row) {
+    return this.desk.questionOf(row.id)?.text.slice(0, 300) ?? row.status;
   }
 
   /** Go to the next call that waits for a person. */
@@ -267,53 +350,8 @@ export class RunView {
 
   // What is shown
 
-  get #isFiltered() {
-    return this.#text !== "" || this.#states.size > 0;
-  }
-
   #items() {
-    if (!this.#isFiltered) return this.tree.visible();
-    const text = this.#text;
-    const states = this.#states;
-    return this.tree.visible((row) => {
-      if (states.size && !states.has(row.state) && !(states.has("asking") && row.questions.length)) return false;
-      return !text || this.#found?.has(row.id) || `${row.path} ${row.fn} ${row.args} ${row.result ?? ""} ${row.error ?? ""} ${row.status} ${row.model ?? ""}`.toLowerCase().includes(text);
-    });
-  }
-
-  #drawFilters(counts) {
-    for (const state of this.#states) if (!counts[state]) this.#states.delete(state);
-    const shown = FILTERS.filter(([state]) => counts[state]);
-    const press = (state) => {
-      if (!this.#states.delete(state)) this.#states.add(state);
-      this.#signs.delete("filters");
-      this.update();
-    };
-    const focused = document.activeElement?.dataset?.filter;
-    fillWith(this.filters, shown.map(([state, word]) => {
-      const drawn = state === "asking" ? icon("ask") : stateIcon(state);
-      drawn.setAttribute("aria-hidden", "true");
-      return make(`button.chip.chip-${state}`, { type: "button", "data-filter": state, "aria-pressed": String(this.#states.has(state)), "aria-label": `${word}, ${counts[state]}`, title: word, click: () => press(state) },
-        drawn, make("span.word", {}, word), make("span.n", {}, grouped(counts[state])));
-    }));
-    if (focused) this.filters.querySelector(`[data-filter="${focused}"]`)?.focus();
-  }
-
-  #searched() {
-    this.#text = this.search.value.trim().toLowerCase();
-    this.#found = null;
-    this.update();
-    clearTimeout(this.#searching);
-    if (this.#text.length < 2) return;
-    this.#searching = setTimeout(async () => {
-      const text = this.#text;
-      try {
-        const ids = await this.desk.source.search(this.tree.id, text);
-        if (text !== this.#text) return;
-        this.#found = new Set(ids);
-        this.update();
-      } catch { /* what the rows say is found all the same */ }
-    }, SEARCH_AFTER);
+    return this.tree.visible(this.finder.filter);
   }
 
   #fold(closed) {
@@ -327,7 +365,7 @@ export class RunView {
   /** A key that nobody else has taken; gives whether it means something here. */
   pressed(event) {
     switch (event.key) {
-      case "/": this.tools.hidden ? this.#turnTo("tree") : null; this.search.focus(); return true;
+      case "/": this.#lookFor(); return true;
       case "1": case "2": case "3": this.#turnTo(TABS[Number(event.key) - 1][0]); return true;
       case "n": this.nextAsking(); return true;
       case "e": this.#fold(false); return true;
@@ -337,15 +375,25 @@ export class RunView {
     }
   }
 
-  #escaped(event) {
-    if (event.target === this.search || (this.search.value && !isTyping(event.target) && !this.#detail?.element.contains(event.target))) {
-      this.search.value = "";
-      this.#searched();
+  #lookFor() {
+    if (this.tab === "flame") {
+      this.#use("tree");
+      history.replaceState(null, "", this.#address(this.wanted.node));
+      this.update();
+    }
+    this.finder.input.focus();
+  }
+
+  #escaped({ target }) {
+    const { input } = this.finder;
+    const inDetail = this.#detail?.element.contains(target);
+    if (target === input || (input.value && !isTyping(target) && !inDetail)) {
+      this.finder.clear();
       this.view.element.focus();
       return true;
     }
     if (!this.#detail) return false;
-    if (this.#detail.element.contains(event.target) && this.#isWide()) this.view.element.focus();
+    if (inDetail && this.#isWide()) this.view.element.focus();
     else this.#closeDetail();
     return true;
   }
@@ -358,32 +406,5 @@ export class RunView {
     event.preventDefault();
     this.#turnTo(TABS[next][0]);
     this.tabs[next].focus();
-  }
-
-  // The splitter
-
-  #width(percent) {
-    this.percent = Math.min(75, Math.max(20, Number.isFinite(percent) ? percent : 42));
-    this.split.style.setProperty("--beside", `${this.percent}%`);
-    this.splitter.setAttribute("aria-valuenow", String(Math.round(this.percent)));
-    remember("split", String(this.percent));
-  }
-
-  #splitKey(event) {
-    const step = { ArrowLeft: 2, ArrowRight: -2 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    this.#width(this.percent + step);
-  }
-
-  #drag(event) {
-    event.preventDefault();
-    this.splitter.setPointerCapture(event.pointerId);
-    const move = ({ clientX }) => {
-      const { left, width } = this.split.getBoundingClientRect();
-      this.#width(((left + width - clientX) / width) * 100);
-    };
-    this.splitter.addEventListener("pointermove", move);
-    this.splitter.addEventListener("pointerup", () => this.splitter.removeEventListener("pointermove", move), { once: true });
   }
 }

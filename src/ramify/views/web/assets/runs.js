@@ -1,14 +1,22 @@
 // The list of runs: the front page.
 
-import { fillWith, icon, make, setText, stateIcon } from "./dom.js";
+import { fillWith, icon, make, setState, setText } from "./dom.js";
 import { Grid } from "./grid.js";
 import { oneLine } from "./text.js";
 import { elapsed, exactly, many, when } from "./words.js";
 
-const COLUMNS = [["number.id", "Run"], ["function", "Function"], ["key", "Key"], ["state-word", "State"], ["started", "Started"], ["number.time", "Time"], ["asked", "Questions"]];
+const COLUMNS = [
+  ["number.id", "Run"],
+  ["function", "Function"],
+  ["key", "Key"],
+  ["state-word", "State"],
+  ["started", "Started"],
+  ["number.time", "Time"],
+  ["asked", "Questions"],
+];
 
 export class RunsView {
-  #trees = [];
+  #trees = null;
   #filter = "";
 
   constructor({ open, live }) {
@@ -17,32 +25,51 @@ export class RunsView {
       role: "grid",
       label: "Runs, the newest first",
       columns: COLUMNS,
+      header: 1,
       key: (tree) => tree.id,
       cells: () => [[], [make("span.state-slot"), make("bdi.fn")], [], [], [], [], []],
       redraw: redrawRun,
       opened: (tree) => open(tree.id),
     });
-    this.search = make("input.search", { type: "search", placeholder: "Find a run", "aria-label": "Find a run by function, key, state or number", input: () => this.#filtered() });
+    this.search = make(
+      "input.search",
+      {
+        type: "search",
+        placeholder: "Find a run",
+        "aria-label": "Find a run by function, key, state or number",
+        input: () => this.#filtered(),
+      },
+    );
     this.count = make("p.count", { role: "status" });
     this.nothing = make("div.nothing", { hidden: true },
       make("p", {}, "No runs yet."),
       live && make("p.hint", {}, "They appear here as soon as a program starts one with this journal."));
     this.element = make("section.home", { "aria-labelledby": "runs-title" },
-      make("div.bar-line", {}, make("h1", { id: "runs-title", tabindex: "-1" }, "Runs"), this.count, make("label.search-box", {}, icon("search"), this.search)),
+      make(
+        "div.bar-line",
+        {},
+        make("h1", { id: "runs-title", tabindex: "-1" }, "Runs"),
+        this.count,
+        make("label.search-box", {}, icon("search"), this.search),
+      ),
       this.nothing,
       this.grid.element);
   }
 
   show(trees) {
-    this.#trees = [...trees].reverse();
+    this.#trees = trees && [...trees].reverse();
     this.#filtered();
   }
 
   #filtered() {
+    if (this.#trees === null) return;
     const wanted = this.search.value.trim().toLowerCase();
-    const kept = this.#trees.filter((tree) => `${tree.id} ${tree.function} ${tree.key} ${stateOf(tree)}`.toLowerCase().includes(wanted));
+    const all = this.#trees.length ? many(this.#trees.length, "run") : "";
+    const kept = this.#trees.filter(
+      (tree) => `${tree.id} ${tree.function} ${tree.key} ${stateOf(tree)}`.toLowerCase().includes(wanted)
+    );
     this.nothing.hidden = this.#trees.length > 0;
-    setText(this.count, wanted ? `${kept.length} of ${many(this.#trees.length, "run")}` : this.#trees.length ? many(this.#trees.length, "run") : "");
+    setText(this.count, wanted ? `${kept.length} of ${all || "no runs"}` : all);
     this.grid.show(kept);
   }
 
@@ -66,11 +93,13 @@ function redrawRun(cells, tree, element) {
     element.drawn = tree;
     setText(id, String(tree.id));
     const waiting = tree.open && (tree.parked || tree.questions > 0);
-    const drawn = waiting ? icon("ask") : stateIcon(tree.state);
-    if (waiting) drawn.classList.add("state", "is-asking");
-    fillWith(fn.children[0], drawn);
+    setState(fn.children[0], waiting ? "asking" : tree.state);
     setText(fn.children[1], oneLine(tree.function));
-    fillWith(key, make("bdi", {}, oneLine(tree.key)), tree.source ? make("span.fork-of", {}, icon("fork"), `fork of ${tree.source}`) : null);
+    fillWith(
+      key,
+      make("bdi", {}, oneLine(tree.key)),
+      tree.source ? make("span.fork-of", {}, icon("fork"), `fork of ${tree.source}`) : null,
+    );
     setText(state, stateOf(tree));
     setText(started, when(tree.started));
     started.title = exactly(tree.started);

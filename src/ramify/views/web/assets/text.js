@@ -9,6 +9,7 @@ const UNSEEN = /(?![\n\t\u200c\u200d\ufe0f])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorab
 const MARKED = 300; // codes in one stretch of text that are elements of their own
 const FIRST = 1_600; // characters that are shown of a long text
 const WHOLE = 60_000; // a text up to here is shown in one piece
+const NAMED = 60; // values of an object that are listed by their names; more are shown as JSON
 const BLOCK = 16_000; // and a longer one in blocks, each filled when it comes near
 const BLOCK_LINES = 400; // a guess at how high a block is, in lines
 
@@ -42,7 +43,10 @@ export function fill(element, text) {
   const pieces = [];
   let from = 0;
   for (const match of found) {
-    pieces.push(whole.slice(from, match.index), make("span.code-point", { title: "a character that does not print" }, code(match[0])));
+    pieces.push(
+      whole.slice(from, match.index),
+      make("span.code-point", { title: "a character that does not print" }, code(match[0])),
+    );
     from = match.index + match[0].length;
   }
   return fillWith(element, ...pieces, whole.slice(from));
@@ -62,7 +66,13 @@ export function longText(text, { length = text.length, whole = null, first = FIR
     return box;
   }
   fill(body, beginning(text, first));
-  const button = make("button.quiet", { type: "button" }, isAll || whole ? `Show all ${grouped(length)} characters` : `Show the first ${grouped(text.length)} of ${grouped(length)} characters`);
+  const button = make(
+    "button.quiet",
+    { type: "button" },
+    isAll || whole
+      ? `Show all ${grouped(length)} characters`
+      : `Show the first ${grouped(text.length)} of ${grouped(length)} characters`,
+  );
   const showAll = async () => {
     button.disabled = true;
     try {
@@ -129,13 +139,20 @@ function showWhole(body, text) {
 export function shownValue(value, label = "") {
   if (typeof value === "string") return longText(value, { label });
   if (isPlainObject(value) && typeof value.$repr === "string") return longText(value.$repr, { label });
-  if (isPlainObject(value) && typeof value.$text === "string") return longText(value.$text, { label, length: value.length });
-  if (!isPlainObject(value) || Object.keys(value).length === 0 || Object.keys(value).length > 60) return json(value, label);
+  if (isPlainObject(value) && typeof value.$text === "string") return longText(
+    value.$text, { label, length: value.length }
+  );
+  const size = isPlainObject(value) ? Object.keys(value).length : 0;
+  if (size === 0 || size > NAMED) return json(value, label);
   const list = make("dl.values");
   for (const [name, one] of Object.entries(value)) {
     list.append(
       make("dt", {}, make("bdi", {}, oneLine(name))),
-      make("dd", {}, name === "$more" ? `${grouped(one)} more` : isText(one) ? shownValue(one, name) : json(one, name)),
+      make(
+        "dd",
+        {},
+        name === "$more" ? `${grouped(one)} more` : isText(one) ? shownValue(one, name) : json(one, name),
+      ),
     );
   }
   return list;
@@ -150,7 +167,7 @@ function json(value, label) {
 }
 
 function isText(value) {
-  return typeof value === "string" || (isPlainObject(value) && (typeof value.$text === "string" || typeof value.$repr === "string"));
+  return typeof value === "string" || (isPlainObject(value) && typeof (value.$text ?? value.$repr) === "string");
 }
 
 function isPlainObject(value) {

@@ -43,7 +43,12 @@ export class TranscriptView {
       return;
     }
     if (!this.#live) {
-      this.#live = make("li.part.text.live", { "aria-busy": "true" }, make("div.who", {}, "model"), make("div.what", {}, make("pre.text", { dir: "auto" })));
+      this.#live = make(
+        "li.part.text.live",
+        { "aria-busy": "true" },
+        make("div.who", {}, "model"),
+        make("div.what", {}, make("pre.text", { dir: "auto" })),
+      );
       this.element.append(this.#live);
     }
     const cut = text.length > 20_000 ? `… ${text.slice(-20_000)}` : text;
@@ -74,19 +79,32 @@ export class TranscriptView {
     const who = make("div.who", {}, WHO[kind]);
     if (response && this.fork) {
       const text = `Fork before response ${response}`;
-      who.append(make("button.quiet.fork-here", { type: "button", title: text, "aria-label": text, click: () => this.fork(response - 1) }, icon("fork")));
+      who.append(
+        make(
+          "button.quiet.fork-here",
+          { type: "button", title: text, "aria-label": text, click: () => this.fork(response - 1) },
+          icon("fork"),
+        ),
+      );
     }
     element.append(who, make("div.what", {}, this.#content(part, kind, index)));
     return element;
   }
 
   #content(part, kind, index) {
-    const text = () => longText(part.text, { length: part.length, whole: () => this.source.part(this.id, index) });
+    const text = () => longText(
+      part.text, { length: part.length, whole: () => this.source.part(this.id, index) }
+    );
     switch (kind) {
       case "thinking": return this.#thinking(part, text);
       case "call": return this.#call(part);
       case "result": return [
-        make("div.call-line", {}, part.error ? make("span.failed", {}, "failed") : null, this.#nodeLink(part.node)),
+        make(
+          "div.call-line",
+          {},
+          part.error ? make("span.failed", {}, "failed") : null,
+          this.#nodeLink(part.node),
+        ),
         text(),
       ];
       default: return text();
@@ -111,7 +129,10 @@ export class TranscriptView {
   #nodeLink(node) {
     if (node === null || node === undefined) return null;
     const row = this.row(node);
-    const element = make("a.node-link", { href: this.link(node), "aria-label": `Go to the call ${row?.path ?? node}` },
+    const element = make("a.node-link", {
+      href: this.link(node),
+      "aria-label": `Go to the call ${row?.path ?? node}`,
+    },
       row ? stateIcon(row.state) : null, make("span", {}, row?.path ?? `node ${node}`));
     this.#links.push({ node, element, drawn: row?.state });
     return element;

@@ -73,7 +73,9 @@ export class Tree {
 
   /** Collapse everything below the top, or nothing. */
   collapseAll() {
-    this.collapsed = new Set([...this.#children.keys()].filter((id) => id !== null && id !== this.id && this.rows.has(id)));
+    this.collapsed = new Set(
+      [...this.#children.keys()].filter((id) => id !== null && id !== this.id && this.rows.has(id))
+    );
   }
 
   expandAll() {
@@ -118,7 +120,11 @@ export class Tree {
     for (const row of this.rows.values()) {
       if (!filter(row)) continue;
       wanted.set(row.id, true);
-      for (let above = this.rows.get(row.parent); above && !wanted.has(above.id); above = this.rows.get(above.parent)) wanted.set(above.id, false);
+      let above = this.rows.get(row.parent);
+      while (above && !wanted.has(above.id)) {
+        wanted.set(above.id, false);
+        above = this.rows.get(above.parent);
+      }
     }
     return wanted;
   }

@@ -5,6 +5,8 @@ const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const FULL = new Intl.DateTimeFormat("en-GB", { dateStyle: "long", timeStyle: "long" });
 
+const UNITS = [[1e3, "k"], [1e6, "M"], [1e9, "G"]];
+
 /** A count with its noun: "1 call", "2,000 calls". */
 export function many(count, noun, plural = `${noun}s`) {
   return `${GROUPED.format(count)} ${count === 1 ? noun : plural}`;
@@ -17,7 +19,8 @@ export function grouped(count) {
 /** A count in a few characters: 812, 2.4k, 31k, 1.2M. */
 export function brief(count) {
   if (count < 1000) return String(count);
-  const [size, letter] = count < 1e6 ? [count / 1e3, "k"] : count < 1e9 ? [count / 1e6, "M"] : [count / 1e9, "G"];
+  const [unit, letter] = UNITS.find(([one]) => count < one * 1000) ?? UNITS.at(-1);
+  const size = count / unit;
   return `${size < 9.95 ? size.toFixed(1) : Math.round(size)}${letter}`;
 }
 
@@ -72,6 +75,7 @@ export function exactly(seconds) {
 }
 
 export function percent(part) {
+  if (part > 0 && part < 0.001) return "<0.1%";
   return part >= 0.0995 || part === 0 ? `${Math.round(part * 100)}%` : `${(part * 100).toFixed(1)}%`;
 }
 

@@ -1,0 +1,115 @@
+"""A real browser that reaches nothing but this machine, and what it may not say."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Dialog,
+    Page,
+    Request,
+    Route,
+    expect,
+    sync_playwright,
+)
+
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+PATIENCE = 15_000  # milliseconds
+ELSEWHERE = re.compile(r"^(?!http://127\.0\.0\.1:\d+/|file:///|data:)")
+DROPPED = re.compile(r"net::ERR_(CONNECTION|EMPTY|INCOMPLETE|SOCKET)")  # what a cut road looks like
+
+expect.set_options(timeout=PATIENCE)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if not path:
+        pytest.fail(
+            "these tests look at the viewer in Chromium: apt-get install chromium, or set CHROMIUM"
+            " to the path of one"
+        )
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+class Eyes:
+    """Opens pages, and remembers what should not have happened on them."""
+
+    def __init__(self, browser: Browser, name: str) -> None:
+        self.complaints: list[str] = []
+        self.pages: list[Page] = []
+        self._browser = browser
+        self._name = name
+        self._contexts: list[BrowserContext] = []
+        self._taken = 0
+
+    def open(self, url: str, *, wide: bool = True, **options: Any) -> Page:
+        """Open *url* at the width of a desk, or of a phone."""
+        size = {"width": 1400, "height": 860} if wide else {"width": 390, "height": 844}
+        context = self._browser.new_context(viewport=size, **options)  # type: ignore[arg-type]
+        self._contexts.append(context)
+        context.set_default_timeout(PATIENCE)
+        context.route(ELSEWHERE, self._refuse)
+        page = context.new_page()
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        page.on("dialog", self._dialog)
+        self.pages.append(page)
+        page.goto(url)
+        return page
+
+    def picture(self, page: Page, name: str = "") -> Path:
+        """Keep what a page looks like."""
+        self._taken += 1
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        path = SCREENSHOTS / f"{name or self._name}.png"
+        page.screenshot(path=path, animations="disabled")
+        return path
+
+    def close(self) -> None:
+        if self.pages and not self._taken:
+            self.picture(self.pages[-1])
+        for context in self._contexts:
+            context.close()
+
+    def _refuse(self, route: Route, request: Request) -> None:
+        self.complaints.append(f"asked for {request.url}")
+        route.abort()
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type in {"error", "warning"} and not DROPPED.search(message.text):
+            self.complaints.append(f"{message.type}: {message.text}")
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+
+@pytest.fixture
+def eyes(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Eyes]:
+    """Pages of one test: none may ask for anything elsewhere, fail, or break its policy."""
+    name = re.sub(r"\W+", "_", request.node.name).strip("_").removeprefix("test_")
+    eyes = Eyes(browser, name[:80])
+    yield eyes
+    eyes.close()
+    assert eyes.complaints == []

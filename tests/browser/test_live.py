@@ -1,0 +1,136 @@
+"""A run that goes on is seen to go on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from browser.conftest import Eyes
+from browser.stage import call, calls, choose, open_run, staged, state, when
+from ramify import SqliteStore
+from ramify.views.web import view
+
+PROGRAM = """
+import sys
+from browser import newsroom
+from ramify import Runtime
+with Runtime([newsroom.digest], models=newsroom.model(), store=sys.argv[1]) as runtime:
+    print(runtime.invoke(newsroom.digest, newsroom.ARGS, key="nightly").result(60))
+"""
+
+
+def test_a_run_appears_and_comes_to_its_end_without_a_reload(eyes: Eyes):
+    with staged(pace=0.01) as stage:
+        page = eyes.open(stage.url)
+        expect(page.get_by_text("No runs yet.")).to_be_visible()
+        stage.model.gate.clear()
+        node = stage.digest(key="nightly")
+        open_run(page, "nightly")
+        state(call(page, "1.1"), "running")
+        eyes.picture(page, "live_running")
+        stage.model.gate.set()
+        expect(page.get_by_role("button", name="1 question for you")).to_be_visible()
+        state(call(page, "publish"), "waits for you")
+        stage.runtime.answer(stage.runtime.questions()[0].id, "publish")
+        state(call(page, "digest"), "success")
+        expect(call(page, "digest")).to_contain_text(node.result(10))
+        assert calls(page).count() == 12
+
+
+def test_what_a_model_says_is_seen_while_it_says_it(eyes: Eyes):
+    with staged(pace=0.001) as stage:
+        stage.model.stops_at = "creek,"  # a word in the middle of its first summary
+        page = eyes.open(stage.url)
+        stage.digest()
+        open_run(page)
+        detail = choose(page, "1.1")
+        live = detail.locator("[aria-busy=true]")
+        expect(live).to_contain_text("a dam across a creek,")
+        said = live.locator("pre").inner_text()
+        expect(call(page, "1.1").get_by_role("gridcell").first).to_contain_text(said[-12:].strip())
+        eyes.picture(page, "live_text")
+        stage.model.stops_at = ""
+        stage.model.gate.set()
+        expect(live).to_have_count(0)
+        expect(detail.get_by_label("Transcript").locator("li").last).to_contain_text(said[:60])
+
+
+def test_time_passes_on_the_screen(eyes: Eyes):
+    with staged() as stage:
+        stage.model.gate.clear()
+        stage.digest()
+        page = eyes.open(stage.url)
+        open_run(page)
+        cell = call(page, "digest").get_by_role("gridcell").last
+        first = cell.inner_text()
+        expect(cell).not_to_have_text(first)
+        stage.model.gate.set()
+
+
+def test_a_run_of_another_process_is_followed(eyes: Eyes, tmp_path: Path):
+    path = tmp_path / "run.db"
+    SqliteStore(path).close()
+    with view(path, port=0) as viewer:
+        page = eyes.open(viewer.url)
+        expect(page.get_by_text("No runs yet.")).to_be_visible()
+        tests = str(Path(__file__).parents[1])
+        program = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(path)],
+            env={"PYTHONPATH": tests},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            open_run(page, "nightly")
+            detail = choose(page, "publish")
+            detail.get_by_role("button", name="publish", exact=True).click()
+            state(call(page, "digest"), "success")
+            when(page, lambda: program.poll() is not None)
+            printed, _ = program.communicate(timeout=10)
+        finally:
+            program.kill()
+            program.wait()
+    assert (program.returncode, printed) == (0, "publish: 306 characters\n")
+
+
+def test_it_is_said_that_nobody_drives_the_journal(eyes: Eyes, tmp_path: Path):
+    path = tmp_path / "run.db"
+    with staged(store=SqliteStore(path)) as stage:
+        page = eyes.open(stage.url)
+        stage.digest()
+        expect(page.get_by_role("button", name="1 question for you")).to_be_visible()
+        expect(page.get_by_text("No program drives this journal now")).to_be_hidden()
+    with view(path, port=0) as viewer:
+        page = eyes.open(viewer.url)
+        expect(page.get_by_text("No program drives this journal now")).to_be_visible()
+        open_run(page)
+        detail = choose(page, "publish")
+        detail.get_by_role("button", name="publish", exact=True).click()
+        expect(page.get_by_text("Answered. No program drives")).to_be_visible()
+
+
+def test_a_run_that_is_not_there_is_said_to_be_missing(eyes: Eyes):
+    with staged() as stage:
+        page = eyes.open(stage.url)
+        page.goto(f"{stage.viewer.address}/#/run/999")
+        expect(page.get_by_role("heading", name="There is no such run")).to_be_visible()
+        eyes.picture(page, "no_such_run")
+        stage.digest(key="nightly")
+        page.get_by_role("link", name="All runs", exact=True).click()
+        open_run(page, "nightly")
+        eyes.complaints.clear()  # the browser notes an answer of 404
+
+
+def test_a_flame_graph_grows_with_its_run(eyes: Eyes):
+    with staged(pace=0.002) as stage:
+        stage.model.gate.clear()
+        node = stage.digest()
+        page = eyes.open(stage.url)
+        page.goto(f"{stage.viewer.address}/#/run/{node.id}/flame")
+        expect(page.locator(".frame").filter(has_text="summarise").first).to_be_visible()
+        expect(page.locator(".frame").filter(has_text="publish")).to_have_count(0)
+        stage.model.gate.set()
+        expect(page.locator(".frame").filter(has_text="publish")).to_be_visible()
+        stage.runtime.answer(stage.runtime.questions()[0].id, "publish")
+        expect(page.locator(".frame[data-state=success]").filter(has_text="digest")).to_be_visible()
