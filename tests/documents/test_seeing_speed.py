@@ -1,0 +1,46 @@
+"""What is said of speed, in time of the processor: a busy machine does not change that much."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from documents import seeing_stage
+from documents.seeing_programs import environment
+from documents.seeing_stage import Journal
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Journal:
+    return seeing_stage.large(tmp_path_factory.mktemp("large"))
+
+
+def processor_time(*args: object, cwd: Path) -> tuple[float, str]:
+    """Return the least of three runs, and what the last one printed."""
+    least, out = float("inf"), ""
+    for _ in range(3):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ramify", *map(str, args)],
+            cwd=cwd, env=environment(), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        out = process.stdout.read()
+        process.stdout.close()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        least = min(least, used.ru_utime + used.ru_stime)
+    return least, out
+
+
+def test_tree_prints_ten_thousand_nodes_in_under_a_second(large: Journal):
+    least, out = processor_time("tree", cwd=large.file.parent)
+    assert len(out.splitlines()) >= 10_000
+    assert least < 1
+
+
+def test_ps_takes_under_300_milliseconds_imports_included(large: Journal):
+    least, _ = processor_time("ps", cwd=large.file.parent)
+    assert least < 0.3

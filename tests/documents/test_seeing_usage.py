@@ -1,0 +1,331 @@
+"""What is said of using the command wrongly, of help, exit codes and completion."""
+
+import os
+import re
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from documents import seeing_stage
+from documents.seeing_programs import PATIENCE, Done, environment, ramify, wait
+from documents.seeing_stage import Journal
+from support import heed_interrupts
+
+COMMANDS = [
+    "run", "chat", "ps", "tree", "stack", "transcript", "flame", "pause", "resume", "cancel",
+    "questions", "answer", "fork", "replay", "diff", "check", "export", "view", "local", "mcp",
+    "doctor", "completion",
+]  # fmt: skip
+
+READING = {
+    "ps": [], "tree": ["1"], "stack": ["1"], "transcript": ["1"], "flame": ["1"], "questions": [],
+    "diff": ["1", "1"],
+}  # fmt: skip
+
+ACTING = {"pause": ["1"], "resume": ["1"], "cancel": ["1"], "answer": ["1-1", "yes"], "fork": ["1"]}
+
+ALL = {**READING, **ACTING, "view": []}
+
+
+def on(command: str, file: object) -> Done:
+    return ramify(command, *ALL[command], "--store", file)
+
+
+# --- help
+
+
+def test_help_lists_every_command():
+    done = ramify("--help")
+    assert done.code == 0
+    listed = re.findall(r"^    (\w+) +\S", done.out, re.MULTILINE)
+    assert sorted(listed) == sorted(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example_and_the_exit_codes(command: str):
+    done = ramify(command, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert re.search(rf"^examples?:\s+(\$ )?ramify {command}\b", done.out, re.MULTILINE), done.out
+    assert re.search(r"^exit codes?:", done.out, re.MULTILINE), done.out
+
+
+def test_a_command_that_is_not_there_is_wrong_usage():
+    ramify("trea").refused("trea")
+
+
+def test_no_command_is_not_a_crash():
+    done = ramify()
+    assert done.code in {0, 2}
+    assert "Traceback" not in done.err
+
+
+# --- no store, unknown things
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_no_store_is_a_clear_error(tmp_path: Path, command: str):
+    ramify(command, *ALL[command], cwd=tmp_path).refused("run.db", "--store")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ALL)
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, command: str):
+    on(command, tmp_path / "no.db").refused("no.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Journal:
+    return seeing_stage.finished(tmp_path_factory.mktemp("finished"))
+
+
+@pytest.mark.parametrize("command", ["tree", "stack", "transcript", "flame", "pause", "cancel"])
+@pytest.mark.parametrize("name", ["4711", "1.9.9", "weekly", "-3", ""])
+def test_an_unknown_run_or_node_is_not_found(finished: Journal, command: str, name: str):
+    ramify(command, "--store", finished.file, "--", name).refused(name)
+
+
+def test_an_unknown_question_is_not_found(finished: Journal):
+    ramify("answer", "9-9", "yes", "--store", finished.file).refused("9-9")
+
+
+def test_a_number_beyond_the_database_is_not_found(finished: Journal):
+    ramify("tree", "9" * 30, "--store", finished.file).refused()
+
+
+# --- damaged and unreadable journals
+
+
+def _empty(file: Path) -> None:
+    file.touch()
+
+
+def _garbage(file: Path) -> None:
+    file.write_bytes(os.urandom(10_000))
+
+
+def _text(file: Path) -> None:
+    file.write_text("not a database\n" * 1000)
+
+
+def _of_others(file: Path) -> None:
+    with sqlite3.connect(file) as database:
+        database.execute("create table stamps (id, price)")
+    database.close()
+
+
+def _cut(file: Path) -> None:
+    whole = seeing_stage.finished(file.parent).file.read_bytes()
+    for left in file.parent.iterdir():
+        left.unlink()
+    file.write_bytes(whole[: len(whole) // 2])
+
+
+def _overwritten(file: Path) -> None:
+    whole = bytearray(seeing_stage.finished(file.parent).file.read_bytes())
+    for left in file.parent.iterdir():
+        left.unlink()
+    whole[4096:] = b"\xa5" * (len(whole) - 4096)
+    file.write_bytes(whole)
+
+
+DAMAGE = [_empty, _garbage, _text, _of_others, _cut, _overwritten]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda made: made.__name__.strip("_"))
+@pytest.mark.parametrize("command", ["ps", "tree", "answer", "view"])
+def test_a_damaged_journal_is_told_in_words(tmp_path: Path, damage: object, command: str):
+    assert callable(damage)
+    damage(tmp_path / "run.db")
+    on(command, tmp_path / "run.db").refused("run.db")
+
+
+def test_a_folder_is_no_journal(tmp_path: Path):
+    on("ps", tmp_path).refused(str(tmp_path))
+
+
+@pytest.fixture
+def unreadable() -> Iterator[Path]:
+    """A journal that whoever runs the command may not read, in a folder that they may."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        seeing_stage.finished(folder).file.chmod(0o600 if os.geteuid() == 0 else 0o000)
+        yield folder / "run.db"
+
+
+@pytest.mark.parametrize("command", ["ps", "tree", "view"])
+def test_an_unreadable_file_is_told_in_words(unreadable: Path, command: str):
+    nobody = 65534 if os.geteuid() == 0 else None
+    done = subprocess.run(
+        [sys.executable, "-m", "ramify", command, "--store", str(unreadable)],
+        env=environment(HOME="/"), capture_output=True, text=True, timeout=PATIENCE, check=False,
+        stdin=subprocess.DEVNULL, user=nobody, group=nobody,
+    )  # fmt: skip
+    Done(done.returncode, done.stdout, done.stderr).refused("run.db")
+
+
+# --- pipes
+
+
+def shell(line: str) -> Done:
+    line = line.replace("RAMIFY", f"{sys.executable} -m ramify")
+    done = subprocess.run(
+        ["bash", "-c", line], env=environment(), capture_output=True, text=True,
+        timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Journal:
+    return seeing_stage.large(tmp_path_factory.mktemp("wide"), branches=20)
+
+
+@pytest.mark.parametrize("command", ["tree", "tree --json", "flame", "ps"])
+def test_a_reader_who_leaves_is_no_error_to_tell(wide: Journal, command: str):
+    done = shell(f"RAMIFY {command} --store {wide.file} | head -1")
+    assert done.err == ""
+    assert len(done.out.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["tree", "ps"])
+def test_a_disk_that_is_full_is_told_without_a_traceback(wide: Journal, command: str):
+    done = shell(f"RAMIFY {command} --store {wide.file} > /dev/full")
+    assert done.code != 0
+    assert "Traceback" not in done.err
+    assert "Exception ignored" not in done.err
+
+
+def test_a_closed_stdout_is_no_traceback(wide: Journal):
+    assert "Traceback" not in shell(f"RAMIFY ps --store {wide.file} >&-").err
+
+
+# --- run, check, doctor: exit codes
+
+
+def test_run_that_returns_is_0_and_prints_its_result():
+    done = ramify("run", f"{seeing_stage.STAGE}:counting", "--arg", "text=moss")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "4")
+
+
+def test_run_that_raises_is_1():
+    done = ramify("run", f"{seeing_stage.STAGE}:exploding", "--arg", "text=moss")
+    assert done.code == 1
+    assert "cannot digest moss" in done.err + done.out
+
+
+@pytest.mark.parametrize("name", ["no_such_module:f", "{stage}:nothing", "{stage}", ""])
+def test_run_of_what_is_not_there_is_2(name: str):
+    ramify("run", name.format(stage=seeing_stage.STAGE)).refused()
+
+
+def test_run_with_a_wrong_argument_is_2():
+    ramify("run", f"{seeing_stage.STAGE}:counting", "--arg", "nonsense=1").refused("nonsense")
+
+
+def test_run_that_is_interrupted_is_130(tmp_path: Path):
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "ramify", "run", f"{seeing_stage.STAGE}:gating",
+            "--arg", f"file={tmp_path / 'never'}", "--store", str(tmp_path / "run.db"),
+        ],
+        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=heed_interrupts,
+    )  # fmt: skip
+    store = tmp_path / "run.db"
+    wait(lambda: store.exists() and ramify("ps", "--json", "--store", store).out)
+    wait(lambda: ramify("ps", "--json", "--store", store).json)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_check_of_sound_functions_is_0():
+    done = ramify("check", seeing_stage.STAGE)
+    assert (done.code, "Traceback" in done.err) == (0, False), done
+
+
+def faulty(folder: Path) -> Path:
+    (folder / "faulty.py").write_text(
+        "from ramify import agent\n"
+        "@agent\ndef one(a: str) -> str:\n    return 'x'\n"
+        "from ramify import AgentFunction, FunctionArg\n"
+        "two = AgentFunction('two', 'Two.', args=[FunctionArg('a', str, 'A')],\n"
+        "    system_prompt='', user_prompt_template='{a} {nobody}')\n"
+    )
+    return folder / "faulty.py"
+
+
+def test_check_of_faulty_functions_is_1_and_names_the_fault(tmp_path: Path):
+    done = ramify("check", faulty(tmp_path))
+    assert done.code == 1, done
+    assert "nobody" in done.out + done.err
+    assert "Traceback" not in done.err
+
+
+def test_check_as_json_is_one_value(tmp_path: Path):
+    done = ramify("check", faulty(tmp_path), "--json")
+    assert done.code == 1
+    assert "nobody" in str(done.json)
+
+
+def test_check_of_nothing_is_2(tmp_path: Path):
+    ramify("check", tmp_path / "none.py").refused("none.py")
+
+
+def test_doctor_says_what_is_installed_and_which_keys_are_found():
+    done = ramify("doctor", "--json", env={"ANTHROPIC_API_KEY": "sk-secret-value"})
+    assert done.code in {0, 1}, done
+    text = str(done.json)
+    assert "ANTHROPIC_API_KEY" in text
+    assert "starlette" in text or "web" in text
+    assert "sk-secret-value" not in text
+
+
+def test_doctor_never_shows_a_key():
+    done = ramify("doctor", env={"OPENAI_API_KEY": "sk-secret-value"})
+    assert done.code in {0, 1}, done
+    assert "OPENAI_API_KEY" in done.out
+    assert "secret" not in done.out + done.err
+
+
+# --- completion
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_that_the_shell_understands(name: str, tmp_path: Path):
+    done = ramify("completion", name)
+    assert (done.code, done.err) == (0, "")
+    assert "ramify" in done.out
+    if shutil.which(name):
+        (tmp_path / "script").write_text(done.out)
+        subprocess.run([name, "-n", str(tmp_path / "script")], check=True, timeout=PATIENCE)
+
+
+def test_completion_of_bash_knows_every_command():
+    script = ramify("completion", "bash").out
+    line = (
+        'source /dev/stdin; COMP_WORDS=(ramify ""); COMP_CWORD=1; COMP_LINE="ramify "; '
+        "COMP_POINT=7; f=$(complete -p ramify | sed 's/.*-F \\([^ ]*\\).*/\\1/'); "
+        '$f ramify "" ramify; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    bin = str(Path(sys.executable).parent)
+    done = subprocess.run(
+        ["bash", "-c", line], input=script, capture_output=True, text=True, timeout=PATIENCE,
+        check=True, env=environment(PATH=f"{bin}:{os.environ['PATH']}"),
+    )  # fmt: skip
+    assert {word.strip() for word in done.stdout.split()} >= set(COMMANDS)
+
+
+def test_completion_of_an_unknown_shell_is_2():
+    ramify("completion", "nosuchshell").refused("nosuchshell")
