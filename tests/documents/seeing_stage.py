@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import ramify
 from documents import seeing_functions
 from documents.seeing_functions import (
     FUNCTIONS,
@@ -27,7 +28,7 @@ from documents.seeing_functions import (
     survey,
 )
 from documents.seeing_programs import PATIENCE, environment, wait
-from ramify import Edit, Node, NodeState, NodeView, Runtime
+from ramify import Edit, Node, NodeState, NodeView, Runtime, StoreError
 
 STAGE: Final = str(Path(seeing_functions.__file__))
 
@@ -249,6 +250,17 @@ def main(path: str) -> None:
 def flat(view: NodeView) -> list[NodeView]:
     """Return *view* and all below it, parents first."""
     return [view, *[one for child in view.children for one in flat(child)]]
+
+
+def has_begun(file: Path) -> bool:
+    """Return whether the journal *file* has a call that runs."""
+    if not file.exists():
+        return False
+    try:
+        with ramify.attach(file) as observer:
+            return any(tree.state is NodeState.Running for tree in observer.trees())
+    except StoreError:  # it is just being made
+        return False
 
 
 def failure(node: Node) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from documents.seeing_programs import PATIENCE, Message, Viewer, environment, ramify, viewing, wait
-from documents.seeing_stage import STAGE, Driver, driving
+from documents.seeing_stage import STAGE, Driver, driving, has_begun
 from wire import ModelServer, Wait
 from wire.openai_wire import text as wire_text
 from wire.protocols import PROTOCOLS
@@ -199,7 +199,7 @@ async def _story(
     )  # fmt: skip
     try:
         async with asyncio.timeout(PATIENCE):
-            await asyncio.to_thread(wait, lambda: store.exists() and _begun(store))
+            await asyncio.to_thread(wait, lambda: has_begun(store))
             loop = asyncio.get_running_loop()
             told = await asyncio.to_thread(
                 _listen, store, lambda: loop.call_soon_threadsafe(more.set)
@@ -212,11 +212,6 @@ async def _story(
         if process.returncode is None:
             process.kill()
             await process.wait()
-
-
-def _begun(store: Path) -> bool:
-    done = ramify("ps", "--json", "--store", store)
-    return done.code == 0 and bool(done.json)
 
 
 def _listen(store: Path, more: Any) -> str:

@@ -1,0 +1,41 @@
+"""What the papers say of the views, and that it is there."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from documents import seeing_stage
+from documents.seeing_programs import Done, ramify
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_the_readme_carries_pictures_and_they_are_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)|<img[^>]+src=\"([^\"]+)\"", text)
+    files = [ROOT / (one or other) for one, other in pictures]
+    assert len(files) >= 2
+    assert [file for file in files if not file.is_file()] == []
+
+
+def test_the_exit_codes_are_documented():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    assert re.search(r"exit codes?", text, re.IGNORECASE)
+    for code in ("0", "1", "2", "130"):
+        assert re.search(rf"^\| *`?{code}`? *\|", text, re.MULTILINE), code
+
+
+# The examples that read, in a folder with a journal: they work as they stand.
+READING = ["ps", "tree", "stack", "transcript", "flame", "questions", "doctor", "completion"]
+
+
+@pytest.mark.parametrize("command", READING)
+def test_the_example_in_the_help_runs_as_it_stands(tmp_path: Path, command: str):
+    seeing_stage.finished(tmp_path)
+    [line] = re.findall(r"^examples?: +(ramify .*)$", ramify(command, "--help").out, re.MULTILINE)
+    _, *words = shlex.split(line)
+    done: Done = ramify(*words, cwd=tmp_path)
+    assert done.code == 0, (line, done)
