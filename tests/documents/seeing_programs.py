@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import httpx
+
+from documents.seeing_commands import Commands
 
 T = TypeVar("T")
 
@@ -56,12 +59,20 @@ def ramify(
     *args: object, cwd: Path | None = None, stdin: str = "", env: Mapping[str, str] | None = None
 ) -> Done:
     """Run the command in a process of its own, with no terminal anywhere."""
-    done = subprocess.run(
-        [sys.executable, "-m", "ramify", *map(str, args)],
-        cwd=cwd, env=environment(**(env or {})), input=stdin, capture_output=True,
-        text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    return Done(done.returncode, done.stdout, done.stderr)
+    words = [str(arg) for arg in args]
+    return Done(*_commands().run(words, cwd, environment(**(env or {})), stdin))
+
+
+@cache
+def _commands() -> Commands:
+    return Commands(environment(), PATIENCE)
+
+
+def close_commands() -> None:
+    """End what ``ramify`` has started, if it has."""
+    if _commands.cache_info().currsize:
+        _commands().close()
+        _commands.cache_clear()
 
 
 def wait(condition: Callable[[], T]) -> T:

@@ -41,7 +41,7 @@ def test_cancel_ends_a_live_run_with_everything_below_it(driver: Driver):
     act(driver, "cancel", id)
     assert "ancel" in driver.result(id)
     found = rows(driver, id)
-    assert (found[0]["state"], found[-1]["state"]) == ("cancelled", "cancelled")
+    assert (found[0]["state"], found[-1]["state"]) == ("canceled", "canceled")
 
 
 def test_cancel_of_a_node_by_its_path_ends_that_call(driver: Driver):
@@ -129,7 +129,7 @@ def test_what_is_asked_for_waits_for_the_next_driver(tmp_path: Path):
     assert done.code == 0, done
     assert "next" in done.out + done.err or "drive" in done.out + done.err  # it says so
     with driving(tmp_path) as driver:
-        wait(lambda: state(driver, journal.id) == "cancelled")
+        wait(lambda: state(driver, journal.id) == "canceled")
 
 
 # --- replay
@@ -137,7 +137,7 @@ def test_what_is_asked_for_waits_for_the_next_driver(tmp_path: Path):
 
 def test_replay_of_the_same_code_is_0(tmp_path: Path):
     journal = seeing_stage.finished(tmp_path)
-    done = ramify("replay", journal.id, STAGE, "--store", journal.file)
+    done = ramify("replay", journal.id, "--with", STAGE, "--store", journal.file)
     assert done.code == 0, done
 
 
@@ -146,7 +146,7 @@ def test_replay_of_other_code_is_1_and_shows_the_difference(tmp_path: Path):
     other = tmp_path / "other_stage.py"
     text = Path(STAGE).read_text(encoding="utf-8")
     other.write_text(text.replace("You judge plants.", "You judge stones."), encoding="utf-8")
-    done = ramify("replay", journal.id, other, "--store", journal.file)
+    done = ramify("replay", journal.id, "--with", other, "--store", journal.file)
     assert done.code == 1, done
     assert "-You judge plants." in done.out
     assert "+You judge stones." in done.out

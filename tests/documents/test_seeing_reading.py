@@ -84,7 +84,7 @@ def test_a_row_has_the_documented_fields(survey: Journal):
     }  # fmt: skip
     assert (row["args"], row["result"], row["error"]) == ("text='moss'", "'Quite short.'", None)
     assert (row["tokens"], row["total_tokens"]) == (240, 240)
-    assert (row["cost"], row["total_cost"]) == ("0.0250", "0.0250")
+    assert (row["cost"], row["total_cost"]) == ("0.025", "0.025")
     assert (row["questions"], row["notices"]) == ([], 0)
 
 
@@ -214,7 +214,7 @@ def test_tree_shows_what_failed_and_why(tmp_path: Path):
 
 def test_ps_has_many_runs_and_last_is_the_newest(tmp_path: Path):
     journal = seeing_stage.failed(tmp_path)
-    assert [tree["state"] for tree in data(journal, "ps")] == ["error", "cancelled"]
+    assert [tree["state"] for tree in data(journal, "ps")] == ["error", "canceled"]
     assert data(journal, "tree")[0]["id"] == journal.ids[1]
 
 

@@ -44,7 +44,7 @@ def on(command: str, file: object) -> Done:
 def test_help_lists_every_command():
     done = ramify("--help")
     assert done.code == 0
-    listed = re.findall(r"^    (\w+) +\S", done.out, re.MULTILINE)
+    listed = re.findall(r"^  (\w+) {2,}\S", done.out, re.MULTILINE)
     assert sorted(listed) == sorted(COMMANDS)
 
 
