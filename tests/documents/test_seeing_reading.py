@@ -123,7 +123,7 @@ def test_stack_shows_what_runs_now_like_a_debugger(survey: Journal):
 
 def test_stack_as_json_has_the_frames(survey: Journal):
     frames = data(survey, "stack", survey.id)
-    names = [frame["function"] for frame in frames]
+    names = [frame["fn"] for frame in frames]
     assert names == (["survey", "gate"] if survey.live else ["survey"])
 
 

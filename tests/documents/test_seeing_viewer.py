@@ -66,7 +66,7 @@ def test_a_part_can_be_had_whole(viewer: Viewer, driver: Driver):
 
 def test_the_stack_of_a_node(viewer: Viewer):
     frames = viewer.get("/api/nodes/1/stack")["frames"]
-    assert [frame["function"] for frame in frames] == ["survey", "gate"]
+    assert [frame["fn"] for frame in frames] == ["survey", "gate"]
 
 
 @pytest.mark.parametrize("by", ["time", "tokens", "money"])
