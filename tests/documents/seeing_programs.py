@@ -116,7 +116,12 @@ class Viewer:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
         self.said = ""
-        self.url, self.token = self._address()
+        try:
+            self.url, self.token = self._address()
+        except BaseException:
+            self._process.kill()
+            self._process.communicate()
+            raise
         self.client = httpx.Client(base_url=self.url, timeout=PATIENCE, headers=self.bearer)
 
     @property
@@ -177,7 +182,7 @@ class Viewer:
 @contextmanager
 def viewing(file: Path, *args: str) -> Generator[Viewer]:
     """Have ``ramify view`` show a journal, at any port that is free."""
-    viewer = Viewer(file, "--port", "0", *args)
+    viewer = Viewer(file, "--port", "0", "--no-browser", *args)
     try:
         yield viewer
     finally:

@@ -1,10 +1,12 @@
 """What is said of the safety of the viewer."""
 
 import http.client  # it sends a path as it is
+import json
 import re
 import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from typing import Any
 
 import httpx
 import pytest
@@ -36,9 +38,11 @@ def viewer(parked: Journal) -> Iterator[Viewer]:
         yield viewer
 
 
-def refused(answer: httpx.Response, status: int) -> None:
-    assert answer.status_code == status, (answer.status_code, answer.text)
-    assert list(answer.json()) == ["error"]
+def refused(viewer: Viewer, status: int, path: str, *, method: str = "GET", **options: Any) -> None:
+    """Check that a request, which may be for a stream without an end, is refused."""
+    with httpx.stream(method, viewer.url + path, timeout=PATIENCE, **options) as answer:
+        assert answer.status_code == status, answer.status_code
+        assert list(json.loads(answer.read())) == ["error"]
 
 
 # --- the token
@@ -51,7 +55,7 @@ def test_the_address_is_of_this_machine_alone(viewer: Viewer):
 def test_the_token_is_long_and_never_the_same(viewer: Viewer, parked: Journal):
     with viewing(parked.file) as other:
         assert other.token != viewer.token
-        refused(viewer.client.get("/api/trees", headers=other.bearer), 401)
+        refused(viewer, 401, "/api/trees", headers=other.bearer)
     assert len(viewer.token) >= 22  # 128 bits
 
 
@@ -59,30 +63,28 @@ def test_the_token_is_long_and_never_the_same(viewer: Viewer, parked: Journal):
 @pytest.mark.parametrize("header", [None, "", "Bearer ", "Bearer wrong", "Basic TOKEN", "TOKEN"])
 def test_nothing_is_read_without_the_token(viewer: Viewer, path: str, header: str | None):
     headers = {} if header is None else {"Authorization": header.replace("TOKEN", viewer.token)}
-    refused(httpx.get(viewer.url + path, headers=headers, timeout=PATIENCE), 401)
+    refused(viewer, 401, path, headers=headers)
 
 
 @pytest.mark.parametrize("path", WRITES)
 def test_nothing_is_done_without_the_token(viewer: Viewer, path: str, parked: Journal):
-    refused(httpx.post(viewer.url + path, json={"text": "red"}, timeout=PATIENCE), 401)
+    refused(viewer, 401, path, method="POST", json={"text": "red"})
     [question] = ramify("questions", "--json", "--store", parked.file).json
     assert question["id"] == "1-1"
 
 
 @pytest.mark.parametrize("name", ["token", "access_token", "authorization"])
 def test_a_token_in_the_address_is_none(viewer: Viewer, name: str):
-    answer = httpx.get(f"{viewer.url}/api/trees?{name}={viewer.token}", timeout=PATIENCE)
-    refused(answer, 401)
+    refused(viewer, 401, f"/api/trees?{name}={viewer.token}")
 
 
 def test_a_token_in_a_cookie_is_none(viewer: Viewer):
-    answer = httpx.get(f"{viewer.url}/api/trees", cookies={"token": viewer.token}, timeout=PATIENCE)
-    refused(answer, 401)
+    refused(viewer, 401, "/api/trees", headers={"Cookie": f"token={viewer.token}"})
 
 
 def test_a_token_that_is_not_ascii_is_no_crash(viewer: Viewer):
     header = [(b"Authorization", b"Bearer \xff\xfe")]
-    refused(httpx.get(viewer.url + "/api/trees", headers=header, timeout=PATIENCE), 401)
+    refused(viewer, 401, "/api/trees", headers=header)
 
 
 # --- Host and Origin
@@ -94,8 +96,7 @@ def test_a_token_that_is_not_ascii_is_no_crash(viewer: Viewer):
 @pytest.mark.parametrize("path", ["/api/trees", "/api/stream"])
 def test_a_foreign_host_is_403(viewer: Viewer, host: str, path: str):
     port = viewer.url.rpartition(":")[2]
-    answer = viewer.client.get(path, headers={"Host": host.replace("PORT", port)})
-    refused(answer, 403)
+    refused(viewer, 403, path, headers={**viewer.bearer, "Host": host.replace("PORT", port)})
 
 
 @pytest.mark.parametrize(
@@ -106,16 +107,14 @@ def test_a_foreign_host_is_403(viewer: Viewer, host: str, path: str):
 @pytest.mark.parametrize("path", ["/api/nodes/1/cancel", "/api/questions/1-1"])
 def test_a_foreign_origin_is_403(viewer: Viewer, origin: str, path: str, parked: Journal):
     port = viewer.url.rpartition(":")[2]
-    answer = viewer.client.post(
-        path, json={"text": "red", "reason": ""}, headers={"Origin": origin.replace("PORT", port)}
-    )
-    refused(answer, 403)
+    headers = {**viewer.bearer, "Origin": origin.replace("PORT", port)}
+    refused(viewer, 403, path, method="POST", json={"text": "red", "reason": ""}, headers=headers)
     assert len(ramify("questions", "--json", "--store", parked.file).json) == 1
 
 
 def test_a_foreign_origin_cannot_read_either(viewer: Viewer):
-    answer = viewer.client.get("/api/trees", headers={"Origin": "http://evil.example"})
-    refused(answer, 403)
+    headers = {**viewer.bearer, "Origin": "http://evil.example"}
+    refused(viewer, 403, "/api/trees", headers=headers)
 
 
 def test_its_own_origin_is_welcome(viewer: Viewer):
@@ -239,14 +238,14 @@ def test_a_post_from_a_form_is_no_request(viewer: Viewer, parked: Journal):
 
 def test_another_address_needs_an_explicit_flag(parked: Journal):
     done = ramify("view", "--store", parked.file, "--host", "0.0.0.0", "--port", "0")
-    done.refused("--")
+    done.refused("--public")
 
 
 def test_another_address_with_the_flag_prints_a_warning(parked: Journal):
-    with viewing(parked.file, "--host", "0.0.0.0", "--allow-remote") as viewer:
+    with viewing(parked.file, "--host", "0.0.0.0", "--public") as viewer:
         assert "warning" in viewer.said.lower()
         address = re.sub(r"//[^:]+", "//127.0.0.1", viewer.url)
-        refused(httpx.get(f"{address}/api/trees", timeout=PATIENCE), 401)
+        assert httpx.get(f"{address}/api/trees", timeout=PATIENCE).status_code == 401
 
 
 def test_a_port_that_is_taken_is_told_in_words(viewer: Viewer, parked: Journal):
