@@ -75,6 +75,11 @@ def close_commands() -> None:
         _commands.cache_clear()
 
 
+def open_questions(file: Path) -> list[dict[str, Any]]:
+    """Return what waits for a person, as the command tells it."""
+    return ramify("questions", "--json", "--store", file).json["questions"]
+
+
 def wait(condition: Callable[[], T]) -> T:
     """Wait until *condition* holds, and return what it gave."""
     end = time.monotonic() + PATIENCE

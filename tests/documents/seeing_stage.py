@@ -28,7 +28,7 @@ from documents.seeing_functions import (
     survey,
 )
 from documents.seeing_programs import PATIENCE, environment, wait
-from ramify import Edit, Node, NodeState, NodeView, Runtime, StoreError
+from ramify import Edit, Node, NodeState, NodeView, Observer, Runtime, StoreError
 
 STAGE: Final = str(Path(seeing_functions.__file__))
 
@@ -201,11 +201,13 @@ def driving(folder: Path) -> Generator[Driver]:
         driver.close()
 
 
-def _obey(made: Runtime, line: Mapping[str, Any]) -> Any:
+def _obey(made: Runtime, seen: Observer, line: Mapping[str, Any]) -> Any:
+    """Do what *line* says; what is told is in the journal, for all to see."""
     match line["do"]:
         case "call":
             function = next(f for f in FUNCTIONS if f.name == line["function"])
-            return made.invoke(function, line["args"], key=line["key"]).id
+            id = made.invoke(function, line["args"], key=line["key"]).id
+            return wait(lambda: [tree.id for tree in seen.trees() if tree.id == id])[0]
         case "result":
             node = next(n for n in made.list_toplevel() if n.id == line["id"])
             try:
@@ -213,23 +215,21 @@ def _obey(made: Runtime, line: Mapping[str, Any]) -> Any:
             except Exception as error:  # noqa: BLE001 - it is what came of it
                 return f"{type(error).__name__}: {error}"
         case "until":
-            return wait(lambda: _running(made, line["id"], line["function"]))
+            return wait(lambda: _running(seen, line["id"], line["function"]))
         case "asked":
-            return wait(lambda: _questions_below(made, line["id"]))[0]
-        case "trees":
-            return [n.id for n in made.list_toplevel()]
+            return wait(lambda: _questions_below(seen, line["id"]))[0]
         case unknown:
             raise ValueError(unknown)
 
 
-def _running(made: Runtime, id: int, function: str) -> bool:
-    views = flat(made.get_view(id))
+def _running(seen: Runtime | Observer, id: int, function: str) -> bool:
+    views = flat(seen.get_view(id))
     return any(view.fn == function and view.state is NodeState.Running for view in views)
 
 
-def _questions_below(made: Runtime, id: int) -> list[str]:
-    inside = {view.id for view in flat(made.get_view(id))}
-    return [q.id for q in made.questions() if q.node_id in inside]
+def _questions_below(seen: Observer, id: int) -> list[str]:
+    inside = {view.id for view in flat(seen.get_view(id))}
+    return [q.id for q in seen.questions() if q.node_id in inside]
 
 
 def main(path: str) -> None:
@@ -238,12 +238,13 @@ def main(path: str) -> None:
     made = runtime(Path(path))
     made.recover()
     print('{"value": "ready"}', flush=True)  # noqa: T201 - it is what the test waits for
-    for line in sys.stdin:
-        try:
-            told = {"value": _obey(made, json.loads(line))}
-        except Exception as error:  # noqa: BLE001 - the test is to see it
-            told = {"error": repr(error)}
-        print(json.dumps(told), flush=True)  # noqa: T201
+    with ramify.attach(path) as seen:
+        for line in sys.stdin:
+            try:
+                told = {"value": _obey(made, seen, json.loads(line))}
+            except Exception as error:  # noqa: BLE001 - the test is to see it
+                told = {"error": repr(error)}
+            print(json.dumps(told), flush=True)  # noqa: T201
     made.close()
 
 

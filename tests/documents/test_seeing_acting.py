@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from documents import seeing_stage
-from documents.seeing_programs import ramify, wait
+from documents.seeing_programs import open_questions, ramify, wait
 from documents.seeing_stage import STAGE, Driver, driving
 
 
@@ -62,13 +62,13 @@ def test_pause_and_resume_hold_a_live_run_and_let_it_go(driver: Driver):
 
 
 def questions(driver: Driver) -> list[dict[str, Any]]:
-    return ramify("questions", "--json", "--store", driver.file).json
+    return open_questions(driver.file)
 
 
 @pytest.mark.parametrize("command", ["pause", "cancel"])
 def test_what_has_ended_is_refused_with_a_reason(driver: Driver, command: str):
-    id = driver.survey("ended")
-    driver.open("ended")
+    id = driver.survey(f"ended, {command}")
+    driver.open(f"ended, {command}")
     driver.result(id)
     done = ramify(command, id, "--store", driver.file)
     assert done.code in {1, 2}, done

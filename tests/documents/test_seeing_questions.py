@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from documents import seeing_functions, seeing_stage
-from documents.seeing_programs import Done, ramify, wait
+from documents.seeing_programs import Done, open_questions, ramify, wait
 from documents.seeing_stage import Driver, driving
 
 
@@ -18,7 +18,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 
 def asked(file: Path, id: str) -> dict[str, Any]:
-    found = ramify("questions", "--json", "--store", file).json
+    found = open_questions(file)
     [question] = [q for q in found if q["id"] == id]
     return question
 
@@ -164,10 +164,10 @@ def test_a_question_that_was_left_is_answered_for_the_next_driver(
 ):
     leave(tmp_path)
     file = tmp_path / "run.db"
-    [question] = ramify("questions", "--json", "--store", file).json
+    [question] = open_questions(file)
     assert question["kind"] == kind
     accepted(file, question["id"], text)
-    assert ramify("questions", "--json", "--store", file).json == []
+    assert open_questions(file) == []
     with driving(tmp_path):
         wait(lambda: ramify("tree", "--json", "--store", file).json[0]["state"] == state)
 
