@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import httpx
 
 from documents.seeing_commands import Commands
+from support import heed_interrupts
 
 T = TypeVar("T")
 
@@ -118,7 +119,7 @@ class Viewer:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ramify", "view", "--store", str(file), *args],
             env=environment(PYTHONUNBUFFERED="1"), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=heed_interrupts,
         )  # fmt: skip
         self.said = ""
         try:
@@ -152,9 +153,8 @@ class Viewer:
         """Ask for something."""
         return self.client.post(path, json=data)
 
-    def close(self) -> None:
-        """Stop it as Ctrl-C does."""
-        self.client.close()
+    def interrupt(self) -> None:
+        """Stop it as Ctrl-C does, and wait until it has ended."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
         try:
@@ -164,6 +164,12 @@ class Viewer:
             self._process.kill()
             self._process.communicate()
             raise
+
+    def close(self) -> None:
+        """Stop it, and whoever speaks to it."""
+        self.client.close()
+        if self._process.returncode is None:
+            self.interrupt()
 
     @property
     def code(self) -> int | None:

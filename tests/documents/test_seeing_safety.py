@@ -256,3 +256,14 @@ def test_the_token_is_not_in_the_list_of_processes(viewer: Viewer):
         env=environment(),
     )  # fmt: skip
     assert viewer.token not in done.stdout
+
+
+# --- the end
+
+
+def test_ctrl_c_ends_it_at_once_though_somebody_listens(parked: Journal):
+    with viewing(parked.file) as viewer, viewer.stream(1) as stream:
+        assert next(stream)
+        viewer.interrupt()
+    assert viewer.code == 130
+    assert "Traceback" not in viewer.said

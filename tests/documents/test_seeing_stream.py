@@ -87,22 +87,38 @@ def test_a_live_run_updates_without_asking_again(viewer: Viewer, driver: Driver)
     assert unnumbered(screen.rows.values()) == tree(driver, id)
 
 
-def test_a_stream_that_drops_resumes_with_no_gap_and_no_duplicate(viewer: Viewer, driver: Driver):
-    id = driver.survey("dropped")
+def resumed(viewer: Viewer, driver: Driver, hold: str, others: int = 0) -> list[str]:
+    """Drop a stream, let the run end, and return the functions whose rows come afterwards.
+
+    In between, so many *others* are looked at.
+    """
+    id = driver.survey(hold)
     screen = Screen()
     with viewer.stream(id) as stream:
         screen.take(next_of(stream, "rows"))
-    before = dict(screen.rows)
-    driver.open("dropped")
+    for other in [driver.call("forest", branches=1, width=1) for _ in range(others)]:
+        viewer.get(f"/api/nodes/{other}")
+    driver.open(hold)
     driver.result(id)
+    told: list[str] = []
     while not screen.over:
         with viewer.stream(id, screen.seq) as stream:
-            screen.take(next_of(stream, "rows"))
-    assert len(set(screen.told)) == len(screen.told)
+            message = next_of(stream, "rows")
+            screen.take(message)
+            told += [row["fn"] for row in message.data["rows"]]
     assert unnumbered(screen.rows.values()) == tree(driver, id)
-    assert {row["fn"] for row in screen.rows.values() if row != before.get(row["id"])} == {
-        "survey", "gate"
-    }  # fmt: skip
+    return sorted(set(told))
+
+
+def test_a_stream_that_drops_resumes_with_no_gap_and_no_duplicate(viewer: Viewer, driver: Driver):
+    assert resumed(viewer, driver, "dropped") == ["gate", "survey"]
+
+
+@pytest.mark.xfail(reason="all rows are told again after 32 other runs were looked at")
+def test_a_stream_resumes_as_well_after_many_other_runs_were_looked_at(
+    viewer: Viewer, driver: Driver
+):
+    assert resumed(viewer, driver, "forgotten", others=32) == ["gate", "survey"]
 
 
 def test_a_stream_that_drops_after_every_message_loses_nothing(viewer: Viewer, driver: Driver):
