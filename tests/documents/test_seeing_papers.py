@@ -12,7 +12,6 @@ from documents.seeing_programs import Done, ramify
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.xfail(reason="there are none yet")
 def test_the_readme_carries_pictures_and_they_are_there():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)|<img[^>]+src=\"([^\"]+)\"", text)

@@ -114,7 +114,6 @@ def test_a_stream_that_drops_resumes_with_no_gap_and_no_duplicate(viewer: Viewer
     assert resumed(viewer, driver, "dropped") == ["gate", "survey"]
 
 
-@pytest.mark.xfail(reason="all rows are told again after 32 other runs were looked at")
 def test_a_stream_resumes_as_well_after_many_other_runs_were_looked_at(
     viewer: Viewer, driver: Driver
 ):

@@ -227,7 +227,6 @@ def test_run_of_what_is_not_there_is_2(name: str):
     ramify("run", name.format(stage=STAGE)).refused()
 
 
-@pytest.mark.xfail(reason="it is 1, though the help says 2 if the function was not called")
 def test_run_with_a_wrong_argument_is_2():
     ramify("run", f"{STAGE}:counting", "--arg", "nonsense=1").refused("nonsense")
 

@@ -199,7 +199,6 @@ def test_an_answer_that_is_none_of_the_choices_is_400(viewer: Viewer, driver: Dr
     refused(viewer.post(f"/api/questions/{question}", {"text": "green", "args": None}), 400)
 
 
-@pytest.mark.xfail(reason="it is 409, as if somebody had answered it")
 def test_an_answer_to_no_question_is_404(viewer: Viewer):
     refused(viewer.post("/api/questions/99-9", {"text": "red", "args": None}), 404)
 
@@ -212,7 +211,6 @@ def test_what_has_ended_is_409(viewer: Viewer, driver: Driver, action: str):
     refused(viewer.post(f"/api/nodes/{id}/{action}", {"reason": "late"}), 409)
 
 
-@pytest.mark.xfail(reason="it is 'Not Found', which is no sentence")
 def test_an_error_is_a_sentence_that_says_what_to_do(viewer: Viewer):
     assert len(viewer.client.get("/api/nothing").json()["error"].split()) > 3
 

@@ -74,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         function = load_function(options.target)
         args = dict(map(_argument, options.arg))
+        function.parameters.validate(args)
         store = options.store or (MemoryStore() if options.view else None)
         runtime = Runtime([function], models=options.model, store=store)
     except RamifyError as error:

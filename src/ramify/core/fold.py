@@ -52,6 +52,7 @@ class Record:
         "allowed",
         "answers",
         "asked",
+        "changed",
         "children",
         "cost",
         "edit",
@@ -78,6 +79,7 @@ class Record:
         self.requested = requested
         self.path = path
         self.inputs = requested.inputs
+        self.changed = 0  # the number of the last event
         self.state = NodeState.Waiting
         self.status = "waits to be started"
         self.started_at: datetime | None = None
@@ -219,38 +221,35 @@ class TreeFold:
         self.records: dict[int, Record] = {}
         self._seqnum = 0
         self._touched: set[int] = set()  # the nodes whose views are out of date
-        self._heard: set[int] = set()  # likewise, but nothing has happened to them
         self.views: dict[int, NodeView] = {}
 
     def apply(self, events: Iterable[Event] = ()) -> None:
         """Take in *events*, and make new views."""
         self.take(events)
-        for id in sorted(self._touched | self._heard, reverse=True):
-            seqnum = self._seqnum if id in self._touched else self.views[id].update_seqnum
-            self.views[id] = self._view(self.records[id], seqnum)
+        for id in sorted(self._touched, reverse=True):
+            self.views[id] = self._view(self.records[id])
         self._touched.clear()
-        self._heard.clear()
 
     def take(self, events: Iterable[Event]) -> None:
         """Take in *events*; the views are for whoever looks next."""
-        touched = self._touched
         for event in events:
             self._seqnum += 1
             self._take(event)
-            above: int | None = event.node
-            while above is not None and above not in touched:
-                touched.add(above)
-                above = self.records[above].requested.parent
+            self.records[event.node].changed = self._seqnum
+            self._touch(event.node)
+
+    def _touch(self, node: int) -> None:
+        above: int | None = node
+        while above is not None and above not in self._touched:
+            self._touched.add(above)
+            above = self.records[above].requested.parent
 
     def hear(self, node: int, text: str) -> None:
         """Take in what a model has said so far; that is no event, and views keep their numbers."""
         record = self.records[node]
         if record.ended is None and record.partial != [text]:
             record.partial, record.status = [text], _RECEIVES
-            above: int | None = node
-            while above is not None and above not in self._heard:
-                self._heard.add(above)
-                above = self.records[above].requested.parent
+            self._touch(node)
 
     def _take(self, event: Event) -> None:
         match event:
@@ -263,11 +262,12 @@ class TreeFold:
             case _:
                 self.records[event.node].take(event)
 
-    def _view(self, record: Record, seqnum: int) -> NodeView:
-        ended = record.ended
+    def _view(self, record: Record) -> NodeView:
+        ended, changed = record.ended, record.changed
         children = tuple([self.views[id] for id in record.children])
         total_usage, total_cost, status = record.usage, record.cost, record.status
         for child in children:
+            changed = max(changed, child.update_seqnum)
             if child.total_usage is not NO_USAGE:
                 total_usage += child.total_usage
                 total_cost = added(total_cost, child.total_cost)
@@ -298,5 +298,5 @@ class TreeFold:
             questions=tuple(record.questions.values()),
             started_at=record.started_at,
             ended_at=datetime.fromtimestamp(ended.at, UTC) if ended else None,
-            update_seqnum=seqnum,
+            update_seqnum=changed,
         )

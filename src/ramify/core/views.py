@@ -28,7 +28,7 @@ class NodeView:
         values: what the call gave out before its end.
         transcript: all that it and its model said to each other.
         questions: what it waits to be told.
-        update_seqnum: grows with every event of the tree.
+        update_seqnum: which event of the tree was the last that happened to it or below it.
         partial: what the model has said of a response that is still coming in.
         status: what it does, or waits for, just now; empty when it has ended.
         notices: what the person who runs this should know.

@@ -365,7 +365,8 @@ def test_what_is_not_there_is_404(client: httpx.Client):
             assert (refused.status_code, list(refused.json())) == (404, ["error"]), path
     for path in "/api", "/api/", "/api/nothing", "/api/nodes", "/api/nodes/1/", "/api//nodes/1":
         refused = client.get(path)
-        assert (refused.status_code, refused.json()) == (404, {"error": "Not Found"}), path
+        told = {"error": f"GET {path!r} is nothing that is offered here"}
+        assert (refused.status_code, refused.json()) == (404, told)
 
 
 def test_a_question_that_makes_no_sense_is_400(client: httpx.Client):
@@ -400,10 +401,11 @@ def test_what_has_ended_or_was_answered_is_409(client: httpx.Client):
     )
     [question] = got(client, "/api/questions")["questions"]
     assert post(client, f"/api/questions/{question['id']}", {"text": "yes"}) == (200, {})
-    for id in question["id"], "nothing", "%00", "9" * 5000:
-        status, told = post(client, f"/api/questions/{id}", {"text": "no"})
-        assert status == 409
-        assert told["error"].endswith("waits for an answer; open: none")
+    status, told = post(client, f"/api/questions/{question['id']}", {"text": "no"})
+    assert status == 409
+    assert told["error"].endswith("waits for an answer; open: none")
+    for id in "nothing", "%00", "9" * 5000, "9999-1":
+        assert post(client, f"/api/questions/{id}", {"text": "no"})[0] == 404
 
 
 def test_an_answer_that_is_none_is_400_and_lists_the_choices(client: httpx.Client):
@@ -508,7 +510,8 @@ def test_what_is_only_read_or_only_asked_for_is_405_the_other_way(client: httpx.
         ("GET", "/api/questions/1-1"),
     ]:
         refused = client.request(method, path)
-        assert (refused.status_code, refused.json()) == (405, {"error": "Method Not Allowed"})
+        told = {"error": f"{method} {path!r} is nothing that is offered here"}
+        assert (refused.status_code, refused.json()) == (405, told)
 
 
 def test_a_store_that_fails_is_500_and_in_words(

@@ -131,7 +131,8 @@ def test_files_are_read_and_nothing_else(client: httpx.Client):
     for method in "POST", "PUT", "DELETE", "PATCH", "OPTIONS":
         for path in "/", "/assets/app.js":
             got = client.request(method, path)
-            assert (got.status_code, got.json()) == (405, {"error": "Method Not Allowed"})
+            told = {"error": f"{method} {path!r} is nothing that is offered here"}
+            assert (got.status_code, got.json()) == (405, told)
 
 
 def test_all_that_is_in_the_folder_of_the_package_is_served():

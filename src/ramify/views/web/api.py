@@ -143,6 +143,8 @@ class Api:
 
     def _answer(self, asked: Asked) -> Any:
         text, args = asked.fields.get("text", ""), asked.fields.get("args")
+        node = number(asked.path["id"].partition("-")[0])
+        self._observer.tree_of(node or 0)  # or there never was such a question
         self._observer.answer(asked.path["id"], text, args=args)
         return {}
 

@@ -78,9 +78,12 @@ async def _stream(request: Request, observer: Observer, lookout: Lookout) -> Str
     return Stream(lookout, tree or None, seq)
 
 
-async def _told_so(_request: Request, error: Exception) -> Response:
+async def _told_so(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+        nowhere = error.detail == HTTPException(error.status_code).detail  # says no more than that
+        said = f"{request.method} {request.url.path[:100]!r} is nothing that is offered here"
+        said = said if nowhere else error.detail
+        return JSONResponse({"error": said}, error.status_code, error.headers)
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
     return JSONResponse({"error": str(error)}, status)
 
