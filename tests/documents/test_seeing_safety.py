@@ -12,8 +12,9 @@ import httpx
 import pytest
 
 from documents import seeing_stage
-from documents.seeing_programs import PATIENCE, Viewer, environment, open_questions, ramify, viewing
+from documents.seeing_programs import PATIENCE, environment, open_questions, ramify
 from documents.seeing_stage import Journal
+from documents.seeing_viewer import Viewer, viewing
 
 READS = [
     "/api/journal", "/api/trees", "/api/nodes/1", "/api/nodes/1/parts/0", "/api/nodes/1/stack",

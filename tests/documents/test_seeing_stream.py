@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from documents.seeing_programs import PATIENCE, Message, Viewer, environment, ramify, viewing, wait
+from documents.seeing_programs import PATIENCE, environment, ramify, wait
 from documents.seeing_stage import STAGE, Driver, driving, has_begun
+from documents.seeing_viewer import Message, Viewer, viewing
 from wire import ModelServer, Wait
 from wire.openai_wire import text as wire_text
 from wire.protocols import PROTOCOLS

@@ -8,8 +8,9 @@ from urllib.parse import quote
 import pytest
 
 from documents import seeing_stage
-from documents.seeing_programs import Viewer, ramify, viewing, wait
+from documents.seeing_programs import ramify, wait
 from documents.seeing_stage import Driver, driving
+from documents.seeing_viewer import Viewer, viewing
 
 
 @pytest.fixture(scope="module")
