@@ -200,6 +200,10 @@ def test_an_answer_that_is_none_of_the_choices_is_400(viewer: Viewer, driver: Dr
     refused(viewer.post(f"/api/questions/{question}", {"text": "green", "args": None}), 400)
 
 
+def test_a_fork_after_a_response_that_never_was_is_400(viewer: Viewer, driver: Driver):
+    refused(viewer.post(f"/api/nodes/{rows(driver, 1)[3]['id']}/fork", {"at": 99}), 400)
+
+
 def test_an_answer_to_no_question_is_404(viewer: Viewer):
     refused(viewer.post("/api/questions/99-9", {"text": "red", "args": None}), 404)
 
