@@ -70,7 +70,7 @@ def close_commands() -> None:
 
 def open_questions(file: Path) -> list[dict[str, Any]]:
     """Return what waits for a person, as the command tells it."""
-    return ramify("questions", "--json", "--store", file).json["questions"]
+    return ramify("questions", "--json", "--store", file).json
 
 
 def wait(condition: Callable[[], T]) -> T:

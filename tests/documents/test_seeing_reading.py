@@ -173,7 +173,7 @@ def test_flame_prints_the_calls(survey: Journal):
 
 
 def test_a_run_that_asks_nothing_has_no_questions(survey: Journal):
-    assert data(survey, "questions") == {"questions": []}
+    assert data(survey, "questions") == []
 
 
 def test_questions_lists_what_waits_for_a_person(tmp_path: Path):
@@ -185,7 +185,7 @@ def test_questions_lists_what_waits_for_a_person(tmp_path: Path):
 
 def test_questions_as_json_have_the_documented_fields(tmp_path: Path):
     journal = seeing_stage.parked(tmp_path)
-    [question] = data(journal, "questions")["questions"]
+    [question] = data(journal, "questions")
     found = {name: question[name] for name in ("id", "node", "kind", "text", "choices")}
     assert found == {
         "id": "1-1", "node": 1, "kind": "human", "text": "Which colour?",

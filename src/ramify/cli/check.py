@@ -1,7 +1,6 @@
 """``ramify check``: what a Runtime would say of functions, and nothing is run."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
@@ -9,6 +8,7 @@ from typing import Any
 
 from ramify.cli.exit_codes import DONE, FAILED
 from ramify.cli.loading import load_functions
+from ramify.cli.output import add_json_to, print_json
 from ramify.core.errors import CallGraphError, RamifyError
 from ramify.core.function import Function
 from ramify.core.parameter import JsonSchema
@@ -49,7 +49,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="what a name that agents use stands for, as in the models= of the Runtime, or else "
         "the model of agents that name none; may be repeated",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON value")
+    add_json_to(parser)
     parser.set_defaults(command=check)
 
 
@@ -62,7 +62,7 @@ def check(options: argparse.Namespace) -> int:
     known = _known(functions)
     if options.json:
         told = {"functions": [_data(one, functions) for one in known], "faults": faults}
-        print(json.dumps(told, indent=2))
+        print_json(told)
     else:
         print("\n".join([*_table(known), "", *_trees(functions, known)]))
     for fault in faults:

@@ -5,7 +5,6 @@ Of variables that hold keys and addresses only the names are told, never a value
 
 import argparse
 import asyncio
-import json
 import os
 import platform
 import shutil
@@ -18,6 +17,7 @@ from typing import Any, Final
 from ramify.chat.config import BASE_URL_VARIABLE, MODEL_VARIABLE
 from ramify.cli.exit_codes import DONE, FAILED
 from ramify.cli.journal import VARIABLE
+from ramify.cli.output import add_json_to, print_json
 from ramify.cli.packages import Extra, extras_of
 from ramify.core.errors import InvalidValueError, RamifyError, StoreError, UsageError
 from ramify.models.anthropic.model import AnthropicModel
@@ -56,7 +56,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON value")
+    add_json_to(parser)
     parser.set_defaults(command=doctor)
 
 
@@ -64,7 +64,7 @@ def doctor(options: argparse.Namespace) -> int:
     """Print what is here."""
     found = examine()
     if options.json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         print("\n".join(map(printable, _lines(found))))
     return DONE if found["usable"] else FAILED

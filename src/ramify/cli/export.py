@@ -31,7 +31,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_node_to(parser, "RUN")
-    parser.add_argument("--html", metavar="FILE", help="write a page to look at, as 'ramify view'")
+    parser.add_argument("--html", metavar="FILE", help="write a page to look at; - prints it")
     parser.add_argument("--json", metavar="FILE", help="write all there is to be said; - prints it")
     parser.add_argument("--tree", metavar="FILE", help="write what another journal can take in")
     add_store_to(parser)
@@ -68,8 +68,13 @@ def _write_data(options: argparse.Namespace, found: dict[str, Any]) -> None:
     if options.html:
         from ramify.views.html import page  # noqa: PLC0415 - who wants none
 
-        write_file(options.html, [page(found).encode()])
-    if options.json == "-":
-        print(json.dumps(found))
-    elif options.json:
-        write_file(options.json, [json.dumps(found).encode(), b"\n"])
+        _write(options.html, page(found))
+    if options.json:
+        _write(options.json, json.dumps(found) + "\n")
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        print(text, end="")
+    else:
+        write_file(path, [text.encode()])

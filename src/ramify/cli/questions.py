@@ -1,12 +1,12 @@
 """``ramify questions``: all that waits for a person."""
 
 import argparse
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ramify.cli.exit_codes import DONE
 from ramify.cli.journal import add_store_to, opened
+from ramify.cli.output import add_json_to, print_json
 from ramify.runtime.observer import Observer
 from ramify.views import data
 from ramify.views.text import printable, readable
@@ -26,7 +26,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_store_to(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON value")
+    add_json_to(parser)
     parser.set_defaults(command=questions)
 
 
@@ -35,7 +35,7 @@ def questions(options: argparse.Namespace) -> int:
     with opened(options) as observer:
         found = list(_asked(observer))
     if options.json:
-        print(json.dumps({"questions": found}, indent=2))
+        print_json(found)
     else:
         print("\n".join(map(_text, found)) or "nothing waits for an answer")
     return DONE

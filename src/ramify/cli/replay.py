@@ -1,7 +1,6 @@
 """``ramify replay``: run what was recorded again, and say where it goes another way now."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -11,6 +10,7 @@ from typing import Any
 from ramify.cli.exit_codes import DONE, FAILED
 from ramify.cli.journal import LAST, add_node_to, add_store_to, journal_path, opened, run_id
 from ramify.cli.loading import load_functions
+from ramify.cli.output import add_json_to, print_json
 from ramify.core.views import NodeView
 from ramify.testing.replaying import Replay, replay as run_again
 from ramify.views.text import readable
@@ -43,7 +43,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         help="a module or a .py file that has the function, or the function in it; may be repeated",
     )
     add_store_to(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON value")
+    add_json_to(parser)
     parser.set_defaults(command=replay)
 
 
@@ -53,7 +53,7 @@ def replay(options: argparse.Namespace) -> int:
         functions = load_functions(options.targets)
         played = run_again(functions, journal_path(options), _tree(options))
     if options.json:
-        print(json.dumps(_data(played), indent=2))
+        print_json(_data(played))
     else:
         print(readable(_text(played)))
     return DONE if played.divergence is None else FAILED

@@ -9,7 +9,7 @@ from ramify.core.errors import ClosedError, InvalidValueError, RamifyError, Stor
 from ramify.core.question import Question
 from ramify.core.store import Message
 from ramify.runtime.journal import Journal
-from ramify.runtime.wish import read_wish
+from ramify.runtime.wish import read_wish, refusal_of
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +41,10 @@ class Inbox:
         self.forget_followed()
 
     def _is_followed(self, message: Message) -> bool:
+        wish: Mapping[str, Any] = {}
         try:
-            self._follow(read_wish(message.body), message.id)
+            wish = read_wish(message.body)
+            self._follow(wish, message.id)
         except (StoreError, ClosedError) as error:
             if message.id not in self._kept:
                 self._kept.add(message.id)
@@ -50,6 +52,8 @@ class Inbox:
             return False
         except RamifyError as error:
             log.warning("what another process asked for was not done: %s", error)
+            if isinstance(key := wish.get("key"), str):  # by which it is waited for
+                self._journal.store.tell(refusal_of(key, error))
         self._kept.discard(message.id)
         return True
 

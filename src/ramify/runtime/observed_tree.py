@@ -51,6 +51,10 @@ class ObservedTree:
             path.append(below[-1].id)
         return [_frame(fold.views[one], len(fold.records[one].exchanges)) for one in path]
 
+    def responses(self, id: int) -> int:
+        """Return how many responses of a model a node has had."""
+        return len(self._folded(id).records[id].exchanges)
+
     def _folded(self, id: int) -> TreeFold:
         """Return all that is known, that node included."""
         with self._lock:

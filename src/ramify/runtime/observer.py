@@ -24,7 +24,7 @@ from ramify.runtime.observed_tree import ObservedTree, unknown_node
 from ramify.runtime.poll import Poll
 from ramify.runtime.tree_reader import TreeReader
 from ramify.runtime.watch import Watch
-from ramify.runtime.wish import edit_as_data, read_wish, written_wish
+from ramify.runtime.wish import edit_as_data, read_wish, refusals_in, written_wish
 
 _KEPT: Final = 32  # trees that were looked at last, and are not read anew
 
@@ -241,6 +241,8 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         """
         view = self.get_view(id)
         fitting_place(view.fn, at, edit, is_agent=view.is_agent)
+        if at and at > (had := self._tree_of(id).responses(id)):
+            raise InvalidValueError(f"node {id} has had {had} responses, and not {at}")
         if edit is not None and not isinstance(edit.model, str | None):
             raise InvalidValueError("another process can only be told the name of a model")
         key = f"#fork {os.urandom(8).hex()}"
@@ -249,8 +251,15 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         return key
 
     def forked(self, key: str) -> int | None:
-        """Return the top-level node of a fork that was asked for, when it is there."""
-        return self._store.find_key(key)
+        """Return the top-level node of a fork that was asked for, when it is there.
+
+        Raises:
+            UsageError: the driver will not make it; the message says why.
+        """
+        found = self._store.find_key(key)
+        if found is None and (why := refusals_in(self._store.told()[1]).get(key)) is not None:
+            raise UsageError(why)
+        return found
 
     def _post(self, wish: Mapping[str, Any]) -> None:
         """Leave a message, unless the last one about that node says the same."""

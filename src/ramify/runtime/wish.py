@@ -1,7 +1,8 @@
 """What other processes ask of whoever drives a journal: one JSON object to a message."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 from ramify.core.errors import InvalidValueError
@@ -54,3 +55,21 @@ def edit_of(data: Mapping[str, Any]) -> Edit:
         return Edit(**data)
     except TypeError as error:
         raise InvalidValueError(f"{shortened(data, 100)} is no edit of a fork") from error
+
+
+def refusal_of(key: str, error: Exception) -> str:
+    """Return what a driver tells those who look on of a wish that it does not follow."""
+    return json.dumps({"refused": key, "why": str(error)})
+
+
+def refusals_in(lines: Iterable[str]) -> dict[str, str]:
+    """Return which wishes a driver does not follow, and why, of what it has told."""
+    found: dict[str, str] = {}
+    for line in lines:
+        with suppress(InvalidValueError):
+            match read_wish(line):
+                case {"refused": str(key), "why": str(why)}:
+                    found[key] = why
+                case _:
+                    pass
+    return found
