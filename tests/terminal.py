@@ -1,6 +1,7 @@
 """A program in a terminal of its own, and somebody who types and looks."""
 
 import asyncio
+import codecs
 import contextlib
 import fcntl
 import os
@@ -12,7 +13,9 @@ import termios
 from asyncio.subprocess import Process
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import pyte
 
 PATIENCE = 30.0
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
@@ -32,10 +35,15 @@ _READLINE = re.compile(r"\x1b\[\?2004[hl]\r?|\x1b\[[0-9]*[CDGK]")
 class Terminal:
     """Runs ``python *args*``; whatever it does not do in time is an error."""
 
-    def __init__(self, *args: str, env: Mapping[str, str], columns: int = 100) -> None:
+    def __init__(
+        self, *args: str, env: Mapping[str, str], columns: int = 100, lines: int = 40
+    ) -> None:
         self._args = args
         self._env = {**os.environ, "TERM": "xterm", **env}
-        self._columns = columns
+        self._size = columns, lines
+        self._screen: Any = pyte.HistoryScreen(columns, lines)
+        self._emulator: Any = pyte.Stream(self._screen)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._output = bytearray()
         self._seen = 0
         self._more = asyncio.Event()
@@ -51,6 +59,32 @@ class Terminal:
     def shown(self) -> str:
         """What there is to be seen, with line breaks as usual."""
         return _READLINE.sub("", self.raw).replace("\r\n", "\n")
+
+    @property
+    def screen(self) -> list[str]:
+        """The lines that are on the screen now, without the empty ones at its end."""
+        lines = [line.rstrip() for line in self._screen.display]
+        while lines and not lines[-1]:
+            lines.pop()
+        return lines
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Make the window larger or smaller; what was on the screen is gone."""
+        self._screen.reset()
+        self._screen.resize(lines, columns)
+        size = struct.pack("HHHH", lines, columns, 0, 0)
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
+
+    async def see_on_screen(self, *texts: str, patience: float = PATIENCE) -> None:
+        """Wait until all *texts* are on the screen at once."""
+        try:
+            async with asyncio.timeout(patience):
+                while not all(text in "\n".join(self.screen) for text in texts):
+                    self._more.clear()
+                    await self._more.wait()
+        except TimeoutError:
+            shown = "\n".join(self.screen)
+            raise AssertionError(f"{texts!r} are not on the screen:\n{shown}") from None
 
     async def see(self, text: str, patience: float = PATIENCE) -> None:
         """Wait until *text* is shown, after what was waited for before."""
@@ -86,7 +120,8 @@ class Terminal:
 
     async def __aenter__(self) -> Self:
         self._master, terminal = pty.openpty()
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, self._columns, 0, 0))
+        columns, lines = self._size
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         try:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-c", _LAUNCH, *self._args,
@@ -119,4 +154,5 @@ class Terminal:
         if not part:
             asyncio.get_running_loop().remove_reader(self._master)
         self._output += part
+        self._emulator.feed(self._decoder.decode(part))
         self._more.set()

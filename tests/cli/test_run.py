@@ -1,7 +1,6 @@
 """``ramify run``, as a person uses it."""
 
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from ramify import NodeState, NodeView, attach
 from ramify.stores import TreeRow
 from support import heed_interrupts
+from terminal import Terminal
 
 ROOT = Path(__file__).parent.parent.parent
 SLOW = """
@@ -136,29 +136,14 @@ def test_an_interrupt_cancels_the_tree_and_shows_it(tmp_path: Path):
     assert "⊘ 1.1 nap()" in shown
 
 
-def test_on_a_terminal_the_tree_is_drawn_while_it_grows(tmp_path: Path):
+async def test_on_a_terminal_the_tree_is_drawn_while_it_grows(tmp_path: Path):
     module = tmp_path / "job.py"
-    module.write_text(SLOW.replace("sleep(60)", "sleep(0.05)"))
-    master, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ramify", "run", f"{module}:slow"],
-        stdout=subprocess.DEVNULL,
-        stderr=terminal,
-    )
-    os.close(terminal)
-    shown = b""
-    try:
-        while part := os.read(master, 4096):
-            shown += part
-    except OSError:  # the other side is gone
-        pass
-    finally:
-        os.close(master)
-    assert process.wait(30) == 0
-    text = shown.decode()
-    assert "● 1.1 nap()" in text  # seen while it ran
-    assert "✓ 1.1 nap()" in text
-    assert "\x1b[" in text
+    module.write_text(SLOW.replace("sleep(60)", "sleep(1)"))
+    async with Terminal("-m", "ramify", "run", f"{module}:slow", env={}) as terminal:
+        await terminal.see_on_screen("● 1 slow()", "└─ ● 1.1 nap()", "✓ 0 of 2 done  ● 1 running")
+        await terminal.see_on_screen("✓ 1 slow()", "└─ ✓ 1.1 nap()", "✓ 2 of 2 done")
+        assert await terminal.exit_code() == 0
+    assert sum("nap()" in line for line in terminal.screen) == 1  # drawn in place
 
 
 ASKING = """

@@ -1,7 +1,6 @@
 """``ramify run``: call a function and watch the tree grow."""
 
 import argparse
-import shutil
 import sys
 import traceback
 from collections.abc import Callable, Generator, Mapping
@@ -19,7 +18,8 @@ from ramify.core.frames import agent_traceback
 from ramify.core.function import Function, Node
 from ramify.runtime.runtime import Runtime
 from ramify.stores.memory_store import MemoryStore
-from ramify.views.text import printable, render
+from ramify.views.terminal import TICK, LiveTree
+from ramify.views.text import printable
 from ramify.views.web import server
 
 EXIT_FAILED = 1  # the call raised
@@ -31,8 +31,6 @@ _GOES_ON = (
     " {open} were under way; it goes on where it was"
 )
 _LEFT = "the same command goes on with it, from {store}"
-
-_UP_AND_CLEAR = "\x1b[{}F\x1b[J"
 
 
 def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
@@ -99,18 +97,19 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
         command: whose errors these are.
         left: what to say when it is interrupted and stays open in a journal; None if it cannot.
     """
-    with runtime:
+    with runtime, LiveTree() as tree:
         try:
             node = start()
-            _follow(runtime, node)
+            _follow(runtime, node, tree)
         except KeyboardInterrupt:
             if left is not None:
                 runtime.close()
-                print(f"ramify {command}: interrupted; {left}", file=sys.stderr)
+                with tree.aside():
+                    print(f"ramify {command}: interrupted; {left}", file=sys.stderr)
                 return EXIT_INTERRUPTED
             for node in runtime.list_toplevel():  # it may have begun before it was returned
                 node.cancel("interrupted from the keyboard")
-                _follow(runtime, node)
+                _follow(runtime, node, tree)
             return EXIT_INTERRUPTED
         with suppress(Exception, SystemExit):
             node.result()  # it has been asked for: nobody else need report it
@@ -154,26 +153,15 @@ def _explain(error: BaseException, command: str) -> None:
             print(printable(line), file=sys.stderr)
 
 
-def _follow(runtime: Runtime, node: Node) -> None:
-    """Show *node* as it changes if somebody looks, otherwise when it has ended."""
-    size = shutil.get_terminal_size()
-    live = sys.stderr.isatty()
-    shown = 0
-    for view in runtime.watch(node):
+def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
+    """Show *node* until it has ended, and have its questions answered."""
+    for _ in tree.follow(runtime.watch(node, timeout=TICK)):
         if runtime.questions():
-            shown = 0  # the tree goes on below the conversation
-            if not ask_for_answers(runtime):
+            tree.show(runtime.get_view(node.id))  # what was shown may be older than the question
+            with tree.aside():
+                answered = ask_for_answers(runtime)
+            if not answered:
                 node.cancel("there was nobody to answer its question")
-        if not live and not view.state.final:
-            continue
-        lines = render(view, width=size.columns).splitlines()
-        if not view.state.final:
-            lines = lines[: size.lines - 2]  # what has scrolled away cannot be drawn again
-        if shown:
-            sys.stderr.write(_UP_AND_CLEAR.format(shown))
-        sys.stderr.write("\n".join(lines) + "\n")
-        sys.stderr.flush()
-        shown = len(lines)
 
 
 def _argument(text: str) -> tuple[str, Any]:

@@ -7,11 +7,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Final
 
 from ramify.core.states import NodeState
 from ramify.core.views import NodeView
 
-_SIGNS = {
+SIGNS: Final = {
     NodeState.Waiting: "·",
     NodeState.Running: "●",
     NodeState.Paused: "‖",
@@ -20,7 +21,8 @@ _SIGNS = {
     NodeState.Canceled: "⊘",
 }
 
-_LAYOUT = "\n\t\u200c\u200d"  # and the joiners that some scripts and emoji are written with
+_MINUTES: Final = 100  # seconds from which on minutes are easier to read
+_LAYOUT: Final = "\n\t\u200c\u200d"  # and the joiners that some scripts and emoji are written with
 
 
 def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> str:
@@ -67,7 +69,7 @@ def _line(view: NodeView, *, tied: bool) -> str:
     room = 60 if view.exception is None else 20  # why it failed matters more
     args = ", ".join(f"{_name(name)}={short(value, room)}" for name, value in view.inputs.items())
     number = f"{view.path} ∥{view.sequence}" if tied else view.path
-    line = f"{_SIGNS[view.state]} {number} {_name(view.fn)}({args})"
+    line = f"{SIGNS[view.state]} {number} {_name(view.fn)}({args})"
     if view.state is NodeState.Success and view.outputs is not None:
         line += f" → {short(view.outputs)}"
     elif view.exception is not None:
@@ -83,7 +85,19 @@ def _time(view: NodeView, now: datetime) -> str:
     spent = f"  {view.total_usage.total:,} tokens" if view.total_usage.total else ""
     if spent and view.total_cost:
         spent += f" ${view.total_cost:.4f}"
-    return f"{spent}  {((view.ended_at or now) - view.started_at).total_seconds():.1f} s"
+    return f"{spent}  {elapsed(view, now)}"
+
+
+def elapsed(view: NodeView, now: datetime) -> str:
+    """Return for how long *view* has been under way, or was; nothing if it has not begun."""
+    if view.started_at is None:
+        return ""
+    seconds = max(0.0, ((view.ended_at or now) - view.started_at).total_seconds())
+    if seconds < _MINUTES:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02} h" if hours else f"{minutes}:{seconds:02} min"
 
 
 def printable(text: str) -> str:
