@@ -3,13 +3,21 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-DEMO := examples/survey.py:survey --arg folder=src/ramify --store .demo/run.db
+# Another model for the demo, such as   make demo DEMO_MODEL=ollama:qwen3
+DEMO_MODEL ?= auto
+DEMO := examples/digest.py:digest --model $(DEMO_MODEL) --store .demo/run.db
+DEMO_EXTRAS := $(strip local terminal web \
+	$(if $(ANTHROPIC_API_KEY)$(findstring anthropic,$(DEMO_MODEL)),anthropic) \
+	$(if $(GEMINI_API_KEY)$(GOOGLE_API_KEY)$(findstring gemini,$(DEMO_MODEL)),gemini))
+COMMA := ,
+SPACE := $(subst ,, )
+DEMO_READY := $(VENV)/demo-$(subst $(SPACE),-,$(DEMO_EXTRAS)).done
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench crash pictures clean
 
 help:
-	@echo "make demo    run a small job and watch its tree"
+	@echo "make demo    have a small model write a digest of some texts, and watch the tree"
 	@echo "make test    run every check and every test"
 	@echo "make lint    run the checks only: style, types, direction of imports"
 	@echo "make bench   measure what calls, turns, imports, sessions, journals and traces cost"
@@ -17,11 +25,18 @@ help:
 	@echo "make pictures  make the pictures of the README anew"
 	@echo "make clean   remove the environment and everything built"
 
-demo: $(VENV)/base.done
+demo: $(DEMO_READY)
 	@mkdir -p .demo
+ifneq (,$(filter auto local,$(DEMO_MODEL)))
+	@echo "==> ramify local fetch (98 MB, once: the weights of a small model that runs here)"
+	@$(BIN)/ramify local fetch > /dev/null || \
+		{ echo "without them, name another model: make demo DEMO_MODEL=ollama:qwen3"; exit 1; }
+endif
 	@echo "==> ramify run $(DEMO)"
 	@$(BIN)/ramify run $(DEMO)
-	@echo "==> all of it is in the journal .demo/run.db; kill a run half way, and the next goes on"
+	@echo
+	@echo "==> all of it is in the journal .demo/run.db; if you kill the run half way, the next goes on"
+	@echo "==> look at it in the browser: $(BIN)/ramify view --store .demo/run.db"
 
 test: lint $(VENV)/browser.done
 	@echo "==> tests"
@@ -65,6 +80,12 @@ $(VENV)/bin/python:
 $(VENV)/base.done: $(VENV)/bin/python pyproject.toml
 	@echo "==> installing ramify"
 	@$(BIN)/python -m pip install --quiet --editable . || \
+		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
+	@touch $@
+
+$(DEMO_READY): $(VENV)/base.done
+	@echo "==> installing what the demo needs: ramify[$(subst $(SPACE),$(COMMA),$(DEMO_EXTRAS))]"
+	@$(BIN)/python -m pip install --quiet --editable '.[$(subst $(SPACE),$(COMMA),$(DEMO_EXTRAS))]' || \
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
 	@touch $@
 

@@ -9,6 +9,7 @@ from agent_scripts import agent_node
 from ramify import (
     AgentFunction,
     CallGraphError,
+    Ensemble,
     Provider,
     Runtime,
     ToolUse,
@@ -39,3 +40,12 @@ async def test_only_a_top_level_agent_is_called_again_when_its_provider_has_fail
         with pytest.raises(UsageError, match="is not paused"):
             runtime.resume(failed.id)
         assert runtime.list_toplevel() == [node]
+
+
+def test_the_default_model_can_be_named():
+    together = Ensemble(worker("one"), {"default": 2})
+    with Runtime([together], models=ScriptedModel("a", "b", "both")) as runtime:
+        assert runtime.invoke(together).result() == "both"
+    Runtime([together]).close()  # the embedded one is as good a default
+    with pytest.raises(CallGraphError, match="the runtime's models have no default"):
+        Runtime([together], models={"other": ScriptedModel()})

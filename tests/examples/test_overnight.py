@@ -19,14 +19,19 @@ from ramify import NodeState, attach
 from wire import ModelServer, openai_wire, stalled_after
 from wire.openai_wire import MODEL
 
-NIGHT = ["ponds", "tides", "wheels"]
+NIGHT = ["ice", "lights", "polders", "ponds", "salt", "tides", "wheels"]
+SENT = list(range(1, len(NIGHT) + 1))
 LISTED = """\
 Send these?
+  ice: Before there were machines that make cold, people sold ice from lakes.
+  lights: A lighthouse is a tower with a lamp that shows sailors at night where the coast is.
+  polders: A polder is land that lies lower than the water around it.
   ponds: A tide mill has a dam across a creek, and a gate in the dam that opens inwards only.
+  salt: Salt is made from sea water by the sun and the wind.
   tides: At most coasts the sea rises and falls twice in a little more than a day.
   wheels: The wheel of a tide mill stands below the dam, and turns when water runs from the pond \
 past it into the sea."""
-SUMMARISED = "1 read_all success, 3 summarise success"
+SUMMARISED = f"1 read_all success, {len(NIGHT)} summarise success"
 
 
 @asynccontextmanager
@@ -64,13 +69,13 @@ def sent(folder: Path) -> list[str]:
 async def test_it_asks_once_sends_once_and_then_only_tells_what_came_of_it(tmp_path: Path):
     question = f"{LISTED} [yes, no]\n"
     paused = f"overnight.db has 'tonight', paused: {SUMMARISED}\n"
-    done = f"overnight.db has 'tonight', success: {SUMMARISED}, 3 send success\n"
+    done = f"overnight.db has 'tonight', success: {SUMMARISED}, {len(NIGHT)} send success\n"
     assert await start(tmp_path) == Run(0, f"overnight.db is new\n{question}")
     assert await start(tmp_path) == Run(0, f"{paused}{question}")
     assert await start(tmp_path, "--answer", "yes") == Run(0, f"yes: {LISTED}\n")
     assert not (tmp_path / "outbox.txt").exists()
-    assert await start(tmp_path) == Run(0, f"{paused}sent: [1, 2, 3]\n")
-    assert await start(tmp_path) == Run(0, f"{done}sent: [1, 2, 3]\n")
+    assert await start(tmp_path) == Run(0, f"{paused}sent: {SENT}\n")
+    assert await start(tmp_path) == Run(0, f"{done}sent: {SENT}\n")
     assert sent(tmp_path) == NIGHT
 
 
@@ -96,21 +101,19 @@ async def test_a_job_that_is_killed_half_way_asks_for_no_summary_again(tmp_path:
         async with started(tmp_path, *model) as process:
             await until(lambda: len(server.requests) == 2)
             await kill(process)
-        server.add(openai_wire.text("Two."), openai_wire.text("Three."))
+        server.add(*(openai_wire.text(f"{name}.") for name in NIGHT[1:]))
         run = await start(tmp_path, *model)
     assert run == Run(
         0,
         "overnight.db has 'tonight', running: "
         "1 read_all success, 1 summarise success, 1 summarise running\n"
-        "Send these?\n  ponds: One.\n  tides: Two.\n  wheels: Three. [yes, no]\n",
+        "Send these?\n  ice: One.\n"
+        + "\n".join(f"  {name}: {name}." for name in NIGHT[1:])
+        + " [yes, no]\n",
     )
     prompts = [part for request in server.requests for part in said(request)]
-    assert [part.text.split()[1] for part in prompts if isinstance(part, User)] == [
-        "ponds",
-        "tides",
-        "tides",
-        "wheels",
-    ]
+    asked = [part.text.split()[1] for part in prompts if isinstance(part, User)]
+    assert asked == ["ice", "lights", *NIGHT[1:]]
 
 
 @pytest.fixture
@@ -141,12 +144,12 @@ async def test_what_may_have_been_sent_is_sent_again_only_when_somebody_says_so(
     run = await start(folder)
     first, question = run.printed.splitlines()
     assert first == f"overnight.db has 'tonight', running: {SUMMARISED}, 1 send running"
-    assert question.startswith("send(name='ponds', ")
+    assert question.startswith("send(name='ice', ")
     assert question.endswith(" [retry, use, fail]")
     assert not (folder / "outbox.txt").exists()
 
     assert (await start(folder, "--answer", "retry")).code == 0
-    assert (await start(folder)).printed.endswith("sent: [1, 2, 3]\n")
+    assert (await start(folder)).printed.endswith(f"sent: {SENT}\n")
     assert sent(folder) == NIGHT
 
 
@@ -158,7 +161,7 @@ async def test_what_had_been_sent_is_not_received_twice(killed_while_sending: Pa
     await start(other)
     first, *_ = (other / "outbox.txt").read_text("utf-8").splitlines(keepends=True)
     (folder / "outbox.txt").write_text(first, "utf-8")  # as if it had come before the kill
-    assert (await start(folder)).printed.endswith("sent: [1, 2, 3]\n")
+    assert (await start(folder)).printed.endswith(f"sent: {SENT}\n")
     assert sent(folder) == NIGHT
 
 

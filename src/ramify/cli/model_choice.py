@@ -79,19 +79,19 @@ async def _named(name: str, why: str, servers: Mapping[str, str]) -> ModelChoice
 
 async def _at(address: str, why: str) -> ModelChoice:
     found = await find_servers({"server": address}, timeout=_PATIENCE)
-    if model := _first(found):
+    if model := first_model(found):
         return ModelChoice(model, address, f"{why}; the first that it has")
     raise InvalidValueError(f"{address} does not say which models it has: give --model NAME, too")
 
 
 async def _running(servers: Mapping[str, str]) -> ModelChoice:
     for server in await find_servers(servers):
-        if model := _first([server]):
+        if model := first_model([server]):
             return ModelChoice(model, server.base_url, f"{server.name} runs there")
     return ModelChoice("local", None, "no model was named, and no server runs here")
 
 
-def _first(servers: Sequence[FoundServer]) -> str | None:
+def first_model(servers: Sequence[FoundServer]) -> str | None:
     """Return a model that one can talk to."""
     models = [model for server in servers for model in server.models]
     return next((model for model in models if "embed" not in model.lower()), None)

@@ -26,6 +26,8 @@ EXIT_FAILED = 1  # the call raised
 EXIT_USAGE = 2  # nothing was called
 EXIT_INTERRUPTED = 130
 
+AUTO = "auto"
+
 _GOES_ON = (
     "==> an earlier process has begun this run (node {node}): {done} of its calls are done,"
     " {open} were under way; it goes on where it was"
@@ -57,7 +59,9 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         default=[],
         help="an argument; the value is read as JSON if it is JSON, otherwise as text",
     )
-    parser.add_argument("--model", metavar="NAME", help=MODEL_HELP)
+    parser.add_argument(
+        "--model", metavar="NAME", help=f"{MODEL_HELP}; {AUTO} asks which of those found here"
+    )
     parser.add_argument(
         "--store", metavar="FILE", help="write a journal there, and go on with what is open in it"
     )
@@ -73,8 +77,9 @@ def run(options: argparse.Namespace) -> int:
         function = load_function(options.target)
         args = dict(map(_argument, options.arg))
         function.parameters.validate(args)
+        model = _offered(options.store) if options.model == AUTO else options.model
         store = options.store or (MemoryStore() if options.view else None)
-        runtime = Runtime([function], models=options.model, store=store)
+        runtime = Runtime([function], models=model, store=store)
     except RamifyError as error:
         print(f"ramify run: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -127,6 +132,12 @@ def _shown(runtime: Runtime) -> Generator[None, None, None]:
         print(f"ramify run: {viewer.url}", file=sys.stderr, flush=True)
         open_page(viewer.url)
         yield
+
+
+def _offered(store: str | None) -> str:
+    from ramify.cli.model_offer import offered_model  # noqa: PLC0415 - only who asks for it waits
+
+    return offered_model(store)
 
 
 def _begun(runtime: Runtime, function: Function, args: Mapping[str, Any]) -> Node | None:

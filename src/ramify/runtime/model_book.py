@@ -12,7 +12,7 @@ _DEFAULT: Final = "default"
 class ModelBook:
     """The models of one runtime, by what agents call them.
 
-    A wish is a Model, a Provider, the name of a model, or None for the default.
+    A wish is a Model, a Provider, the name of a model, or "default" or None for the default.
     """
 
     def __init__(self, models: Any = None) -> None:
@@ -33,7 +33,7 @@ class ModelBook:
         Raises:
             InvalidValueError: it stands for none.
         """
-        if wish is None:
+        if wish is None or wish == _DEFAULT:
             wish = self._default()
         if not _is_wish(wish):
             raise InvalidValueError(f"a model is a Model, a Provider or a name, not {wish!r}")
