@@ -17,13 +17,13 @@ DEMO_READY := $(VENV)/demo-$(subst $(SPACE),-,$(DEMO_EXTRAS)).done
 .PHONY: help demo test lint bench crash pictures clean
 
 help:
-	@echo "make demo    have a small model write a digest of some texts, and watch the tree"
-	@echo "make test    run every check and every test"
-	@echo "make lint    run the checks only: style, types, direction of imports"
-	@echo "make bench   measure what calls, turns, imports, sessions, journals and traces cost"
-	@echo "make crash   kill a program at every moment, and see whether it goes on"
+	@echo "make demo      have a small model write a digest of some texts, and watch the tree"
+	@echo "make test      run every check and every test"
+	@echo "make lint      run the checks only: style, types, direction of imports"
+	@echo "make bench     measure what calls, turns, imports, sessions, journals and traces cost"
+	@echo "make crash     kill a program at every moment, and see whether it goes on"
 	@echo "make pictures  make the pictures of the README anew"
-	@echo "make clean   remove the environment and everything built"
+	@echo "make clean     remove the environment and everything built"
 
 demo: $(DEMO_READY)
 	@mkdir -p .demo
@@ -63,7 +63,7 @@ crash: $(VENV)/dev.done
 
 pictures: $(VENV)/dev.done $(VENV)/browser.done
 	@echo "==> the pictures of the README, in docs/pictures"
-	@RENEW_PICTURES=1 $(BIN)/python -m pytest --quiet tests/browser/test_looks.py tests/views/test_terminal_picture.py
+	@RENEW_PICTURES=1 $(BIN)/python -m pytest --quiet tests/browser/test_looks.py tests/views/test_picture.py
 
 clean:
 	rm -rf $(VENV) .demo build dist .pytest_cache .ruff_cache .import_linter_cache bench/results
