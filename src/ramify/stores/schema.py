@@ -94,7 +94,6 @@ _JOURNAL: Final = (
     )
     """,
     "CREATE TABLE refs (tree INTEGER, text INTEGER, PRIMARY KEY (tree, text)) WITHOUT ROWID",
-    "CREATE INDEX refs_by_text ON refs (text)",
     # Those that wait; what they say is in the event.
     """
     CREATE TABLE questions (

@@ -74,8 +74,9 @@ _FORGET: Final = (
     "DELETE FROM nodes WHERE id IN (SELECT node FROM events WHERE tree = :tree)",
     "DELETE FROM events WHERE tree = :tree",
     """
-    DELETE FROM texts WHERE id IN (SELECT text FROM refs WHERE tree = :tree)
-        AND NOT EXISTS (SELECT 1 FROM refs WHERE text = texts.id AND tree <> :tree)
+    DELETE FROM texts WHERE id IN (
+        SELECT text FROM refs WHERE tree = :tree EXCEPT SELECT text FROM refs WHERE tree <> :tree
+    )
     """,
     "DELETE FROM refs WHERE tree = :tree",
 )
