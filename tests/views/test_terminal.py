@@ -18,7 +18,7 @@ from ramify.testing import HANGS, ScriptedModel
 async def nap(n: int) -> str:
     return "well \x1b[2J\u202e[red]" + "界" * 200
 
-@tool
+@tool(repeatable=True)
 async def wait(path: str) -> None:
     while not Path(path).exists():
         await asyncio.sleep(0.01)
@@ -62,6 +62,7 @@ class Stage:
         self.module = folder / "job.py"
         self.module.write_text(JOB)
         self.path = folder / "go"
+        self.store = folder / "run.db"
 
     def run(
         self,
@@ -70,11 +71,12 @@ class Stage:
         start: tuple[str, ...] = ("-m", "ramify"),
         columns: int = 80,
         lines: int = 24,
+        more: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
     ) -> Terminal:
         command = [*start, "run", f"{self.module}:{name}"]
         given = [part for arg in args for part in ("--arg", arg)]
-        return Terminal(*command, *given, env=env or {}, columns=columns, lines=lines)
+        return Terminal(*command, *given, *more, env=env or {}, columns=columns, lines=lines)
 
     def job(self, *args: str, **options: object) -> Terminal:
         return self.run("job", f"path={self.path}", *args, **options)  # pyright: ignore[reportArgumentType]
@@ -155,6 +157,39 @@ async def test_ctrl_c_ends_the_tree_where_it_is(stage: Stage):
     assert nap.startswith("├─ ✓ 1.1 nap(n=0)")
     assert wait.startswith("└─ ⊘ 1.2 wait(")
     assert totals.startswith("✓ 1 of 3 done  ⊘ 2 canceled")
+
+
+async def test_with_a_journal_ctrl_c_says_how_to_go_on_and_the_rest_is_done_then(stage: Stage):
+    store = ("--store", str(stage.store))
+    async with stage.job("naps=1", more=store) as terminal:
+        await terminal.see_on_screen("● 1.2 wait(")
+        terminal.press(CTRL_C)
+        assert await terminal.exit_code() == 130
+        shown = " ".join("".join(terminal.screen[-3:]).split())
+    assert "ramify run: interrupted; the same command goes on with it" in shown
+    stage.go()
+    async with stage.job("naps=1", more=store) as terminal:
+        await terminal.see_on_screen("it goes on where it was", "✓ 1.2 wait(", "✓ 3 of 3 done")
+        assert await terminal.exit_code() == 0
+
+
+FOLLOW = """
+import sys
+from ramify import attach
+from ramify.views.terminal import TICK, follow
+with attach(sys.argv[1]) as observer:
+    print(follow(observer.watch(1, timeout=TICK), sys.stdout).outputs)
+"""
+
+
+async def test_a_run_of_another_process_is_followed(stage: Stage):
+    async with stage.job("naps=1", more=("--store", str(stage.store))) as running:
+        await running.see_on_screen("● 1.2 wait(")
+        async with Terminal("-c", FOLLOW, str(stage.store), env={}) as terminal:
+            await terminal.see_on_screen("● 1.2 wait(", "✓ 1 of 3 done  ● 1 running")
+            stage.go()
+            await terminal.see_on_screen("✓ 1.2 wait(", "✓ 3 of 3 done", "all done")
+            assert await terminal.exit_code() == 0
 
 
 async def test_no_color_means_no_colours(stage: Stage):

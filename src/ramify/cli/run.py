@@ -166,7 +166,8 @@ def _explain(error: BaseException, command: str) -> None:
 
 def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
     """Show *node* until it has ended, and have its questions answered."""
-    for _ in tree.follow(runtime.watch(node, timeout=TICK)):
+    watch = runtime.watch(node, timeout=TICK)
+    for _ in tree.follow(watch, lambda: node.state.final):
         if runtime.questions():
             tree.show(runtime.get_view(node.id))  # what was shown may be older than the question
             with tree.aside():

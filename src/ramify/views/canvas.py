@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TextIO
 
 _USUAL_SIZE: Final = (80, 24)
@@ -88,8 +88,9 @@ class Canvas:
         return _UP.format(rows) if rows else "\r"
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        with suppress(OSError):  # the terminal may be gone, and the run goes on without it
+            self._stream.write(text)
+            self._stream.flush()
 
 
 class _Beside:

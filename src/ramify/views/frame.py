@@ -84,9 +84,16 @@ def _call(row: CallRow, room: int) -> Line:
     left = max(0, room - line_width(head) - line_width(more))
     given = ", ".join(f"{printable(cut(k, 40))}={short(v)}" for k, v in view.inputs.items())
     args = Segment(f"({given})", _DIM)
-    least = min(cell_len(args.text), left * 2 // 5 if left >= _ROOM_FOR_ARGS else 0)
+    least = min(cell_len(args.text), _least(view, left))
     tail = fitted(_tail(view, left - least), left - least)
     return fitted([*head, *fitted([args], left - line_width(tail)), *more, *tail], room)
+
+
+def _least(view: NodeView, left: int) -> int:
+    """Return how many columns the arguments of a call have at least, of those that are *left*."""
+    if view.questions or left < _ROOM_FOR_ARGS:
+        return 0
+    return left // 5 if view.exception is not None else left * 2 // 5  # why it failed matters more
 
 
 def _tail(view: NodeView, room: int) -> Line:

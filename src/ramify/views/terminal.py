@@ -7,7 +7,7 @@ terminal, a dumb one, no ``rich``) the tree is printed once, as text, when it ha
 import os
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,6 +24,7 @@ from ramify.views.text import SIGNS, render
 TICK: Final = 0.5  # seconds; the timeout of a watch that is followed, so that times go on
 
 _REDRAWS: Final = 1 / 8  # seconds between two frames, at least
+_LOOKS_EVERY: Final = 0.02  # seconds
 _REST: Final = 10  # times as long as drawing took
 _LONGEST: Final = 200  # lines of a tree that has ended: they are there to be scrolled
 _HINT: Final = "(pip install 'ramify[terminal]' shows the tree while it grows)"
@@ -66,8 +67,11 @@ class LiveTree:
     def __exit__(self, *_exc: object) -> None:
         self._stack.close()
 
-    def follow(self, watch: Watch) -> Iterator[NodeView]:
-        """Show each view of *watch*, and yield it then, until the last."""
+    def follow(self, watch: Watch, is_over: Callable[[], bool] | None = None) -> Iterator[NodeView]:
+        """Show each view of *watch*, and yield it then, until the last.
+
+        *is_over* says at once when the call has ended, so that the last one need not wait.
+        """
         view: NodeView | None = None
         while view is None or not view.state.final:
             try:
@@ -75,10 +79,15 @@ class LiveTree:
                     self.show(view)
                     yield view
                     if self.is_live and not view.state.final:
-                        time.sleep(max(_REDRAWS, _REST * self._took))
+                        self._rest(is_over)
             except TimeoutError:  # nothing has happened but that time goes by
                 if view is not None:
                     self.show(view)
+
+    def _rest(self, is_over: Callable[[], bool] | None) -> None:
+        end = time.monotonic() + max(_REDRAWS, _REST * self._took)
+        while (left := end - time.monotonic()) > 0 and not (is_over is not None and is_over()):
+            time.sleep(min(left, _LOOKS_EVERY))
 
     def show(self, view: NodeView) -> None:
         """Show *view* instead of the one before it."""
