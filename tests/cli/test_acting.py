@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from command_line import ramify
+from command_line import PATIENCE, environment, ramify
 from driving import Drive, act, asked, is_over, seen
 from ramify import NodeState
 
@@ -261,3 +263,32 @@ def test_without_a_journal_it_says_how_to_give_one(tmp_path: Path):
             f"ramify {args[0]}: run.db: there is no such journal; give --store FILE or set"
             " RAMIFY_STORE\n"
         )
+
+
+# --- following
+
+
+def test_a_run_of_another_process_is_followed_to_its_end(path: Path, drive: Drive):
+    drive("deploy")
+    asked(path)
+    following = subprocess.Popen(
+        [sys.executable, "-m", "ramify", "tree", "--follow"],
+        cwd=path.parent,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert act(path, "answer", "1-1", "yes")[0] == 0
+    shown, told = following.communicate(timeout=PATIENCE)
+    assert (following.returncode, told) == (0, "")
+    assert shown.startswith("✓ 1 deploy(")
+    assert "'here: yes'" in shown
+
+
+def test_what_is_followed_is_shown_whole(path: Path, drive: Drive):
+    drive("deploy")
+    asked(path)
+    said = "ramify tree: --follow shows all of a tree: leave out --json and --depth\n"
+    for more in ["--json"], ["--depth", "1"]:
+        assert act(path, "tree", "--follow", *more) == (2, "", said)

@@ -1,11 +1,13 @@
 """``ramify tree``: the calls of a run, one below the other."""
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 
 from ramify.cli.exit_codes import DONE
 from ramify.cli.journal import add_node_to, add_store_to, node_id, opened
 from ramify.cli.output import add_json_to, columns, print_json
+from ramify.core.errors import InvalidValueError
 from ramify.core.views import NodeView
 from ramify.views import data
 from ramify.views.text import render
@@ -22,11 +24,15 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
             "⊘ cancelled), its path, what it was given and what came of it; calls that were asked\n"
             "for in parallel share the number after ∥. Tokens and money are those of the call and\n"
             "all below it.\n\n"
-            "exit codes: 0 it was shown, however the run ended, 2 it was not found"
+            "exit codes: 0 it was shown, however the run ended, 2 it was not found,\n"
+            "130 you stopped following it, and the run goes on"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_node_to(parser, "RUN")
+    parser.add_argument(
+        "--follow", action="store_true", help="show it as it grows, until it has ended"
+    )
     parser.add_argument("--depth", metavar="N", type=depth, help="show calls this far down only")
     add_store_to(parser)
     add_json_to(parser)
@@ -42,8 +48,16 @@ def depth(text: str) -> int:
 
 def tree(options: argparse.Namespace) -> int:
     """Print what *options* name."""
+    if options.follow and (options.json or options.depth is not None):
+        raise InvalidValueError("--follow shows all of a tree: leave out --json and --depth")
     with opened(options) as observer:
-        view = observer.get_view(node_id(observer, options.node))
+        node = node_id(observer, options.node)
+        if options.follow:
+            from ramify.views.terminal import TICK, follow  # noqa: PLC0415 - others need not wait
+
+            follow(observer.watch(node, timeout=TICK), sys.stdout)
+            return DONE
+        view = observer.get_view(node)
     if options.json:
         top = view.path.count(".")
         deepest = float("inf") if options.depth is None else top + options.depth
