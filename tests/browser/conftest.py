@@ -38,7 +38,7 @@ DROPPED = re.compile(r"net::ERR_(CONNECTION|EMPTY|INCOMPLETE|SOCKET)")  # what a
 expect.set_options(timeout=PATIENCE)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it is there, a loop runs in this thread: for nobody else
 def browser() -> Iterator[Browser]:
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     if not path:
