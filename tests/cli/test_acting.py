@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from command_line import PATIENCE, environment, ramify
-from driving import Drive, act, asked, is_over, seen
+from driving import ERRANDS, Drive, act, asked, is_over, seen, wait
 from ramify import NodeState
 
 LATER: Final = (
@@ -292,3 +292,21 @@ def test_what_is_followed_is_shown_whole(path: Path, drive: Drive):
     said = "ramify tree: --follow shows all of a tree: leave out --json and --depth\n"
     for more in ["--json"], ["--depth", "1"]:
         assert act(path, "tree", "--follow", *more) == (2, "", said)
+
+
+def test_a_run_that_nobody_sits_at_is_answered_from_elsewhere(path: Path):
+    running = subprocess.Popen(
+        [sys.executable, "-m", "ramify", "run", f"{ERRANDS}:deploy", "--store", str(path)],
+        cwd=path.parent,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait(lambda: path.exists() or None)
+    asked(path)
+    assert act(path, "answer", "1-1", "yes", "--store", str(path))[0] == 0
+    shown, told = running.communicate(timeout=PATIENCE)
+    assert (running.returncode, shown) == (0, "here: yes\n")
+    assert "nobody answers here" in told

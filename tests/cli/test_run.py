@@ -236,3 +236,29 @@ def calls_in(store: Path) -> tuple[NodeView, ...]:
         return ()
     with attach(store) as observer:
         return observer.get_view(1).children
+
+
+LOUD = """
+from ramify import CodeFunction, RunContext
+
+async def fail(ctx: RunContext) -> None:
+    raise ValueError("\\x1b[31mred\\x1b[2J")
+
+failing = CodeFunction(callable=fail)
+
+async def top(ctx: RunContext) -> str:
+    ctx.invoke(failing)
+    return "done"
+
+topping = CodeFunction(callable=top, uses=[failing])
+"""
+
+
+def test_what_is_logged_cannot_act_on_the_terminal(tmp_path: Path):
+    module = tmp_path / "loud.py"
+    module.write_text(LOUD)
+    command = [sys.executable, "-m", "ramify", "run", f"{module}:topping"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "nobody asked for its result: ValueError: \\x1b[31mred\\x1b[2J" in done.stderr
+    assert "\x1b" not in done.stderr

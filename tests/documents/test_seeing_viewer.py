@@ -141,7 +141,7 @@ def test_an_agent_is_forked_with_an_edited_prompt(viewer: Viewer, driver: Driver
     judged = rows(driver, id)[3]["id"]
     answer = viewer.post(
         f"/api/nodes/{judged}/fork",
-        {"at": None, "prompt": "Longer?", "model": None, "args": None, "result": None},
+        {"at": None, "prompt": "Longer?", "model": None, "args": None},
     )
     assert answer.status_code == 200, answer.text
     key = quote(answer.json()["key"], safe="")

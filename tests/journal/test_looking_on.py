@@ -1,6 +1,7 @@
 """What somebody else than the driver sees and asks for: live text, stacks, forks, who drives."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from ramify import (
 )
 from ramify.core.errors import InvalidValueError, UnknownNodeError
 from ramify.models import OpenAIModel
+from ramify.runtime.hearing import Hearer
 from ramify.stores import Store
 from ramify.testing import ScriptedModel
 from wire import openai_wire
@@ -250,3 +252,47 @@ def test_a_fork_that_cannot_be_is_refused_where_it_is_asked_for(
         with pytest.raises(InvalidValueError, match=complaint):
             observer.fork(node.id, at=at, edit=edit)
         assert store.inbox() == []
+
+
+def test_a_choice_that_is_redacted_can_be_made_from_elsewhere(store: Store):
+    async def ask(ctx: RunContext) -> str:
+        return await ctx.ask("Which key?", ["SECRET one", "none"])
+
+    function = CodeFunction(callable=ask)
+
+    def hide(text: str) -> str:
+        return text.replace("SECRET", "***")
+
+    with (
+        Runtime([function], store=store, redact=hide) as runtime,
+        seen_from(store) as observer,
+    ):
+        node = runtime.invoke(function)
+        [question] = soon(observer.questions)
+        assert question.choices == ("*** one", "none")
+        observer.answer(question.id, "*** one")
+        assert node.result(PATIENCE) == "SECRET one"
+
+
+def test_what_was_missed_is_marked_once():
+    store = MemoryStore()
+    hearer = Hearer(store, 1)
+    for start, text in (0, "Once upon "), (16, "a king "), (23, "who "):
+        store.tell(json.dumps([1, 7, 3, start, text]))
+    assert hearer.hear({7: 3}) == {7: "Once upon …a king who "}
+    store.tell(json.dumps([1, 7, 3, 0, "It was thinking"]))
+    assert hearer.hear({7: 3}) == {7: "It was thinking"}
+    assert hearer.hear({7: 4}) == {}
+
+
+def test_what_a_killed_driver_was_told_is_gone_with_the_next(tmp_path: Path):
+    path = tmp_path / "run.db"
+    killed = SqliteStore(path)
+    killed.drive()
+    killed.tell("half a sentence")
+    left = (tmp_path / "run.db-live").read_bytes()
+    killed.close()
+    (tmp_path / "run.db-live").write_bytes(left)  # as it is when nobody could take it away
+    with Runtime(store=path), ramify.attach(path) as observer:
+        assert observer.is_driven
+        assert not (tmp_path / "run.db-live").exists()

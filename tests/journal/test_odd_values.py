@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, computed_field, model_validator
 
 from ramify import CodeFunction, MemoryStore, Runtime
 from ramify.core.packing import Opaque
@@ -76,3 +76,19 @@ def test_a_number_with_more_digits_than_python_writes_comes_back() -> None:
         runtime.invoke(give, {"n": number}, key="a").result(PATIENCE)
     with Runtime([give], store=store) as runtime:
         assert runtime.invoke(give, {"n": number}, key="a").result(PATIENCE) == {"is": number}
+
+
+class Broken(BaseModel):
+    @computed_field
+    @property
+    def total(self) -> int:
+        raise KeyError("nobody counted")
+
+
+def test_a_value_whose_own_code_fails_does_not_stop_the_call() -> None:
+    store, value = MemoryStore(), Broken()
+    give = CodeFunction(name="give", callable=lambda ctx, **_: value)
+    with Runtime([give], store=store) as runtime:
+        assert runtime.invoke(give, {}, key="a").result(PATIENCE) is value
+    with Runtime([give], store=store) as runtime:
+        assert isinstance(runtime.invoke(give, {}, key="a").result(PATIENCE), Opaque)

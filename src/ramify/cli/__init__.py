@@ -8,6 +8,7 @@ slash), ``screen`` and ``line_reader`` (the two sides of the terminal) and ``mod
 
 import argparse
 import io
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with *argv*; return its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
+    _escape_log()
     try:
         try:
             return _run(given)
@@ -105,6 +107,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"ramify {__version__}")
     return parser
+
+
+def _escape_log() -> None:
+    """Have what is logged shown escaped: it may say what a tool or a model has said."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Escaping())
+
+
+class _Escaping(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        from ramify.views.text import readable  # noqa: PLC0415 - most have nothing to say
+
+        return readable(super().format(record))
 
 
 def _prepare_streams() -> None:

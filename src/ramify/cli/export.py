@@ -14,6 +14,7 @@ from ramify.runtime.observer import Observer
 from ramify.stores.private_file import write_file
 from ramify.version import __version__
 from ramify.views import data
+from ramify.views.values import encodable
 
 
 def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
@@ -58,7 +59,7 @@ def export(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, observer: Observer, run: int) -> dict[str, Any]:
-    name = os.path.basename(journal_path(options))
+    name = encodable(os.path.basename(journal_path(options)))
     journal = {"name": name, "driven": False, "version": __version__}
     row = next(tree for tree in observer.trees() if tree.id == run)
     return data.run(observer.get_view(run), row, questions_by_run(observer)[run], journal)

@@ -32,6 +32,7 @@ _GOES_ON = (
     "==> an earlier process has begun this run (node {node}): {done} of its calls are done,"
     " {open} were under way; it goes on where it was"
 )
+_ELSEWHERE = "ramify run: nobody answers here; 'ramify answer' and the viewer do, from elsewhere"
 _LEFT = "the same command goes on with it, from {store}"
 
 
@@ -166,13 +167,15 @@ def _explain(error: BaseException, command: str) -> None:
 
 def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
     """Show *node* until it has ended, and have its questions answered."""
-    watch = runtime.watch(node, timeout=TICK)
+    watch, somebody = runtime.watch(node, timeout=TICK), True
     for _ in tree.follow(watch, lambda: node.state.final):
-        if runtime.questions():
+        if somebody and runtime.questions():
             tree.show(runtime.get_view(node.id))  # what was shown may be older than the question
             with tree.aside():
-                answered = ask_for_answers(runtime)
-            if not answered:
+                somebody = ask_for_answers(runtime)
+                if not somebody and runtime.store is not None:
+                    print(_ELSEWHERE, file=sys.stderr)
+            if not somebody and runtime.store is None:
                 node.cancel("there was nobody to answer its question")
 
 

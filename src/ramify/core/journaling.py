@@ -206,7 +206,7 @@ def _redacted(question: Question, packer: Packer) -> Question:
         node_id=question.node_id,
         kind=question.kind,
         text=packer.redacted(question.text),
-        choices=question.choices,
+        choices=tuple(map(packer.redacted, question.choices)),
     )
 
 

@@ -186,14 +186,12 @@ class Packer:
 
 def as_json(value: Any) -> Any:
     """Return an object as plain data, or as an Opaque if it has no JSON form."""
-    from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415 - slow
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - slow
 
     only_once = isinstance(value, Iterator)
-    try:
+    with suppress(Exception):  # foreign code may run, and raise whatever it likes
         if not only_once:
             return to_jsonable_python(value, inf_nan_mode="constants", bytes_mode="base64")
-    except (PydanticSerializationError, TypeError, ValueError, RecursionError):
-        pass
     return _opaque(value)
 
 

@@ -14,7 +14,8 @@ class Hearer:
         self._store = store
         self._tree = tree
         self._place = 0
-        self._heard: dict[int, tuple[int, str]] = {}  # by node: the entry, and the text so far
+        # by node: the entry, the text so far, and up to which of its characters
+        self._heard: dict[int, tuple[int, str, int]] = {}
 
     def hear(self, numbers: Mapping[int, int]) -> dict[int, str]:
         """Return the text of each response that is still coming in, by node.
@@ -24,20 +25,23 @@ class Hearer:
         self._place, lines = self._store.told(self._place)
         for line in lines:
             self._take(line)
-        for node, (entry, _) in tuple(self._heard.items()):
+        for node, (entry, _, _) in tuple(self._heard.items()):
             if entry < numbers.get(node, 0):
                 del self._heard[node]
         return {
-            node: text for node, (entry, text) in self._heard.items() if entry == numbers.get(node)
+            node: text
+            for node, (entry, text, _) in self._heard.items()
+            if entry == numbers.get(node)
         }
 
     def _take(self, line: str) -> None:
         match _parsed(line):
             case [int(tree), int(node), int(entry), int(start), str(text)] if tree == self._tree:
-                known, before = self._heard.get(node, (entry, ""))
-                before = before if known == entry else ""
-                missed = "…" if start > len(before) else ""
-                self._heard[node] = entry, before[:start] + missed + text
+                known, before, end = self._heard.get(node, (entry, "", 0))
+                if known != entry or not start:
+                    before, end = "", 0
+                before += "…" if start > end else ""  # something was missed
+                self._heard[node] = entry, before + text, start + len(text)
             case _:
                 pass
 

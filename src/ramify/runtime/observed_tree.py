@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from ramify.core.errors import UnknownNodeError
+from ramify.core.errors import StoreError, UnknownNodeError
 from ramify.core.events import CallRequested
 from ramify.core.fold import TreeFold
 from ramify.core.frames import Frame, short_arguments
@@ -76,7 +76,8 @@ class ObservedTree:
             raise unknown_node(self._store, self.id)
         if self._fold is None:
             first = events[0]
-            assert isinstance(first, CallRequested)  # so every tree begins
+            if not isinstance(first, CallRequested):
+                raise StoreError(self._store.name, f"tree {self.id} has lost its first entry")
             self._fold = TreeFold(first.index)
         self._fold.take(events)
         for node, text in self._hearer.hear(self._reader.numbers).items():

@@ -324,7 +324,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """
         match wish:
             case {"do": "answer", "id": str(id), "text": str(text), "args": args}:
-                self.answer(id, text, args=args)
+                self.answer(id, self._meant(id, text), args=args)
             case {"do": "cancel", "node": int(node), "reason": str(reason)}:
                 self.cancel(node, reason)
             case {"do": "pause", "node": int(node), "reason": str(reason)}:
@@ -335,6 +335,15 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
                 self._fork(node, at, edit_of(edit), key)
             case _:
                 raise InvalidValueError(f"nobody here knows how to do {wish!r}")
+
+    def _meant(self, id: str, text: str) -> str:
+        """Return the choice that *text* is: others know the choices only as they are written."""
+        redacted = self._past.journal.redacted
+        for question in self.questions():
+            for choice in question.choices if question.id == id else ():
+                if redacted(choice) == text:
+                    return choice
+        return text
 
     def loaded(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory."""

@@ -47,6 +47,11 @@ class LiveFile:
         self._number = number
         os.replace(new, self._path)
 
+    def forget(self) -> None:
+        """Take away what an earlier driver has left."""
+        with suppress(OSError):
+            os.unlink(self._path)
+
     def told(self, after: int) -> tuple[int, list[str]]:
         """Return the lines after that place, and the place after them."""
         try:
@@ -70,5 +75,4 @@ class LiveFile:
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
-            with suppress(OSError):
-                os.unlink(self._path)
+            self.forget()

@@ -138,6 +138,8 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
                 self._lock.take()
             self._driving = True
             self._appender = None
+            if self._live is not None:
+                self._live.forget()
 
     def is_driven(self) -> bool:
         return self._driving or (self._lock is not None and self._lock.is_taken())

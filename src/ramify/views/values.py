@@ -13,6 +13,7 @@ from ramify.core.packing import Opaque, as_json
 
 _DEEPEST: Final = 60  # how far containers are looked into
 _LARGE: Final = 10**1000  # from somewhere above that on, Python writes no decimals
+_EXACT: Final = 2**53 - 1  # above that, a browser would show another number
 _REPR: Final = 500
 
 
@@ -52,7 +53,9 @@ class _Shown:
         if kind is str:
             return self._text(value)
         if kind is int:
-            return value if -_LARGE < value < _LARGE else self._repr(hex(value))
+            if -_EXACT <= value <= _EXACT:
+                return value
+            return self._repr(str(value) if -_LARGE < value < _LARGE else hex(value))
         if kind is float:
             return value if math.isfinite(value) else self._repr(str(value))
         if depth > _DEEPEST:

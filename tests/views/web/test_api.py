@@ -311,7 +311,7 @@ def test_a_run_is_forked_with_another_prompt_arguments_or_result(
         path = f"/api/forks/{quote(told['key'], safe='')}"
         return wait(lambda: got(beside, path)["node"])
 
-    nothing = {"at": None, "prompt": None, "model": None, "args": None, "result": None}
+    nothing = {"at": None, "prompt": None, "model": None, "args": None}
     again = forked(wish.id, nothing)
     question = asked(beside, QuestionKind.Human)
     assert question["tree"] == again
@@ -324,6 +324,10 @@ def test_a_run_is_forked_with_another_prompt_arguments_or_result(
 
     given = forked(pay.id, {"result": "paid nothing"})
     wait(lambda: "paid nothing" in str(got(beside, f"/api/nodes/{given}")["transcript"]))
+
+    nobody = forked(wish.id, {"result": None})  # as if it had returned nothing: it is not made
+    wait(lambda: got(beside, f"/api/nodes/{nobody}")["state"] == "success")
+    assert got(beside, f"/api/nodes/{nobody}")["outputs"] is None
 
     for node, body, said in [
         (wish.id, {"prompt": "x"}, "wish is code: it has no prompt and no model"),

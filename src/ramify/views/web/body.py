@@ -21,7 +21,7 @@ _KINDS: Final[Mapping[str, tuple[type, str]]] = {
 
 
 async def fields_of(request: Request, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return those fields that *request* gives, and that are not null.
+    """Return those fields that *request* gives, and that are not null; a result may be.
 
     Raises:
         HTTPException: it is too much, no JSON, or has something else in it.
@@ -31,7 +31,7 @@ async def fields_of(request: Request, names: tuple[str, ...]) -> dict[str, Any]:
     if unknown:
         may = ", ".join(names) or "nothing"
         raise HTTPException(400, f"there is no field {unknown[0][:100]!r} here; it takes {may}")
-    given = {name: value for name, value in body.items() if value is not None}
+    given = {name: body[name] for name in body if body[name] is not None or name == "result"}
     for name, value in given.items():
         kind, shown = _KINDS[name]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

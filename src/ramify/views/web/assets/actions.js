@@ -3,7 +3,7 @@
 import { make } from "./dom.js";
 import { ENDS_HERE, field, openForm, readJson } from "./dialogs.js";
 import { attempt, tell } from "./notices.js";
-import { oneLine } from "./text.js";
+import { editable, oneLine } from "./text.js";
 import { when } from "./words.js";
 
 const LIVE = new Set(["waiting", "running", "paused"]);
@@ -82,7 +82,7 @@ export async function fork(row, desk, at = 0) {
   if (!await attempt(async () => { detail = await desk.detail(row.id); })) return;
   const form = row.agent ? await agentFields(detail, desk, at) : codeFields();
   const args = make("textarea.code", { rows: "6", spellcheck: "false" });
-  args.value = JSON.stringify(detail.inputs, null, 2);
+  args.value = editable(detail.inputs);
   const result = make(
     "textarea.code", { rows: "3", spellcheck: "false", placeholder: "JSON, for example \"a text\"" }
   );

@@ -68,7 +68,8 @@ export class EmbeddedSource {
     queueMicrotask(() => {
       if (over) return;
       const rows = this.data.rows.filter((row) => row.seq > seq);
-      if (tree !== null) listener.rows({ tree, seq: Math.max(seq, ...rows.map((row) => row.seq)), rows });
+      const newest = rows.reduce((most, row) => Math.max(most, row.seq), seq);
+      if (tree !== null) listener.rows({ tree, seq: newest, rows });
       listener.connection("file", "");
     });
     return () => { over = true; };

@@ -3,7 +3,7 @@
 import { icon, make } from "./dom.js";
 import { ENDS_HERE, openForm, readJson } from "./dialogs.js";
 import { attempt, tell } from "./notices.js";
-import { longText, oneLine } from "./text.js";
+import { editable, longText, oneLine } from "./text.js";
 
 const TITLES = { human: "asks", approval: "wants to be allowed", in_doubt: "in doubt", paused: "paused" };
 const WORDS = {
@@ -112,7 +112,7 @@ function approval(question, send, desk) {
   edit.addEventListener("toggle", async () => {
     if (!edit.open || args.value) return;
     await attempt(
-      async () => { args.value = JSON.stringify((await desk.detail(question.node)).inputs, null, 2); }
+      async () => { args.value = editable((await desk.detail(question.node)).inputs); }
     );
   });
   return [

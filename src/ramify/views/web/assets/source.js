@@ -10,12 +10,18 @@ const TOKEN = "ramify.token";
 export function openSource() {
   const data = document.getElementById("ramify-data");
   if (data) return new EmbeddedSource(JSON.parse(data.textContent));
-  const given = /^#token=([^&]+)/.exec(location.hash);
-  if (given) {
-    sessionStorage.setItem(TOKEN, decodeURIComponent(given[1]));
-    history.replaceState(null, "", `${location.pathname}#/`);
-  }
+  takeToken();
+  addEventListener("hashchange", () => { if (takeToken()) location.reload(); });
   return new LiveSource(sessionStorage.getItem(TOKEN) ?? "");
+}
+
+/** Keep a token that is in the address, which tokens have no need to be encoded for; whether there was one. */
+function takeToken() {
+  const given = /^#token=([\w.~-]+)/.exec(location.hash);
+  if (!given) return false;
+  sessionStorage.setItem(TOKEN, given[1]);
+  history.replaceState(null, "", `${location.pathname}#/`);
+  return true;
 }
 
 /** Use another token from now on. */

@@ -173,3 +173,9 @@ function isText(value) {
 function isPlainObject(value) {
   return value !== null && typeof value === "object" && !Array.isArray(value);
 }
+
+/** Values as JSON to be edited; nothing if some of them are only shown, and not given whole. */
+export function editable(values) {
+  const text = JSON.stringify(values, null, 2);
+  return /"\$(text|repr|more)": /.test(text) ? "" : text;
+}
