@@ -10,58 +10,63 @@ import logging
 import sys
 from typing import Any
 
-from ramify import HookDecision, PreToolUseEvent, RunContext, Runtime, ToolUse, agent, tool
+from ramify import (
+    HookDecision,
+    PreToolUseEvent,
+    RunContext,
+    Runtime,
+    ToolUse,
+    agent,
+    registries,
+    tool,
+)
 from ramify.core.decisions import HOOK_PRE_TOOL_USE
 from ramify.core.transcript import ToolResult, UserText
 from ramify.testing import ScriptedModel, ScriptedRequest
 
+with registries():  # they are nobody else's
 
-@tool(repeatable=True)
-async def deploy(ctx: RunContext, where: str = "here") -> str:
-    """Deploy if somebody says so."""
-    said = await ctx.ask(f"Deploy {where}?\x1b[2J", ["yes", "no"])
-    return f"{where}: {said}"
+    @tool(repeatable=True)
+    async def deploy(ctx: RunContext, where: str = "here") -> str:
+        """Deploy if somebody says so."""
+        said = await ctx.ask(f"Deploy {where}?\x1b[2J", ["yes", "no"])
+        return f"{where}: {said}"
 
+    @tool
+    async def pay(amount: int, seconds: float = 0) -> str:
+        """Pay, which is not to be done twice."""
+        await asyncio.sleep(seconds)
+        return f"paid {amount}"
 
-@tool
-async def pay(amount: int, seconds: float = 0) -> str:
-    """Pay, which is not to be done twice."""
-    await asyncio.sleep(seconds)
-    return f"paid {amount}"
+    def shop(request: ScriptedRequest) -> Any:
+        """Stand in for a model: pay, and tell what came of that and what was wanted."""
+        said = [part for part in request.transcript if isinstance(part, UserText | ToolResult)]
+        if len(said) == 1:
+            return ToolUse("1", "pay", {"amount": 5})
+        wanted, came = said[0], said[-1]
+        assert isinstance(wanted, UserText)
+        assert isinstance(came, ToolResult)
+        return f"{wanted.text} It {json.dumps(came.content)}."
 
+    @agent(uses=[pay], model=ScriptedModel(shop))
+    def buy(what: str = "a boat") -> str:
+        """Buy something."""
+        return f"Buy {what}."
 
-def shop(request: ScriptedRequest) -> Any:
-    """Stand in for a model: pay, and tell what came of that and what was wanted."""
-    said = [part for part in request.transcript if isinstance(part, UserText | ToolResult)]
-    if len(said) == 1:
-        return ToolUse("1", "pay", {"amount": 5})
-    wanted, came = said[0], said[-1]
-    assert isinstance(wanted, UserText)
-    assert isinstance(came, ToolResult)
-    return f"{wanted.text} It {json.dumps(came.content)}."
+    @tool(repeatable=True)
+    async def step(n: int) -> int:
+        """Take a step."""
+        await asyncio.sleep(0.01)
+        return n
 
-
-@agent(uses=[pay], model=ScriptedModel(shop))
-def buy(what: str = "a boat") -> str:
-    """Buy something."""
-    return f"Buy {what}."
-
-
-@tool(repeatable=True)
-async def step(n: int) -> int:
-    """Take a step."""
-    await asyncio.sleep(0.01)
-    return n
-
-
-@tool(uses=[step])
-async def walk(ctx: RunContext, steps: int = 100_000) -> int:
-    """Take many steps."""
-    if steps < 0:
-        raise ValueError("nobody walks backwards")
-    for n in range(steps):
-        await ctx.invoke(step, {"n": n})
-    return steps
+    @tool(uses=[step])
+    async def walk(ctx: RunContext, steps: int = 100_000) -> int:
+        """Take many steps."""
+        if steps < 0:
+            raise ValueError("nobody walks backwards")
+        for n in range(steps):
+            await ctx.invoke(step, {"n": n})
+        return steps
 
 
 async def ask_first(event: PreToolUseEvent) -> HookDecision:

@@ -189,7 +189,7 @@ digest = CodeFunction(
     callable=_digest, name="digest", uses=[summarise, fact_check, write_digest, publish]
 )
 
-NAMES: Final = sorted(path.name for path in TEXTS.glob("*.txt"))[:4]
+NAMES: Final = ["ponds.txt", "tides.txt", "wheels.txt"]
 ARGS: Final = {"folder": "examples/texts", "names": NAMES}
 
 
