@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 
 from agent_scripts import asked, until
-from digest import KEEP, digest
 from example_runs import EXAMPLES
-from ramify import NodeState, NodeView, Runtime, attach
+from ramify import NodeState, NodeView, Runtime, attach, registries
 from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
 from ramify.testing.scripted import Reply
 from wire import ModelServer, Request, openai_wire, stalled_after
 from wire.openai_wire import MODEL
 from wire.replies import Reply as WireReply
+
+with registries():  # other tests look at all the tools that there are
+    from digest import KEEP, digest
 
 TEXTS = {
     "bees": "Bees\n\nBees dance when they come home.\nThe dance shows the way to flowers.\n",
