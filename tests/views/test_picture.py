@@ -26,6 +26,7 @@ from ramify import (
     TokenUsage,
     ToolUse,
     agent,
+    registries,
     tool,
 )
 from ramify.testing import ScriptedModel, ScriptedRequest
@@ -50,36 +51,34 @@ SAYING = (
 )
 
 
-@tool
-async def list_changes(version: str) -> list[str]:
-    return ["parser", "cache", "docs"]
+with registries():  # other tests look at all the tools that there are
 
+    @tool
+    async def list_changes(version: str) -> list[str]:
+        return ["parser", "cache", "docs"]
 
-@tool
-async def read_diff(change: str) -> str:
-    if change == "docs":
-        raise FileNotFoundError("no diff of docs")
-    return f"--- a/{change}.py\n+++ b/{change}.py"
+    @tool
+    async def read_diff(change: str) -> str:
+        if change == "docs":
+            raise FileNotFoundError("no diff of docs")
+        return f"--- a/{change}.py\n+++ b/{change}.py"
 
+    @agent(uses=[read_diff, raise_exception])
+    def review(change: str) -> str:
+        return f"Review the change of {change}."
 
-@agent(uses=[read_diff, raise_exception])
-def review(change: str) -> str:
-    return f"Review the change of {change}."
+    @agent(uses=[human_in_loop])
+    def decide(version: str) -> str:
+        return f"Find out whether {version} may be released."
 
-
-@agent(uses=[human_in_loop])
-def decide(version: str) -> str:
-    return f"Find out whether {version} may be released."
-
-
-@tool(uses=[list_changes, review, decide])
-async def release(ctx: RunContext, version: str) -> None:
-    changes = await ctx.invoke(list_changes, {"version": version})
-    first = ctx.invoke(review, {"change": changes[0]})
-    for change in changes[1:]:
-        model = "slow" if change == "cache" else None
-        ctx.invoke(review, {"change": change}, tied_with=first, model=model)
-    await ctx.invoke(decide, {"version": version})
+    @tool(uses=[list_changes, review, decide])
+    async def release(ctx: RunContext, version: str) -> None:
+        changes = await ctx.invoke(list_changes, {"version": version})
+        first = ctx.invoke(review, {"change": changes[0]})
+        for change in changes[1:]:
+            model = "slow" if change == "cache" else None
+            ctx.invoke(review, {"change": change}, tied_with=first, model=model)
+        await ctx.invoke(decide, {"version": version})
 
 
 def plays(request: ScriptedRequest) -> Reply:
