@@ -38,10 +38,9 @@ endif
 	@echo "==> all of it is in the journal .demo/run.db; if you kill the run half way, the next goes on"
 	@echo "==> look at it in the browser: $(BIN)/ramify view --store .demo/run.db"
 
-# One process more than there are cores: many tests wait for other processes.
 test: lint $(VENV)/browser.done
 	@echo "==> tests"
-	@$(BIN)/python -m pytest --numprocesses $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadfile
+	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(VENV)/dev.done
 	@echo "==> style"
