@@ -93,7 +93,7 @@ def test_whatever_a_killed_process_reported_as_saved_is_there(tmp_path: Path):
             assert store.list()[0].exchanges == len(texts)
         own = texts[expected:]
         assert own == [f"life {life} {n}" for n in range(len(own))]
-        assert reported <= len(own) <= reported + 1  # it was killed before it could say so
+        assert reported <= len(own)  # what it said last may still be in the pipe
         expected = len(texts)
     assert entries(path) == reached(path)
 
