@@ -10,6 +10,7 @@ from typing import Any
 
 from ramify.cli.asking import ask_for_answers
 from ramify.cli.browser import open_page
+from ramify.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE
 from ramify.cli.loading import MODEL_HELP, load_function
 from ramify.cli.values import read_value
 from ramify.core.errors import InvalidValueError, RamifyError, TracedError
@@ -21,10 +22,6 @@ from ramify.stores.memory_store import MemoryStore
 from ramify.views.terminal import TICK, LiveTree
 from ramify.views.text import printable
 from ramify.views.web import server
-
-EXIT_FAILED = 1  # the call raised
-EXIT_USAGE = 2  # nothing was called
-EXIT_INTERRUPTED = 130
 
 AUTO = "auto"
 
@@ -83,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         runtime = Runtime([function], models=model, store=store)
     except RamifyError as error:
         print(f"ramify run: {error}", file=sys.stderr)
-        return EXIT_USAGE
+        return USAGE
     left = None if options.store is None else _LEFT.format(store=options.store)
     with _shown(runtime) if options.view else nullcontext():
         return show(
@@ -112,18 +109,18 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
                 runtime.close()
                 with tree.aside():
                     print(f"ramify {command}: interrupted; {left}", file=sys.stderr)
-                return EXIT_INTERRUPTED
+                return INTERRUPTED
             for node in runtime.list_toplevel():  # it may have begun before it was returned
                 node.cancel("interrupted from the keyboard")
                 _follow(runtime, node, tree)
-            return EXIT_INTERRUPTED
+            return INTERRUPTED
         with suppress(Exception, SystemExit):
             node.result()  # it has been asked for: nobody else need report it
     if node.exception is not None:
         _explain(node.exception, command)
-        return EXIT_FAILED
+        return FAILED
     print("\n".join(map(printable, str(node.outputs).split("\n"))))
-    return 0
+    return DONE
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class Journal:
         with self._lock:
             for event in events:
                 self._entries.append(self._entry(tree, event))
-            self._recorded += len(events)
+                self._recorded += 1
         if self._timer is None:
             try:
                 loop = asyncio.get_running_loop()
