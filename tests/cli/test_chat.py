@@ -279,7 +279,7 @@ async def test_what_a_tool_asks_is_put_to_the_user(server: ModelServer, chat: Ch
         await terminal.see("Which colour\\x1b[2J for the door? [red / blue]\n? ")
         terminal.press("green\n")
         await terminal.see("'green' does not answer question")
-        await terminal.see("? ")
+        await terminal.see("\n? ")
         terminal.press("blue\n")
         await terminal.see("blue\n· paint → door is blue\nPainted.\n> ")
     assert messages(server)[-1] == ("tool", "door is blue")
@@ -292,7 +292,7 @@ async def test_an_interrupt_at_a_question_ends_the_turn(
     async with chat("--tools", tools) as terminal:
         await terminal.see("> ")
         terminal.press("Paint the door\n")
-        await terminal.see("? ")
+        await terminal.see("[red / blue]\n? ")  # what comes before that is forgotten
         terminal.press(CTRL_C)
         await terminal.see("(interrupted)\n> ")
         terminal.press("Leave it\n")
