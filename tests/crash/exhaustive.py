@@ -29,6 +29,13 @@ def undisturbed(nursery: Nursery, folder: Path) -> Trial:
     return try_kills(nursery, folder, [])
 
 
+def timed(nursery: Nursery, folder: Path) -> tuple[Trial, int]:
+    """Run the program without a kill; return how many microseconds that took, too."""
+    began = time.monotonic()
+    trial = undisturbed(nursery, folder)
+    return trial, int((time.monotonic() - began) * 1e6)
+
+
 def requests_of(trial: Trial) -> "Counter[str]":
     """Return the requests of a run that nobody disturbed."""
     return Counter(line["mark"] for line in trial.effects if line["what"] == "request")
@@ -55,10 +62,8 @@ def again_and_again() -> Iterator[Iterable[str]]:
         yield repeat(f"before:{number + 1}", LIVES)
 
 
-def at_random(count: int, span: int) -> Iterator[list[str]]:
+def at_random(seed: int, count: int, span: int) -> Iterator[list[str]]:
     """Give kills at any moment of the first *span* microseconds, some of them several."""
-    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(10**9)))
-    say(f"SEED={seed}")
     choice = random.Random(seed)
     for _ in range(count):
         yield [f"time:{choice.randrange(span)}" for _ in range(choice.choice([1, 1, 2, 4]))]
@@ -117,9 +122,7 @@ def main() -> int:
         folder = Path(name)
         with Nursery(folder) as nursery:
             undisturbed(nursery, folder / "warm")
-            began = time.monotonic()
-            trial = undisturbed(nursery, folder / "first")
-            span = int((time.monotonic() - began) * 1e6)
+            trial, span = timed(nursery, folder / "first")
     requests = requests_of(trial)
     if faults := faults_of(trial, requests):
         say("without a kill:\n" + "\n".join(faults))
@@ -127,12 +130,14 @@ def main() -> int:
     commits = trial.finished["commits"]
     say(f"{commits} commits, {sum(requests.values())} requests")
     count = int(os.environ.get("RANDOM_KILLS", "200"))
+    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(10**9)))
+    say(f"SEED={seed}")
     broken = run(
         [
             ("each commit", each_commit(commits)),
             ("during recovery", during_recovery(commits)),
             ("again and again", again_and_again()),
-            ("at random", at_random(count, span)),
+            ("at random", at_random(seed, count, span)),
         ],
         requests,
     )

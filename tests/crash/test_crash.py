@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crash.exhaustive import requests_of, undisturbed
+from crash.exhaustive import at_random, requests_of, timed, undisturbed
 from crash.nursery import Nursery
 from crash.rules import faults_of
 from crash.tree import REPEATABLE, UNREPEATABLE
@@ -16,6 +16,7 @@ from crash.trial import Trial, try_kills
 PARTS = 4  # of the commits, so that several processes can share them
 STRIDE = 3
 LIVES = 150
+RANDOM_KILLS = 6
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,19 @@ def test_a_program_that_is_killed_while_it_recovers_goes_on_all_the_same(
         trial = try_kills(nursery, tmp_path / str(number), kills)
         if found := faults_of(trial, requests):
             faults[str(trial.kills)] = found
+    assert faults == {}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_program_that_is_killed_at_any_moment_goes_on_all_the_same(
+    nursery: Nursery, requests: "Counter[str]", tmp_path: Path, seed: int
+):
+    _, span = timed(nursery, tmp_path / "timed")
+    faults: dict[str, list[str]] = {}
+    for number, kills in enumerate(at_random(seed, RANDOM_KILLS, span)):
+        trial = try_kills(nursery, tmp_path / str(number), kills)
+        if found := faults_of(trial, requests):
+            faults[str(kills)] = found
     assert faults == {}
 
 
