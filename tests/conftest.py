@@ -1,5 +1,6 @@
 """What every test gets: asyncio, and registries of its own; and some the real weights."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,13 @@ import pytest
 
 from ramify import registries
 from ramify.models.local.weights import fetch_weights
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_heap() -> None:
+    """Have no collection look again at what is there for good: SDKs alone are 300,000 objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

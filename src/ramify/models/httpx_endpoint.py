@@ -5,6 +5,8 @@ certificates and connections. What it does not get to see is the conversation: i
 walk through all of it on each request, and build an object for each chunk of the answer.
 """
 
+from functools import cache
+from ssl import SSLContext
 from typing import Final
 
 import aiohttp
@@ -84,6 +86,7 @@ class _Line:
     def __init__(self, wanted: SdkClient, key: Secret) -> None:
         # aiohttp's pool costs the same however many connections are open; httpx's grows with them.
         self._http = wanted.package.DefaultAioHttpClient(
+            verify=_trusted(),
             limits=httpx2.Limits(
                 max_connections=MOST_CONNECTIONS,
                 max_keepalive_connections=MOST_CONNECTIONS,
@@ -107,6 +110,12 @@ class _Line:
 
     async def close(self) -> None:
         await self._http.aclose()
+
+
+@cache
+def _trusted() -> SSLContext:
+    """Return whom all clients trust; to read that takes longer than to make a client."""
+    return httpx2.create_ssl_context()
 
 
 class HttpxByteStream:
