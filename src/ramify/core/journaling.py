@@ -281,6 +281,8 @@ def _codec(hint: Any) -> tuple[Write | None, Read | None]:
         return _write_part, _read_part
     if hint in {int, float, bool}:
         return None, None
+    if hint is str:
+        return (lambda value, packer: packer.pack_any(value)), None
     if hint is Decimal:
         return (lambda value, _: str(value)), Decimal
     if isinstance(hint, type) and issubclass(hint, StrEnum):

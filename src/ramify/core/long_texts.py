@@ -10,6 +10,7 @@ from typing import Final
 
 LONG: Final = 256  # characters; below that a reference saves nothing
 _REMEMBERED: Final = 4
+_KEPT: Final = 100_000  # characters; of longer texts the forms are made each time
 
 _WRITERS: Final[tuple[Callable[[str], str], ...]] = (
     lambda text: text,
@@ -28,25 +29,26 @@ class LongTexts:
     __slots__ = ("_latest",)
 
     def __init__(self) -> None:
-        self._latest: list[tuple[str, str]] = []  # hash and text
+        self._latest: list[_LongText] = []
 
     def add(self, hash: str, text: str) -> None:
         """Remember a text, and forget the oldest."""
-        self._latest = [(hash, text), *(one for one in self._latest if one[0] != hash)]
+        others = (one for one in self._latest if one.hash != hash)
+        self._latest = [_LongText(hash, text), *others]
         del self._latest[_REMEMBERED:]
 
     def hash_of(self, text: str) -> str | None:
         """Return the hash of a text that is remembered."""
-        return next((hash for hash, known in self._latest if known == text), None)
+        return next((known.hash for known in self._latest if known.text == text), None)
 
     def pieces(self, text: str) -> list[Piece] | None:
         """Return *text* as pieces if some text is in it that is remembered."""
-        for hash, known in self._latest:
-            if len(known) > len(text):
+        for known in self._latest:
+            if len(known.text) > len(text):
                 continue
-            for how, needle in _forms(known):
+            for how, needle in known.forms():
                 if needle in text:
-                    return list(self._joined(text.split(needle), (hash, known, how)))
+                    return list(self._joined(text.split(needle), (known.hash, known.text, how)))
         return None
 
     def _joined(self, parts: list[str], link: Piece) -> Iterator[Piece]:
@@ -55,6 +57,25 @@ class LongTexts:
                 yield link
             more = self.pieces(part) if len(part) >= LONG else None
             yield from more or ([part] if part else [])
+
+
+class _LongText:
+    """One that is remembered, and how it may be written."""
+
+    __slots__ = ("_forms", "hash", "text")
+
+    def __init__(self, hash: str, text: str) -> None:
+        self.hash = hash
+        self.text = text
+        self._forms: list[tuple[int, str]] | None = None
+
+    def forms(self) -> list[tuple[int, str]]:
+        if self._forms is not None:
+            return self._forms
+        forms = list(_forms(self.text))
+        if len(self.text) <= _KEPT:
+            self._forms = forms
+        return forms
 
 
 def _forms(text: str) -> Iterator[tuple[int, str]]:
