@@ -760,7 +760,7 @@ async def test_the_bags_of_a_tree_are_closed_newest_first_and_in_their_own_time(
             self.name = name
 
         async def aclose(self) -> None:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.15)
             closed.append(self.name)
 
     @tool
@@ -772,7 +772,7 @@ async def test_the_bags_of_a_tree_are_closed_newest_first_and_in_their_own_time(
         ctx.get_or_put(SessionScope.Self, "test", "it", lambda: Resource("parent"))
         await ctx.invoke(child)
 
-    await Turn(parent, timeout=0.015).returning()  # it was in time; closing does not count
+    await Turn(parent, timeout=0.1).returning()  # it was in time; closing does not count
     assert closed == ["child", "parent"]
 
 
