@@ -97,7 +97,7 @@ def test_a_call_in_doubt_can_be_said_to_have_failed(world: World, lives: Lives, 
     assert world.done("pay") == 1
 
 
-@pytest.mark.parametrize("text", ["", "yes", "again", "retry now", "fail nobody"])
+@pytest.mark.parametrize("text", ["", "yes", "again", "retry now", "fail nobody", "use"])
 def test_what_answers_nothing_leaves_the_question_open(world: World, lives: Lives, text: str):
     lives.killed(dies_while_paying, world)
     pay = pay_of(world)

@@ -9,7 +9,7 @@ from documents import seeing_stage
 from documents.seeing_programs import ramify
 from documents.seeing_stage import Journal
 
-PARTS = ["user", "thinking", "call", "result", "text"]
+PARTS = ["system", "user", "thinking", "call", "result", "text"]
 
 
 def read(journal: Journal, *args: object) -> str:
@@ -136,7 +136,8 @@ def test_transcript_shows_what_was_said_thought_and_called(survey: Journal):
 def test_transcript_as_json_has_the_parts_and_links_calls_to_nodes(survey: Journal):
     parts = data(survey, "transcript", "1.3")
     assert [part["kind"] for part in parts] == PARTS
-    user, thinking, call, result, text = parts
+    system, user, thinking, call, result, text = parts
+    assert (system["text"], system["length"]) == ("You judge plants.", 17)
     assert (user["text"], user["length"]) == ("How long is moss?", 17)
     assert (thinking["text"], thinking["redacted"]) == ("I had better look.", False)
     child = data(survey, "tree", "1.3.1")[0]["id"]

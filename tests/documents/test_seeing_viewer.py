@@ -58,12 +58,12 @@ def test_a_node_has_its_detail(viewer: Viewer, driver: Driver):
         "cache_read", "cache_write", "input", "reasoning", "output", "total"
     }  # fmt: skip
     kinds = [part["kind"] for part in detail["transcript"]]
-    assert kinds == ["user", "thinking", "call", "result", "text"]
+    assert kinds == ["system", "user", "thinking", "call", "result", "text"]
 
 
 def test_a_part_can_be_had_whole(viewer: Viewer, driver: Driver):
     judged = rows(driver, 1)[3]["id"]
-    assert viewer.get(f"/api/nodes/{judged}/parts/4") == {"text": "Quite short."}
+    assert viewer.get(f"/api/nodes/{judged}/parts/5") == {"text": "Quite short."}
 
 
 def test_the_stack_of_a_node(viewer: Viewer):

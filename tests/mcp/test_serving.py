@@ -31,11 +31,13 @@ def served_http(*args: str) -> Generator[str, None, None]:
         command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     ) as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if "serving" in line:
-                yield line.rpartition("(")[2].strip().removesuffix(")")
-                break
-        process.terminate()
+        try:
+            for line in process.stderr:
+                if "serving" in line:
+                    yield line.rpartition("(")[2].strip().removesuffix(")")
+                    break
+        finally:  # or it would be waited for without end
+            process.terminate()
         rest = process.stderr.read()
         assert (process.wait(20), "Traceback" in rest) == (143, False)
 
@@ -77,6 +79,9 @@ def meeting(
             timeout=90,
         )
         assert done.returncode == 0, done.stderr
+        end = time.monotonic() + 10  # a server over HTTP goes on, and ends its shells by itself
+        while living(folder) and time.monotonic() < end:
+            time.sleep(0.01)
         assert living(folder) == []
         yield Meeting(mode, transport, able, json.loads(done.stdout), done.stderr)
 

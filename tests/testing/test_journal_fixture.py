@@ -57,7 +57,7 @@ def test_a_test_with_a_recorded_tree_passes_until_something_changes(tmp_path: Pa
         export_tree(store, store.trees()[0].id, tmp_path / "greeting.jsonl")
 
     pytest_run = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
-    assert "1 passed" in run(tmp_path, *pytest_run)
+    assert "1 passed" in run(tmp_path.parent, *pytest_run, str(tmp_path))
 
     (tmp_path / "agents.py").write_text(AGENTS.format(system="Be very polite."))
     said = run(tmp_path, *pytest_run)

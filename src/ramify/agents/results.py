@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
 from ramify.core.errors import DefinitionError, InvalidArgumentsError
-from ramify.core.frames import shortened
 from ramify.core.function import Function, RunContext
 from ramify.core.parameter import JsonSchema, Parameter
 from ramify.core.parameters import Parameters
+from ramify.core.plain import explained
 
 _NAME: Final = "return_result"
 _WRAPPED: Final = "result"  # the one argument, where the type is no object
@@ -86,12 +86,7 @@ class ResultType:
         try:
             return self._adapter.validate_python(value)
         except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(map(str, fault['loc'])) or 'the result'}: {fault['msg']}"
-                f" (got {shortened(fault['input'])})"
-                for fault in error.errors(include_url=False)
-            )
-            raise InvalidArgumentsError(f"{what}: {faults}") from None
+            raise InvalidArgumentsError(f"{what}: {explained(error, 'the result')}") from None
 
 
 def _misspelt(value: Any, schema: Any, types: Mapping[str, Any]) -> Iterator[str]:

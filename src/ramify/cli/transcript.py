@@ -54,8 +54,8 @@ def transcript(options: argparse.Namespace) -> int:
 def _lines(part: Mapping[str, Any], names: Mapping[str, str], *, thinking: bool) -> Iterator[str]:
     text = readable(part["text"])
     match part["kind"]:
-        case "user":
-            yield from ("── user", text)
+        case "system" | "user" as who:
+            yield from (f"── {who}", text)
         case "text":
             yield from ("── model", text)
         case "thinking" if part["redacted"]:

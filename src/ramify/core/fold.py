@@ -70,6 +70,7 @@ class Record:
         "started_at",
         "state",
         "status",
+        "system",
         "transcript",
         "usage",
         "values",
@@ -87,6 +88,7 @@ class Record:
         self.values: list[Any] = []
         self.children: list[int] = []
         self.model: str | None = None
+        self.system = ""
         self.transcript: list[TranscriptPart] = []
         self.said: tuple[TranscriptPart, ...] = ()  # to the model, without a response yet
         self.partial: list[str] = []
@@ -151,7 +153,7 @@ class Record:
     def _take_of_conversation(self, event: Event) -> None:
         match event:
             case ConversationOpened():
-                self.model = event.model
+                self.model, self.system = event.model, event.system
                 if not event.goes_on:
                     self.transcript = list(event.transcript)
             case AgentEdited():
@@ -287,6 +289,7 @@ class TreeFold:
             is_agent=record.requested.is_agent,
             tool_use_id=record.requested.tool_use_id,
             model=record.model,
+            system=record.system,
             transcript=(*record.transcript, *record.said),
             partial="".join(record.partial),
             usage=record.usage,

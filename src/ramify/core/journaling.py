@@ -79,7 +79,7 @@ _CALLS: Final = {CallRequested, CallInherited, TreeForked}
 _STATE_AFTER: Final[dict[type[Event], NodeState]] = {
     CallRequested: NodeState.Waiting,
     CallInherited: NodeState.Waiting,
-    TreeForked: NodeState.Waiting,
+    TreeForked: NodeState.Running,  # as what it goes on from
     CallPaused: NodeState.Paused,
     events.CallStarted: NodeState.Running,
     events.CallResumed: NodeState.Running,

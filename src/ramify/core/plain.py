@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ramify.core.errors import InvalidValueError, SerializationError
+from ramify.core.frames import shortened
 
 
 def to_plain(value: Any, what: str) -> Any:
@@ -46,6 +47,15 @@ def from_plain(annotation: Any, value: Any) -> Any:
         return TypeAdapter(annotation).validate_json(json.dumps(value), strict=True)
     except (PydanticUserError, ValidationError, NameError, TypeError):
         return value
+
+
+def explained(error: Any, whole: str) -> str:
+    """Return what a ValidationError of pydantic says, in one line; *whole* was checked."""
+    return "; ".join(
+        f"{'.'.join(map(str, fault['loc'])) or whole}: {fault['msg']}"
+        f" (got {shortened(fault['input'])})"
+        for fault in error.errors(include_url=False)
+    )
 
 
 def required_key(data: Mapping[str, Any], key: str, kind: type) -> Any:

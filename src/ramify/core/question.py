@@ -72,8 +72,13 @@ class Question:
         if args is not None:
             raise InvalidValueError(f"question {self.id} ({self.kind}) takes no arguments")
         if self.kind is QuestionKind.InDoubt:
-            word, _, rest = text.partition(":")
-            return Answer(self._choice(word, text), rest.strip())
+            word, colon, rest = text.partition(":")
+            if (choice := self._choice(word, text)) == USE and not colon:
+                raise InvalidValueError(
+                    f"{text!r} does not answer question {self.id}: say which result, 'use: RESULT',"
+                    " or 'retry' or 'fail'"
+                )
+            return Answer(choice, rest.strip())
         return Answer(self._choice(text, text) if self.choices else text)
 
     def _approval(self, text: str, args: Mapping[str, Any] | None) -> "Answer":

@@ -26,6 +26,7 @@ class NodeView:
         usage: the tokens of its own requests; ``total_usage`` has those below it, too.
         cost: US dollars, None if a price is not known; ``total_cost`` likewise.
         values: what the call gave out before its end.
+        system: what its model was told before all else.
         transcript: all that it and its model said to each other.
         questions: what it waits to be told.
         update_seqnum: which event of the tree was the last that happened to it or below it.
@@ -59,6 +60,7 @@ class NodeView:
     is_agent: bool = False
     tool_use_id: str | None = None
     model: str | None = None
+    system: str = ""
     transcript: tuple[TranscriptPart, ...] = ()
     partial: str = ""
     usage: TokenUsage = NO_USAGE

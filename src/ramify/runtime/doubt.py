@@ -7,6 +7,7 @@ from typing import Any
 from ramify.core.errors import InDoubtError
 from ramify.core.frames import short_arguments
 from ramify.core.packing import Opaque
+from ramify.core.plain import explained
 from ramify.core.question import CANCEL, FAIL, REPORT, RESUME, RETRY, USE, QuestionKind
 from ramify.runtime.asking import ask, pause
 from ramify.runtime.call_request import Concluded
@@ -61,7 +62,7 @@ async def _decide(node: CallNode) -> Mapping[str, Any]:
             try:
                 raise Concluded(_read(node.function.output_type, answer.reason))
             except ValueError as error:
-                fault = f" ({answer.reason!r} is no such result: {error})"
+                fault = f" ({error})"
                 continue
         if not _unknown(node):
             return node.inputs
@@ -74,7 +75,7 @@ def _read(annotation: Any, text: str) -> Any:
     Raises:
         ValueError: it is no such thing.
     """
-    from pydantic import PydanticUserError, TypeAdapter  # noqa: PLC0415 - slow
+    from pydantic import PydanticUserError, TypeAdapter, ValidationError  # noqa: PLC0415 - slow
 
     if annotation is str:
         return text
@@ -84,5 +85,7 @@ def _read(annotation: Any, text: str) -> Any:
         value = text
     try:
         return TypeAdapter(annotation).validate_python(value)
+    except ValidationError as error:
+        raise ValueError(explained(error, "that is no such result")) from None
     except (PydanticUserError, NameError, TypeError):  # the annotation says nothing
         return value

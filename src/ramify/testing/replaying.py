@@ -118,6 +118,8 @@ def replay(
 def journal_fixture(source: Source, functions: Iterable[Function], tree: int | None = None) -> Any:
     """Return a pytest fixture whose value is the Replay of a tree.
 
+    A path that is not absolute is looked for beside the test, and then from the current folder.
+
     Example:
         >>> from ramify import MemoryStore, Runtime, agent
         >>> from ramify.testing import ScriptedModel, journal_fixture
@@ -136,8 +138,11 @@ def journal_fixture(source: Source, functions: Iterable[Function], tree: int | N
     functions = list(functions)
 
     @pytest.fixture
-    def replayed() -> Replay:
-        return replay(functions, source, tree)
+    def replayed(request: pytest.FixtureRequest) -> Replay:
+        if not isinstance(source, str | os.PathLike):
+            return replay(functions, source, tree)
+        beside = request.path.parent / source
+        return replay(functions, beside if beside.exists() else source, tree)
 
     return replayed
 

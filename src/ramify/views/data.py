@@ -182,9 +182,16 @@ def question(asked: Question) -> dict[str, Any]:
 
 
 def transcript(view: NodeView, *, limit: int | None = LIMIT) -> list[dict[str, Any]]:
-    """Return what a call and its model said to each other, and which calls came of it."""
+    """Return what a call and its model said to each other, and which calls came of it.
+
+    What the model was told before all else is the first part, if there was anything.
+    """
+    told: list[dict[str, Any]] = []
+    if view.system:
+        told = [{"kind": "system", "text": _cut(view.system, limit), "length": len(view.system)}]
     nodes = calls_of(view)
-    return [_part(part, node, limit) for part, node in zip(view.transcript, nodes, strict=True)]
+    parts = zip(view.transcript, nodes, strict=True)
+    return told + [_part(part, node, limit) for part, node in parts]
 
 
 def part_text(view: NodeView, index: int) -> str:
@@ -195,7 +202,9 @@ def part_text(view: NodeView, index: int) -> str:
     """
     if index < 0:
         raise IndexError(index)
-    return encodable(_text_of(view.transcript[index]))
+    if view.system and index == 0:
+        return encodable(view.system)
+    return encodable(_text_of(view.transcript[index - bool(view.system)]))
 
 
 def _part(part: TranscriptPart, node: int | None, limit: int | None) -> dict[str, Any]:

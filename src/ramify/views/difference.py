@@ -54,7 +54,7 @@ def _changed(a: NodeView, b: NodeView) -> tuple[str, ...]:
         "result": (_known_by(a.outputs), _known_by(b.outputs)),
         "error": (a.exception, b.exception),
         "values": (_known_by(a.values), _known_by(b.values)),
-        "transcript": (_said(a.transcript), _said(b.transcript)),
+        "transcript": (_said(a), _said(b)),
     }
     return tuple(name for name, (one, other) in looked_at.items() if one != other)
 
@@ -68,9 +68,9 @@ def _known_by(value: Any) -> Any:
     return ("digest", digest({**value} if isinstance(value, Mapping) else value))
 
 
-def _said(parts: Sequence[TranscriptPart]) -> list[Any]:
+def _said(view: NodeView) -> list[Any]:
     """Return what was said without what providers add to it."""
-    return [_words(part) for part in parts]
+    return [view.system, *map(_words, view.transcript)]
 
 
 def _words(part: TranscriptPart) -> Any:

@@ -39,6 +39,7 @@ def found(view: NodeView, text: str) -> list[int]:
 
 def _said(view: NodeView) -> Iterator[str]:
     yield view.fn
+    yield view.system
     if view.exception is not None:
         yield str(view.exception)
     for value in (view.inputs, view.outputs, view.values):

@@ -114,8 +114,8 @@ class Api:
 
     def _part(self, asked: Asked) -> Any:
         view, part = self._view(asked), number(asked.path["part"])
-        if part is None or part >= len(view.transcript):
-            parts = len(view.transcript)
+        parts = len(view.transcript) + bool(view.system)
+        if part is None or part >= parts:
             raise HTTPException(404, f"the transcript of node {view.id} has {parts} parts, from 0")
         return {"text": data.part_text(view, part)}
 

@@ -4,7 +4,7 @@ import { fillWith, icon, make, stateIcon } from "./dom.js";
 import { fill, longText, oneLine, shownValue } from "./text.js";
 import { many } from "./words.js";
 
-const WHO = { user: "user", text: "model", thinking: "thinking", call: "call", result: "result" };
+const WHO = { system: "system", user: "user", text: "model", thinking: "thinking", call: "call", result: "result" };
 
 export class TranscriptView {
   #drawn = [];
@@ -96,6 +96,7 @@ export class TranscriptView {
       part.text, { length: part.length, whole: () => this.source.part(this.id, index) }
     );
     switch (kind) {
+      case "system": return this.#folded(part, text);
       case "thinking": return this.#thinking(part, text);
       case "call": return this.#call(part);
       case "result": return [
@@ -113,6 +114,10 @@ export class TranscriptView {
 
   #thinking(part, text) {
     if (part.redacted && !part.text) return make("p.hint", {}, "Thinking that only the provider can read.");
+    return this.#folded(part, text);
+  }
+
+  #folded(part, text) {
     const details = make("details", {}, make("summary", {}, many(part.length, "character")));
     details.addEventListener("toggle", () => details.append(text()), { once: true });
     return details;
