@@ -585,6 +585,9 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         self.tree.publish(CallReopened(self.id, time.time()))
         self._ended, self.concluded = None, False
         self.state, self.outputs, self.exception = NodeState.Running, None, None
+        for child in self.children:
+            if child.record is not None:
+                self._expect(child, child.record.requested.key)
         if self._parent is not None:
             self._parent._running += 1
 

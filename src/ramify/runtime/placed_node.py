@@ -101,10 +101,13 @@ class PlacedNode(AwaitedNode):
         parent.children.append(self)
         parent._running += not ended
         parent._next_sequence = max(parent._next_sequence, sequence + 1)
-        if parent.may_make_again(key):
-            known: dict[str, Any] = parent.unclaimed
-            parent.unclaimed = {} if known is _NONE else known
-            parent.unclaimed[key] = self
+        parent._expect(self, key)
+
+    def _expect(self, child: Any, key: str) -> None:
+        """Know a call of an earlier process by its *key*, if it will be made again."""
+        if self.may_make_again(key):
+            self.unclaimed = {} if self.unclaimed is _NONE else self.unclaimed
+            self.unclaimed[key] = child
 
     def _check_open(self) -> None:
         if self._ended is not None or self._closing:
