@@ -242,7 +242,7 @@ class Archive:
         node.take_on(request)
         if node.has_ended:
             node.outputs = revived(request.function.output_type, node.outputs)
-            if isinstance(node.outputs, Opaque):
+            if isinstance(node.outputs, Opaque) or node.was_given_up:
                 node.reopen()
             elif node.parent is not None and request.function.ends_its_caller:
                 node.parent.resigned(node.exception)

@@ -6,11 +6,13 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from ramify.core.errors import UsageError
 from ramify.core.function import Node, RunContext
 from ramify.runtime.home import Home, settle, settle_from_anywhere
+
+GIVEN_UP: Final = "its caller stopped waiting for it"  # why a call was cancelled
 
 
 class AwaitedNode(Node):
@@ -94,7 +96,7 @@ class AwaitedNode(Node):
                 # Who asked for the call has given it up, unless he waits for it elsewhere too.
                 # Others only look on.
                 if caller is not None and self._awaited == 1:
-                    self.home.tell(self.cancel_here, "its caller stopped waiting for it")
+                    self.home.tell(self.cancel_here, GIVEN_UP)
                 raise
             finally:
                 if caller is not None:

@@ -45,6 +45,7 @@ from ramify.core.function import RunContext
 from ramify.core.reviving import exception_of
 from ramify.core.states import NodeState, check_transition
 from ramify.core.usage import TokenUsage
+from ramify.runtime.awaited_node import GIVEN_UP
 from ramify.runtime.call_request import CallRequest, Concluded
 from ramify.runtime.desk import Desk
 from ramify.runtime.files import read_files
@@ -541,6 +542,12 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         raise UsageError(f"{self!r} is no call of an agent, and cannot go on: call it again")
 
     # What an earlier process has done
+
+    @property
+    def was_given_up(self) -> bool:
+        """Whether it gave its caller nothing, since that did not wait for it any longer."""
+        cancelled = self.state is NodeState.Canceled
+        return cancelled and str(self.exception).endswith(GIVEN_UP)
 
     def _restore(self, record: Record) -> None:
         requested, ended = record.requested, record.ended
