@@ -34,7 +34,7 @@ from ramify.core.events import (
 )
 from ramify.core.exchange import Exchange
 from ramify.core.model_events import TextDelta, TextWasThinking
-from ramify.core.question import Answer, Question, QuestionKind
+from ramify.core.question import Answer, Question, QuestionKind, ends_pause
 from ramify.core.states import NodeState
 from ramify.core.transcript import TranscriptPart
 from ramify.core.usage import added
@@ -146,6 +146,7 @@ class Record:
 
     def _reopen(self) -> None:
         self.ended = None
+        self.answers = [(q, a) for q, a in self.answers if not ends_pause(q, a)]
         waits = self.started_at is None
         self.state = NodeState.Waiting if waits else NodeState.Running
         self.status = "waits to be started" if waits else _RUNS

@@ -109,3 +109,8 @@ class Answer:
     text: str
     reason: str = ""  # what was said after the choice
     args: Mapping[str, Any] | None = None  # the arguments to use instead
+
+
+def ends_pause(question: Question, answer: Answer) -> bool:
+    """Whether somebody has said that a paused call is not to go on."""
+    return question.kind is QuestionKind.Paused and answer.text == CANCEL

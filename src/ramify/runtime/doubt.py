@@ -1,14 +1,16 @@
 """Calls that had begun when their process ended: nobody knows whether they were done."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ramify.core.errors import InDoubtError
+from ramify.core.fold import Record
 from ramify.core.frames import short_arguments
 from ramify.core.packing import Opaque
 from ramify.core.plain import explained
-from ramify.core.question import CANCEL, FAIL, REPORT, RESUME, RETRY, USE, QuestionKind
+from ramify.core.question import CANCEL, FAIL, REPORT, RESUME, RETRY, USE, QuestionKind, ends_pause
 from ramify.runtime.asking import ask, pause
 from ramify.runtime.call_request import Concluded
 from ramify.runtime.node import CallNode
@@ -21,6 +23,8 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
     record = node.record
     if record is None:
         return gate
+    if _is_cancelled(record):
+        return _cancel
     paused = [q for q in record.questions.values() if q.kind is QuestionKind.Paused]
     begun = record.started_at is not None and record.allowed
     if begun and not node.function.is_agent and (not node.function.may_repeat or _unknown(node)):
@@ -32,6 +36,8 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
 
     async def wait(node: CallNode) -> Mapping[str, Any]:
         for question in paused:
+            if _is_cancelled(record):
+                await _cancel(node)
             if question.id not in record.questions:  # somebody has answered it meanwhile
                 continue
             others = [c for c in question.choices if c not in {RESUME, CANCEL}]
@@ -39,6 +45,17 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
         return node.inputs if gate is None else await gate(node)
 
     return wait
+
+
+def _is_cancelled(record: Record) -> bool:
+    """Whether somebody has said so while it was paused, and its process ended before it did."""
+    return any(ends_pause(question, answer) for question, answer in record.answers)
+
+
+async def _cancel(node: CallNode) -> Mapping[str, Any]:
+    node.cancel_here("cancelled while it was paused")
+    await asyncio.sleep(0)  # raises
+    return node.inputs
 
 
 def _unknown(node: CallNode) -> bool:
