@@ -113,6 +113,7 @@ class Archive:
         """Go on, once, with every open tree that can be, and take over what is asked."""
         if self._looking is not None:
             return
+        self.journal.live_on(home.loop)
         opened: list[TreeRow] = []
         strange: list[TreeRow] = []
         for row in self.store.trees():

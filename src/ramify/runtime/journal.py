@@ -60,6 +60,7 @@ class Journal:
         self._over: list[int] = []  # those of them that have ended
         self._writer: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # where it lives, if that is known
         self._teller = Teller(store, self._number_of)
 
     @property
@@ -71,6 +72,10 @@ class Journal:
     def is_closed(self) -> bool:
         """Whether nothing is written any more."""
         return self._closed
+
+    def live_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait on *loop*, wherever something happens, until it is time to write."""
+        self._loop = loop
 
     # What happens
 
@@ -86,6 +91,8 @@ class Journal:
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError:  # another thread's; whoever made it does wait for it
+                return
+            if self._loop not in {None, loop}:  # as above; and that loop may end before it is time
                 return
             self._timer = loop.call_later(_DELAY, self._write_soon, self._recorded)
 
