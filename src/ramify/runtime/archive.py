@@ -146,6 +146,7 @@ class Archive:
         if self.is_suspended:  # what is done now would not be written down
             return
         try:
+            self.journal.try_again()
             for tree in [tree for tree, mark in self._due.items() if self.journal.is_saved(mark)]:
                 self._wake(tree)
             self._inbox.look()

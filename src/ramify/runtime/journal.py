@@ -198,6 +198,11 @@ class Journal:
                 self._ask_for(self._recorded, _nobody)
             return self._recorded
 
+    def try_again(self) -> None:
+        """Have written what could not be when it was last tried, though nobody waits for it."""
+        if self._failure is not None and not self._writing:
+            self.mark()
+
     def is_saved(self, mark: int) -> bool:
         """Whether all is safe that had happened at that *mark*."""
         return self._saved >= mark
