@@ -39,7 +39,7 @@ def is_parked(root: CallNode) -> bool:
             continue
         if node.parent is not None and not node.is_under_way:  # until its caller sees to it
             continue
-        waits = any(child.is_under_way for child in node.children)
-        if not waits or (not node.function.is_agent and node.waiting_on is None):
+        under_way = [child for child in node.children if child.is_under_way]
+        if not any(node.function.is_agent or child.asked_for for child in under_way):
             return False
     return not root.state.final
