@@ -53,8 +53,8 @@ class Maker(Protocol):
         """Return the node that *record* tells of."""
         ...
 
-    def go_on(self, root: CallNode, request: CallRequest) -> None:
-        """Start a top-level call that an earlier process began."""
+    def go_on(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
+        """Start a top-level call that an earlier process began, or another tree."""
         ...
 
     def follow(self, wish: Mapping[str, Any], message: int) -> None:
@@ -210,8 +210,8 @@ class Archive:
         elif node.tree.id in self.parked:  # so its caller may go on
             node.home.loop.call_soon(self._wake, node.tree.id)
 
-    def go_on(self, tree: int) -> CallNode:
-        """Load a tree and go on with it."""
+    def go_on(self, tree: int, *, is_fork: bool = False) -> CallNode:
+        """Load a tree and go on with it; a fork may only just have been made."""
         root = self.load(tree)
         self.parked.discard(tree)
         self._due.pop(tree, None)
@@ -223,7 +223,7 @@ class Archive:
             return root
         self.recovered[tree] = None
         self.hand_over(root, request)
-        self._maker.go_on(root, request)
+        self._maker.go_on(root, request, is_fork=is_fork)
         return root
 
     def adopt(self, root: CallNode, function: Function) -> None:
@@ -300,7 +300,7 @@ class Archive:
             assert node is not None  # it has just been loaded
             assert node.record is not None
             node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
-        return self.go_on(first)
+        return self.go_on(first, is_fork=True)
 
     # The end
 

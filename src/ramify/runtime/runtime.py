@@ -275,16 +275,22 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             id, request, parent=parent, tree=tree, home=home, desk=commons.desk, record=record
         )
 
-    def _open_accounts(self, node: CallNode, request: CallRequest) -> None:
-        """Have *node* draw from its budgets, and count what an earlier process has drawn."""
-        budget, own, common = request.budget, request.function.budget, self._commons.account
-        if budget is not None or own is not None or (node.parent is None and common):
-            node.accounts = tuple([Account(one, node) for one in (budget, own) if one is not None])
-            if node.parent is None and common is not None:
-                node.accounts += (common,)
-            if node.spent is not None:
-                for account in node.accounts:
-                    account.take_over(node.spent)
+    def _open_accounts(
+        self, node: CallNode, request: CallRequest, *, is_fork: bool = False
+    ) -> None:
+        """Have *node* draw from its budgets, and count what an earlier process has drawn.
+
+        What a fork shares was drawn from the runtime's budget by the tree that it comes from.
+        """
+        budgets = (request.budget, request.function.budget)
+        node.accounts = tuple([Account(one, node) for one in budgets if one is not None])
+        counted = node.accounts
+        if node.parent is None and (common := self._commons.account) is not None:
+            node.accounts += (common,)
+            counted = counted if is_fork else node.accounts
+        if node.spent is not None:
+            for account in counted:
+                account.take_over(node.spent)
 
     # Calls of earlier processes
 
@@ -370,9 +376,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """Return the number of the next tree."""
         return next(self._numbers)
 
-    def go_on(self, root: CallNode, request: CallRequest) -> None:
-        """Start a top-level call that an earlier process began."""
-        self._open_accounts(root, request)
+    def go_on(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
+        """Start a top-level call that an earlier process began, or another tree."""
+        self._open_accounts(root, request, is_fork=is_fork)
         self._forest.expect(root)
         root.home.tell(root.start, Context(self, root))
 
