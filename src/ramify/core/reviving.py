@@ -1,5 +1,6 @@
 """Exceptions and results of an earlier process, as its functions gave them."""
 
+import json
 import sys
 from contextlib import suppress
 from functools import lru_cache
@@ -62,6 +63,19 @@ def revived(annotation: Any, value: Any) -> Any:
     if type(value) in {Opaque, tuple, set, frozenset, bytes}:
         return value
     try:
-        return from_plain(annotation, value)
+        return value if _fits(annotation, value) else from_plain(annotation, value)
     except Exception:  # noqa: BLE001 - foreign code, or no JSON; the rest of the tree can be read
         return value
+
+
+def _fits(annotation: Any, value: Any) -> bool:
+    """Whether *value* is of that type, and JSON would make something else of it: a tuple in it."""
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - slow
+
+    if json.loads(json.dumps(value)) == value:
+        return False
+    try:
+        TypeAdapter(annotation).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
