@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ramify.core.errors import UsageError
-from ramify.core.events import CallEnded, CallOptions, CallRequested, Event
+from ramify.core.events import CallEnded, CallOptions, CallRequested, Event, ValueSent
 from ramify.core.fold import Record
 from ramify.core.function import Function, RunContext
 from ramify.core.parameters import Parameters
@@ -95,10 +95,8 @@ class Loader:
                 caller = None if event.parent is None else called[event.parent]
                 own = {} if caller is None else {one.name: one for one in caller.own_functions}
                 called[event.node] = own.get(event.function) or self.functions.get(event.function)
-            elif isinstance(event, CallEnded) and (function := called[event.node]) is not None:
-                value = revived(function.output_type, event.outputs)
-                if value is not event.outputs:
-                    events[number] = replace(event, outputs=value)
+            elif isinstance(event, CallEnded | ValueSent):
+                events[number] = _revived(called[event.node], event)
         return events
 
     def request_of(self, record: Record) -> CallRequest:
@@ -116,3 +114,15 @@ class Loader:
             budget=options.budget,
             tool_use_id=requested.tool_use_id,
         )
+
+
+def _revived(function: Function | None, event: CallEnded | ValueSent) -> Event:
+    """Return *event* with what *function* gave, as that gave it; others may send what they like."""
+    if function is None:
+        return event
+    if isinstance(event, CallEnded):
+        value = revived(function.output_type, event.outputs)
+        return event if value is event.outputs else replace(event, outputs=value)
+    if not function.streams:
+        return event
+    return replace(event, value=revived(function.output_type, event.value))
