@@ -30,6 +30,7 @@ _ENCODERS: Final = [  # by the style: 1 for escaped characters, and 2 for spaces
     for separators in ((",", ":"), (", ", ": "))
     for escapes in (False, True)
 ]
+_QUOTED: Final = re.compile(r'"[^"\\]*\\(?:[^"\\]|\\.)*"', re.DOTALL)  # with an escape in it
 _SPACED: Final = re.compile(r'\{"[^"]*": ')  # how JSON begins that has spaces
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,8 @@ class Packer:
 
     def _text(self, text: str) -> Any:
         if self._redact is not None:
-            text = self._redacted_json(text) or self.redacted(text)
+            inside = self._redacted_json(text) or _QUOTED.sub(self._redacted_quote, text)
+            text = self.redacted(inside)  # it may know a secret by what stands around it
         if len(text) < LONG:
             return text
         if (pieces := self._known.pieces(text)) is None:
@@ -163,9 +165,21 @@ class Packer:
         style, value = parsed
         return _written(self._redacted_value(value), style)
 
+    def _redacted_quote(self, found: re.Match[str]) -> str:
+        """Return a text that is quoted as JSON would, redacted; other quotes as they are."""
+        with suppress(ValueError):
+            text = json.loads(found[0])
+            redacted = self._redacted_value(text)
+            return found[0] if redacted == text else json.dumps(redacted)
+        return found[0]
+
     def _redacted_value(self, value: Any) -> Any:
         if isinstance(value, str):
             return self._redacted_json(value) or self.redacted(value)
+        if type(value) in {int, float}:
+            text = json.dumps(value)
+            redacted = self.redacted(text)
+            return value if redacted == text else redacted
         if isinstance(value, list):
             return [self._redacted_value(item) for item in cast("list[Any]", value)]
         if isinstance(value, dict):
