@@ -191,6 +191,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         home = self._open_home()
         if self._past is not None and self._past.is_suspended:  # so it would be made again
             raise ClosedError("this runtime is being closed, and its open calls go on in the next")
+        self._check_key(request.key)
         if parent is not None:  # it is the loop's, and not to be touched from elsewhere
             return home.call(self._start_child, home, request, parent)
         self._check(request.function)
@@ -208,6 +209,14 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
                 self._keyed[named(request.key)] = node
         home.tell(node.start, Context(self, node))
         return node
+
+    def _check_key(self, key: str | None) -> None:
+        """See that a call can be found by its key, which is written down as it is."""
+        if key and self._past is not None and self._past.journal.redacted(key) != key:
+            raise InvalidValueError(
+                "the key of a call is written down, and there is something in this one that is to"
+                " be redacted; give another key"
+            )
 
     def _known(self, request: CallRequest) -> CallNode | None:
         """Return the top-level call that has the key of *request*, if there is one."""
