@@ -345,7 +345,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             case {"do": "pause", "node": int(node), "reason": str(reason)}:
                 self.pause(node, reason)
             case {"do": "resume", "node": int(node)}:
-                self._resume(node, f"#resumed by message {message}")
+                self._resume(node, f"#resumed by message {message} of {self.id}")
             case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
                 self._fork(node, at, edit_of(edit), key)
             case _:
