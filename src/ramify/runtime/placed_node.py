@@ -150,4 +150,11 @@ class PlacedNode(AwaitedNode):
         """Return the call that *request* asks for, if an earlier process has made it."""
         self._check_open()
         request.call_key = self.key_of(request)
-        return self.unclaimed.pop(request.call_key, None) if self.unclaimed else None
+        known = self.unclaimed.get(request.call_key)
+        if known is None:
+            return None
+        if known.function.name != request.function.name:
+            raise InvalidValueError(
+                f"{known!r} has the key {request.key!r}, and is another call; give another key"
+            )
+        return self.unclaimed.pop(request.call_key)
