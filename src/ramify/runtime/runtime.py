@@ -541,8 +541,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """
         root = self._forest.find(id)
         self._forest.check_over(root)
-        if self._past is not None:
-            self._past.delete(id)
+        if self._past is not None:  # on the loop, where forks are made
+            root.home.call(self._past.delete, id)
         try:
             root.home.call(self._forest.delete, root)
         except ClosedError:  # and all bags with it

@@ -53,7 +53,7 @@ class TreeReader:
             if not self._read and isinstance(forked := events[0], TreeForked):
                 source = read_events(self._store, forked.source, long_texts=wanted)
                 events[:0] = inherit(source, forked)
-        except ValueError as error:
+        except (ValueError, UnknownNodeError) as error:
             what = f"tree {self._tree} cannot be read: {error}"
             raise StoreError(self._store.name, what) from error
         self._read = entries[-1].seq
