@@ -21,6 +21,7 @@ from ramify.core.errors import (
     ClosedError,
     InvalidValueError,
     ModelProviderException,
+    UnknownNodeError,
     UnknownQuestionError,
     UsageError,
 )
@@ -404,7 +405,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if self._past is not None and not self._closed:
             with without_collection():
                 for row in self._past.store.trees():
-                    self._forest.find(row.id)
+                    with suppress(UnknownNodeError):  # it has just been deleted
+                        self._forest.find(row.id)
         return sorted(self._forest.roots, key=lambda root: root.id)
 
     def get_subtree(self, id: int) -> list[Node]:
