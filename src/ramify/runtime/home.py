@@ -6,6 +6,7 @@ their wishes there. The loop is the caller's, or one of our own in a background 
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ class Home:
         self.loop = loop
         self.patience = patience  # seconds until a call that was cancelled is cancelled again
         self._thread = threading.get_ident()
+        self._process = os.getpid()
 
     def is_here(self) -> bool:
         """Whether the loop's work may be done right here: it runs in this thread, or not at all."""
@@ -33,6 +35,10 @@ class Home:
             return asyncio.get_running_loop() is self.loop
         except RuntimeError:
             return not self.loop.is_running() and threading.get_ident() == self._thread
+
+    def is_elsewhere(self) -> bool:
+        """Whether this is a forked process, which has a copy of the loop that nobody runs."""
+        return self._process != os.getpid()
 
     def is_ending(self) -> bool:
         """Whether somebody, as ``asyncio.run`` at its end, has cancelled all tasks of the loop."""
@@ -98,6 +104,7 @@ class BackgroundHome(Home):
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
+        self._process = os.getpid()
         started: Future[asyncio.AbstractEventLoop] = Future()
         self._stopping = asyncio.Event()
         self._runner = threading.Thread(

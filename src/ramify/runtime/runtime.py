@@ -565,6 +565,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self._close(cancel=True)
 
     def _close(self, *, cancel: bool) -> None:
+        if self._home is not None and self._home.is_elsewhere():  # it is closed where it runs
+            return
         if self._home is not None and not self._closed:
             self._home.forbid_waiting("closing the runtime", "leave the 'async with' block instead")
         with self._lock:
