@@ -4,6 +4,7 @@ Read from events and nothing else. What is done with it, and what has changed si
 module's business.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile, pairwise
@@ -28,7 +29,7 @@ from ramify.core.events import (
     TreeForked,
 )
 from ramify.core.fold import Record, TreeFold
-from ramify.core.question import REPORT, Answer, Question, QuestionKind
+from ramify.core.question import FAIL, REPORT, USE, Answer, Question, QuestionKind
 from ramify.core.reviving import exception_of
 from ramify.core.states import NodeState
 from ramify.core.transcript import TranscriptPart
@@ -104,7 +105,9 @@ class RecordedCall:
 
     def was_left(self, call: "RecordedCall") -> bool:
         """Whether it did not ask for one of its calls again, when it was gone on with."""
-        return any(f"(node {call.record.path})" in notice for notice in self.record.notices)
+        place = call.record.path.partition(".")[2]  # the number of a tree is not the same elsewhere
+        named = re.compile(rf"\(node \d+\.{re.escape(place)}\)")
+        return any(named.search(notice) for notice in self.record.notices)
 
 
 class Recording:
@@ -147,6 +150,8 @@ class Recording:
                 for asked in call.answers:
                     if asked.question.id == event.id and event.answer is not None:
                         asked.answer, asked.place = event.answer, place
+                        if asked.question.kind is QuestionKind.InDoubt:
+                            call.is_given = event.answer.text in {USE, FAIL}
             case _:
                 pass
 
