@@ -4,11 +4,14 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
-from typing import Any
+from typing import Any, Final
 
 from ramify.core.events import Failure
+from ramify.core.frames import shortened
 from ramify.core.packing import as_json
 from ramify.core.transcript import ToolResult, TranscriptPart, UserText
+
+_LONGEST: Final = 100_000  # characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,7 @@ def value_text(value: Any) -> str:
     try:
         return json.dumps(as_json(value), indent=2, ensure_ascii=False, sort_keys=True)
     except (TypeError, ValueError):
-        return repr(value)
+        return shortened(value, _LONGEST)
 
 
 def call_text(function: str, args: Mapping[str, Any]) -> str:
@@ -100,4 +103,4 @@ def told_apart(expected: str, actual: str, exactly: tuple[Any, Any]) -> tuple[st
     """Return both texts, or what Python says of the values if the texts are the same."""
     if expected != actual:
         return expected, actual
-    return repr(exactly[0]), repr(exactly[1])
+    return shortened(exactly[0], _LONGEST), shortened(exactly[1], _LONGEST)

@@ -251,10 +251,12 @@ class ReplayRuntime(Runtime):
     def _ended(self, node: CallNode, call: RecordedCall) -> None:
         """Compare what came of a call with what was recorded."""
         self._turnstile.has_come(call.places)
-        if call.ended is not None and not self._over.is_set():
-            self._compare(node, call)
-        if node.parent is None:
-            self._over.set()
+        try:
+            if call.ended is not None and not self._over.is_set():
+                self._compare(node, call)
+        finally:  # whatever cannot be shown
+            if node.parent is None:
+                self._over.set()
 
     def _compare(self, node: CallNode, call: RecordedCall) -> None:
         ended = call.ended
