@@ -65,7 +65,7 @@ class Maker(Protocol):
         """Return the node with this id if it is in memory."""
         ...
 
-    def knows_model(self, wish: str | None) -> bool:
+    def knows_model(self, wish: Any) -> bool:
         """Whether there is such a model."""
         ...
 
@@ -217,9 +217,10 @@ class Archive:
         self._due.pop(tree, None)
         assert root.record is not None  # as of every node that was loaded
         request = self._loader.request_of(root.record)
-        if not self._maker.knows_model(request.model):
+        model = _model_of(request.model, root.record.edit)
+        if not self._maker.knows_model(model):
             unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
-            log.warning(unknown, tree, request.model)
+            log.warning(unknown, tree, model)
             return root
         self.recovered[tree] = None
         self.hand_over(root, request)
@@ -273,6 +274,8 @@ class Archive:
         number, first = self._maker.next_number(), self._maker.reserve_ids(count)
         requested = events[0]
         assert isinstance(requested, CallRequested)  # so every tree begins
+        known = [edit] if edit is not None and len(found.reopened) == 1 else []
+        self._check_model(requested, [*events[: found.place], *known])
         forked = fork_of(
             events,
             found,
@@ -302,6 +305,17 @@ class Archive:
             node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
         return self.go_on(first, is_fork=True)
 
+    def _check_model(self, requested: CallRequested, known: Sequence[Event | Edit]) -> None:
+        """See that a fork can go on, of whose top-level call all that is *known*."""
+        model: Any = None if requested.options is None else requested.options.model
+        for one in known:
+            if isinstance(one, Edit) or (
+                isinstance(one, AgentEdited) and one.node == requested.node
+            ):
+                model = _model_of(model, one)
+        if not self._maker.knows_model(model):
+            raise InvalidValueError(f"this runtime has no model {model!r}; give it in models=")
+
     # The end
 
     @property
@@ -329,6 +343,11 @@ class Archive:
             self._looking.cancel()
         self.suspend()
         self.store.close()
+
+
+def _model_of(wish: str | None, edit: AgentEdited | Edit | None) -> Any:
+    """Return the model that a call is made with: what was wished for, unless that was changed."""
+    return wish if edit is None or edit.model is None else edit.model
 
 
 def open_archive(

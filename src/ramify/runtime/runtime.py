@@ -365,7 +365,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """Return the node with this id if it is in memory."""
         return self._forest.get(id)
 
-    def knows_model(self, wish: str | None) -> bool:
+    def knows_model(self, wish: Any) -> bool:
         """Whether there is such a model."""
         if wish is None:
             return True
