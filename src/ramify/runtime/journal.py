@@ -51,6 +51,7 @@ class Journal:
         self._wanted = False  # somebody waits, or has waited for long enough
         self._due = False  # the loop is about to see who waits
         self._writing = False  # what was taken from the entries is not safe yet
+        self._in_line = 0  # how many wait, or were woken and have not gone on: they come first
         self._writes_now: asyncio.Task[Any] | None = None  # and waits for no others
         self._crowd = 0  # how often one has to be alone until that is believed
         self._took = 2 * _QUICK  # seconds, lately, to write; it has to be shown that it is quick
@@ -159,7 +160,7 @@ class Journal:
     async def _try(self) -> StoreError | None:
         loop = asyncio.get_running_loop()
         with self._lock:
-            if self._closed or self._saved == self._recorded:
+            if self._closed or (self._saved == self._recorded and not self._in_line):
                 return None
             target = self._recorded
             if self._is_alone(loop):
@@ -173,12 +174,16 @@ class Journal:
         if done is None:
             self._write_now(entries)
         else:
-            await done
+            self._in_line += 1
+            try:
+                await done
+            finally:
+                self._in_line -= 1
         return None if self._saved >= target or self._closed else self._failure
 
     def _is_alone(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether nobody else would ask just now, as far as can be told from the last times."""
-        if self._waiting or self._writing or self._took > _QUICK:
+        if self._waiting or self._in_line or self._writing or self._took > _QUICK:
             return False
         task = asyncio.current_task()
         if self._writes_now is None and not self._crowd:
@@ -308,8 +313,8 @@ class Journal:
             if self._wanted:
                 self._have_written()
             self._lock.notify_all()
-        for _, wake in woken:
-            wake()
+            for _, wake in woken:  # before anybody else, who comes later
+                wake()
 
     def _forget_ended(self) -> None:
         """Let go of the nodes that have ended: all that there is of them can be counted."""
