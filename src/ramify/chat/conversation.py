@@ -17,7 +17,7 @@ from ramify.core.exchange import Exchange
 from ramify.core.function import Function
 from ramify.core.messages import Message, messages_of
 from ramify.core.model import Model, ModelSettings, Session
-from ramify.core.transcript import ToolResult, ToolUse, UserText
+from ramify.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from ramify.models.reading import read_exchanges
 
 
@@ -206,7 +206,21 @@ class Conversation:
     def complete(self, response: ResponseCompleted) -> None:
         """Write down an exchange."""
         assert self._session is not None  # it is its
-        new = messages_of(response.parts, self.asked)
+        self._take_in(response.parts, response.exchange, tuple(self._session.pending))
+
+    def relive(
+        self, exchanges: Sequence[Exchange], said: Sequence[Sequence[TranscriptPart]]
+    ) -> None:
+        """Write down what an earlier process has *said* after this."""
+        for exchange, parts in zip(exchanges, said, strict=True):
+            asked = tuple(part for part in parts if isinstance(part, ToolUse))
+            self._take_in(parts, exchange, asked)
+        self._session = None
+
+    def _take_in(
+        self, parts: Sequence[TranscriptPart], exchange: Exchange, asked: tuple[ToolUse, ...]
+    ) -> None:
+        new = messages_of(parts, self.asked)
         shown = self._mirror[self._settled :]
         if new[: len(shown)] == shown:
             self.messages += deepcopy(new[len(shown) :])
@@ -216,7 +230,7 @@ class Conversation:
             self.messages += deepcopy([m for m in new if m["role"] == "assistant"])
         del self._mirror[self._settled :]
         self._results, self._texts, self._sent_at = {}, [], None
-        self._settle(new, response.exchange, tuple(self._session.pending), show=False)
+        self._settle(new, exchange, asked, show=False)
 
     def _settle(
         self,

@@ -1,6 +1,7 @@
 """One turn of a chat as a call: the one loop, with a person at the other end."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -31,13 +32,15 @@ from ramify.core.errors import (
     RamifyError,
     UsageError,
 )
+from ramify.core.exchange import Exchange
 from ramify.core.failures import failed
 from ramify.core.function import Function, ModelFinder, RunContext
 from ramify.core.messages import Message
 from ramify.core.model_events import AttemptFailed, ModelEvent, Noticed
 from ramify.core.parameter import Parameter
 from ramify.core.parameters import Parameters
-from ramify.core.transcript import ModelText, ToolResult, ToolUse
+from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse
+from ramify.models.reading import read_exchanges
 from ramify.runtime.agent_node import AgentNode
 from ramify.runtime.call_request import CallRequest
 from ramify.runtime.context import Context
@@ -70,8 +73,29 @@ class ChatTurn:
             args["session"] = self.saver.name
         node = ctx.start(CallRequest(function, args, rules=self.options.rules(), past=self))
         node.asked_for = True  # by whoever reads it; the client says so if nobody does
+        if node.has_ended and node.record is not None:
+            self._relive(node.record.exchanges)
         node.when_ended(self._ended)
         return node
+
+    def _relive(self, exchanges: Sequence[Exchange]) -> None:
+        """Hand out again what an earlier process was told; a saved session has it already."""
+        said = read_exchanges(exchanges)
+        if self.saver is None:
+            self.conversation.relive(exchanges, said)
+        for part in itertools.chain.from_iterable(said):
+            match part:
+                case ModelText():
+                    self.outbox.put(TextBlock(part.text))
+                case ThinkingPart():
+                    self.outbox.put(ThinkingBlock(part.text))
+                case ToolUse(fault=None):
+                    self.inputs[part.id] = dict(part.args)
+                    self.outbox.put(ToolUseBlock(part.id, part.name, dict(part.args)))
+                case ToolUse():
+                    self.outbox.put(ToolUseError(str(part.fault), part.written))
+                case _:
+                    pass
 
     def _ended(self) -> None:
         settle(self.opened)

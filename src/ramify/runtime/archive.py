@@ -12,11 +12,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from ramify.core.errors import ClosedError, InvalidValueError, StoreError
+from ramify.core.errors import (
+    CancellationException,
+    ClosedError,
+    InvalidValueError,
+    StoreError,
+)
 from ramify.core.events import (
     AgentEdited,
+    CallEnded,
     CallRequested,
     Event,
+    Failure,
     TreeForked,
 )
 from ramify.core.fold import Record
@@ -25,6 +32,7 @@ from ramify.core.function import Function
 from ramify.core.packing import Opaque
 from ramify.core.question import Answer, Question
 from ramify.core.reviving import revived
+from ramify.core.states import NodeState
 from ramify.core.store import Store, TreeRow
 from ramify.runtime.asking import wait_for_help
 from ramify.runtime.call_request import CallRequest
@@ -296,7 +304,7 @@ class Archive:
         changed = new_id(events, forked, found.reopened[-1])
         inherited = still_open(inherit(events, forked))
         self.journal.record(first, forked, *inherited, *edits_of(changed, edit, forked.at))
-        self.journal.flush()
+        self._write_fork([first, *(event.node for event in inherited)])
         self.load(first)
         if edit is not None and edit.model is not None:
             node = self._maker.loaded(changed)
@@ -304,6 +312,22 @@ class Archive:
             assert node.record is not None
             node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
         return self.go_on(first, is_fork=True)
+
+    def _write_fork(self, nodes: Sequence[int]) -> None:
+        """Write down a fork; if that cannot be, it has ended by the time that it can.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        try:
+            self.journal.flush()
+        except StoreError as error:
+            why = Failure(CancellationException.__name__, f"it could not be written: {error}")
+            now = time.time()
+            for node in reversed(nodes):  # callers last
+                ended = CallEnded(node, NodeState.Canceled, now, None, why)
+                self.journal.record(nodes[0], ended)
+            raise
 
     def _check_model(self, requested: CallRequested, known: Sequence[Event | Edit]) -> None:
         """See that a fork can go on, of whose top-level call all that is *known*."""

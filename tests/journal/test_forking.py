@@ -1,0 +1,58 @@
+"""Forks in the list of trees, and a fork that could not be written down."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from ramify import MemoryStore, NodeState, RunContext, Runtime, StoreError, tool
+from ramify.stores import Entry
+
+
+class FullStore(MemoryStore):
+    """Takes nothing while it is full."""
+
+    full = False
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        if self.full:
+            raise StoreError("memory", "the disk is full")
+        return super().append(entries)
+
+
+@tool
+async def leaf() -> int:
+    return 1
+
+
+@tool(uses=[leaf])
+async def tree(ctx: RunContext) -> int:
+    return await ctx.invoke(leaf)
+
+
+def test_a_fork_has_a_beginning_and_an_end_in_the_list_of_trees():
+    store = MemoryStore()
+    with Runtime([tree], store=store) as runtime:
+        node = runtime.invoke(tree)
+        node.result(10)
+        fork = runtime.fork(runtime.get_subtree(node.id)[1])
+        fork.result(10)
+    _, row = store.trees()
+    assert (row.id, row.source, row.state) == (fork.id, node.id, NodeState.Success)
+    assert row.started is not None
+    assert row.ended is not None
+    assert row.started <= row.ended
+
+
+def test_a_fork_that_could_not_be_written_is_not_run_when_there_is_room_again():
+    store = FullStore()
+    with Runtime([tree], store=store) as runtime:
+        node = runtime.invoke(tree)
+        node.result(10)
+        store.full = True
+        with pytest.raises(StoreError, match="full"):
+            runtime.fork(runtime.get_subtree(node.id)[1])
+        store.full = False
+        assert runtime.invoke(tree).result(10) == 1
+    assert [row.open for row in store.trees()] == [False, False, False]
+    with Runtime([tree], store=store) as runtime:
+        assert runtime.recover() == []
