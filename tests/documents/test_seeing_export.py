@@ -53,7 +53,7 @@ def test_an_export_holds_the_whole_run(survey: Journal, tmp_path: Path):
     ]
     judged = page.data["details"][str(rows[3]["id"])]
     assert [part["kind"] for part in judged["transcript"]] == [
-        "user", "thinking", "call", "result", "text"
+        "system", "user", "thinking", "call", "result", "text"
     ]  # fmt: skip
 
 

@@ -18,13 +18,13 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Journal:
 
 
 def processor_time(*args: object, cwd: Path, enough: float) -> tuple[float, str]:
-    """Return the least of up to five runs, and what the last one printed.
+    """Return the least of up to twelve runs, and what the last one printed.
 
     Others that share the processor's caches make a run dearer, and none makes it cheaper; so one
     that took less than *enough* will do.
     """
     least, out = float("inf"), ""
-    for _ in range(5):
+    for _ in range(12):
         process = subprocess.Popen(
             [sys.executable, "-m", "ramify", *map(str, args)],
             cwd=cwd, env=environment(), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ramify import MemoryStore, NodeState, RunContext, Runtime, StoreError, tool
+from ramify import CodeFunction, MemoryStore, NodeState, RunContext, Runtime, StoreError
 from ramify.stores import Entry
 
 
@@ -19,14 +19,18 @@ class FullStore(MemoryStore):
         return super().append(entries)
 
 
-@tool
-async def leaf() -> int:
+def leaf(ctx: RunContext) -> int:
     return 1
 
 
-@tool(uses=[leaf])
-async def tree(ctx: RunContext) -> int:
-    return await ctx.invoke(leaf)
+one = CodeFunction(callable=leaf)
+
+
+async def grow(ctx: RunContext) -> int:
+    return await ctx.invoke(one)
+
+
+tree = CodeFunction(callable=grow, uses=[one])
 
 
 def test_a_fork_has_a_beginning_and_an_end_in_the_list_of_trees():
