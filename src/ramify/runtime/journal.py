@@ -186,7 +186,9 @@ class Journal:
         if self._waiting or self._in_line or self._writing or self._took > _QUICK:
             return False
         task = asyncio.current_task()
-        if self._writes_now is None and not self._crowd:
+        if self._writes_now is None:
+            if self._crowd:
+                return False
             self._writes_now = task
             loop.call_soon(self._let_others_write)
         elif self._writes_now is not task:

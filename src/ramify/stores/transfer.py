@@ -57,8 +57,8 @@ def import_tree(store: Store, path: str | Path) -> int:
     """Take in what ``export_tree`` has written, all or nothing; return the id of the tree.
 
     Everything gets ids of its own here, and a key that another tree has is left out. A tree that
-    was open is open here, too. Call ``store.drive()`` before, and use no runtime on it meanwhile: it
-    would give the same ids to its own calls.
+    was open is open here, too. Call ``store.drive()`` before, and use no runtime on it meanwhile:
+    it would give the same ids to its own calls.
 
     Raises:
         StoreError: the file cannot be read, is damaged, or is from a newer version.
