@@ -1,0 +1,211 @@
+"""Trees that come from others: forks, what is resumed, what is imported, and what is deleted."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from driving import wait
+from ramify import (
+    Budget,
+    BudgetExceeded,
+    Edit,
+    MemoryStore,
+    ModelProviderException,
+    RunContext,
+    Runtime,
+    StoreError,
+    agent,
+    attach,
+    tool,
+)
+from ramify.core.errors import InvalidValueError, UsageError
+from ramify.stores import Entry, TreeRow, export_tree, import_tree
+from ramify.testing import ScriptedFailure, ScriptedModel
+from support import double
+
+PATIENCE: Final = 20  # seconds
+
+
+# --- what they cost
+
+
+def test_what_a_fork_shares_is_counted_once_in_the_budget_of_the_runtime() -> None:
+    @agent
+    def greet() -> str:
+        return "Greet me."
+
+    @tool(uses=[greet])
+    async def twice(ctx: RunContext) -> list[str]:
+        return [await ctx.invoke(greet), await ctx.invoke(greet)]
+
+    model, budget = ScriptedModel(lambda request: "Hi!"), Budget(calls=4)
+    with Runtime([twice], models=model, store=MemoryStore(), budget=budget) as runtime:
+        node = runtime.invoke(twice)
+        assert node.result(PATIENCE) == ["Hi!", "Hi!"]
+        _, _, second = runtime.get_subtree(node.id)
+        for _ in range(2):
+            assert runtime.fork(second).result(PATIENCE) == ["Hi!", "Hi!"]
+        with pytest.raises(BudgetExceeded):
+            runtime.fork(second).result(PATIENCE)
+    assert len(model.requests) == 4
+
+
+# --- which model they go on with
+
+
+def test_a_tree_whose_model_is_not_there_goes_on_with_another_or_not_at_all() -> None:
+    store = MemoryStore()
+
+    @agent
+    def greet() -> str:
+        return "Greet me."
+
+    big = ScriptedModel(ScriptedFailure(500), name="big")
+    with Runtime([greet], models={"big": big}, store=store) as runtime:
+        node = runtime.invoke(greet, model="big")
+        with pytest.raises(ModelProviderException):
+            node.result(PATIENCE)
+    small = ScriptedModel("Hi!", name="small")
+    with Runtime([greet], models={"small": small}, store=store) as runtime:
+        for act in runtime.resume, runtime.fork:
+            with pytest.raises(InvalidValueError, match="this runtime has no model 'big'"):
+                act(node.id)
+        assert len(store.trees()) == 1
+        assert runtime.fork(node.id, edit=Edit(model="small")).result(PATIENCE) == "Hi!"
+
+
+# --- what is resumed
+
+
+def resume_from_elsewhere(store: MemoryStore, said: str) -> int:
+    """Have a call fail and resume it as others do; return the tree in which it went on."""
+
+    @agent
+    def greet(name: str) -> str:
+        return f"Greet {name}."
+
+    model = ScriptedModel(ScriptedFailure(500), said)
+    with Runtime([greet], models=model, store=store) as runtime, attach(store) as observer:
+        node = runtime.invoke(greet, {"name": said})
+        with pytest.raises(ModelProviderException):
+            node.result(PATIENCE)
+        observer.resume(node.id)
+
+        def resumed() -> list[int]:
+            return [
+                tree.id for tree in observer.trees() if tree.source == node.id and tree.state.final
+            ]
+
+        [fork] = wait(resumed)
+        assert observer.get_view(fork).outputs == said
+        return fork
+
+
+def test_a_tree_is_resumed_beside_one_that_was_resumed_and_imported(tmp_path: Path) -> None:
+    there, here, file = MemoryStore(), MemoryStore(), tmp_path / "tree.jsonl"
+    export_tree(there, resume_from_elsewhere(there, "Ada"), file)
+    here.drive()
+    import_tree(here, file)
+    here.close()
+    resume_from_elsewhere(here, "Grace")
+
+
+# --- what is deleted
+
+
+class Watched(MemoryStore):
+    """A store that lets something happen after it was read, once."""
+
+    after_entries: Callable[[], object] | None = None
+    after_trees: Callable[[], object] | None = None
+
+    def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
+        found = super().entries(tree, after=after)
+        then, self.after_entries = self.after_entries, None
+        if then is not None:
+            then()
+        return found
+
+    def trees(self) -> list[TreeRow]:
+        found = super().trees()
+        then, self.after_trees = self.after_trees, None
+        if then is not None:
+            then()
+        return found
+
+
+def test_a_tree_is_not_deleted_while_a_fork_of_it_is_made() -> None:
+    store, is_read, may_go_on = Watched(), threading.Event(), threading.Event()
+    forked = list[int]()
+
+    def linger() -> None:
+        is_read.set()
+        may_go_on.wait(0.5)  # a tree that could be deleted now would be, long before that
+
+    with Runtime([double], store=store) as runtime:
+        node = runtime.invoke(double, {"n": 2})
+        assert node.result(PATIENCE) == 4
+
+        def fork() -> None:
+            forked.append(runtime.fork(node).result(PATIENCE))
+
+        store.after_entries = linger
+        forking = threading.Thread(target=fork, daemon=True)
+        forking.start()
+        assert is_read.wait(PATIENCE)
+        with pytest.raises(UsageError, match="fork"):
+            runtime.delete(node.id)
+        may_go_on.set()
+        forking.join(PATIENCE)
+    assert forked == [4]
+    with Runtime([double], store=store) as runtime:
+        assert [node.result(PATIENCE) for node in runtime.list_toplevel()] == [4, 4]
+
+
+def test_a_fork_under_way_that_has_lost_its_source_stops_nobody(tmp_path: Path) -> None:
+    path, runs, begun = tmp_path / "run.db", list[int](), threading.Event()
+
+    @tool(repeatable=True)
+    async def once() -> None:
+        runs.append(1)
+        if len(runs) > 1:
+            begun.set()
+            await asyncio.Event().wait()
+
+    runtime = Runtime([once], store=path)
+    node = runtime.invoke(once)
+    node.result(PATIENCE)
+    fork = runtime.fork(node)
+    assert begun.wait(PATIENCE)
+    runtime.close()
+    with closing(sqlite3.connect(path)) as rows, rows:
+        rows.execute("DELETE FROM events WHERE tree = ?", [node.id])
+        rows.execute("DELETE FROM nodes WHERE tree = ?", [node.id])
+    with Runtime([once, double], store=path) as runtime:
+        assert runtime.recover() == []
+        assert runtime.invoke(double, {"n": 2}).result(PATIENCE) == 4
+        with pytest.raises(
+            StoreError, match=f"tree {fork.id} cannot be read: .* no tree {node.id}"
+        ):
+            runtime.get_view(fork.id)
+
+
+def test_trees_are_listed_while_another_thread_deletes_one() -> None:
+    store = Watched()
+    with Runtime([double], store=store) as runtime:
+        ids = [runtime.invoke(double, {"n": n}).id for n in range(3)]
+    with Runtime([double], store=store) as runtime:
+
+        def delete() -> None:
+            deleting = threading.Thread(target=runtime.delete, args=(ids[1],), daemon=True)
+            deleting.start()
+            deleting.join(PATIENCE)
+
+        store.after_trees = delete
+        assert [node.id for node in runtime.list_toplevel()] == [ids[0], ids[2]]

@@ -1,0 +1,269 @@
+"""What code gets that is run again: what it got before, and what a person has decided."""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pydantic import BaseModel
+
+from driving import wait
+from ramify import (
+    CancellationException,
+    Function,
+    MemoryStore,
+    NodeState,
+    RunContext,
+    Runtime,
+    ToolUse,
+    Turn,
+    agent,
+    attach,
+    tool,
+)
+from ramify.core.errors import InvalidValueError
+from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
+from support import forever
+
+PATIENCE: Final = 20  # seconds
+
+
+def leave(function: Function, store: MemoryStore) -> None:
+    """Run *function* until it waits for a person, and no longer."""
+    with Runtime([function], store=store) as runtime:
+        runtime.invoke(function)
+
+
+def go_on(function: Function, store: MemoryStore, answer: str = "yes") -> Any:
+    """Give the answer that the only tree waits for; return what comes of it."""
+    with Runtime([function], store=store) as runtime:
+        [node] = runtime.recover()
+        [question] = wait(runtime.questions)
+        runtime.answer(question.id, answer)
+        return node.result(PATIENCE)
+
+
+# --- what its calls gave
+
+
+class Handle:
+    """Something that cannot be written down."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def test_a_call_whose_result_has_to_be_made_again_gets_what_its_own_calls_gave() -> None:
+    store, runs = MemoryStore(), list[str]()
+
+    @tool(repeatable=True)
+    async def number() -> int:
+        runs.append("number")
+        return 7
+
+    @tool(uses=[number])
+    async def opened(ctx: RunContext) -> Handle:
+        return Handle(await ctx.invoke(number))
+
+    @tool(uses=[opened])
+    async def top(ctx: RunContext) -> int:
+        handle = await ctx.invoke(opened)
+        await ctx.ask("Is it time?")
+        return handle.number
+
+    leave(top, store)
+    assert go_on(top, store) == 7
+    assert runs == ["number"]
+
+
+class Item(BaseModel):
+    n: int
+
+
+def test_values_that_were_streamed_come_back_as_what_they_were() -> None:
+    store, seen = MemoryStore(), list[list[Any]]()
+
+    @tool(repeatable=True)
+    async def items() -> AsyncGenerator[Item, None]:
+        for n in range(2):
+            yield Item(n=n)
+
+    @tool(uses=[items])
+    async def top(ctx: RunContext) -> str:
+        seen.append([item async for item in Turn(items).yielding()])
+        return await ctx.ask("Is it time?")
+
+    leave(top, store)
+    assert go_on(top, store) == "yes"
+    assert seen == [[Item(n=0), Item(n=1)]] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (dict, {1: "x"}),
+        (list, [(1, 2)]),
+        (dict[str, Any], {"pairs": [(1, 2), (3, 4)]}),
+    ],
+)
+def test_what_is_inside_of_a_result_comes_back_as_it_was(kind: Any, value: Any) -> None:
+    store, seen = MemoryStore(), list[Any]()
+
+    async def gives() -> Any:
+        return value
+
+    gives.__annotations__["return"] = kind
+    give = tool(repeatable=True)(gives)
+
+    @tool(uses=[give])
+    async def top(ctx: RunContext) -> str:
+        seen.append(await ctx.invoke(give))
+        return await ctx.ask("Is it time?")
+
+    leave(top, store)
+    assert go_on(top, store) == "yes"
+    assert seen == [value, value]
+
+
+def test_what_one_function_gave_is_not_given_for_another_with_its_key() -> None:
+    store = MemoryStore()
+
+    @tool(repeatable=True)
+    async def one() -> str:
+        return "one"
+
+    @tool(repeatable=True)
+    async def two() -> str:
+        return "two"
+
+    called: Function = one
+
+    @tool(uses=[one, two])
+    async def top(ctx: RunContext) -> str:
+        return await ctx.invoke(called, key="a") + await ctx.ask("Is it time?")
+
+    leave(top, store)
+    called = two
+    with pytest.raises(InvalidValueError, match="has the key 'a', and is another call"):
+        go_on(top, store)
+
+
+# --- what it did not wait for
+
+
+def test_code_that_lost_patience_with_a_call_loses_it_again() -> None:
+    store = MemoryStore()
+
+    @tool(uses=[forever])
+    async def top(ctx: RunContext) -> str:
+        try:
+            async with asyncio.timeout(0.02):
+                await ctx.invoke(forever)
+        except TimeoutError:
+            return f"without it: {await ctx.ask('Is it time?')}"
+        return "with it"
+
+    leave(top, store)
+    assert go_on(top, store) == "without it: yes"
+
+
+def test_code_whose_other_task_failed_finds_the_same_failure_again() -> None:
+    store = MemoryStore()
+
+    @tool
+    async def quick() -> str:
+        return "quick"
+
+    @tool(uses=[forever, quick])
+    async def top(ctx: RunContext) -> str:
+        async def fail() -> None:
+            raise ValueError(await ctx.invoke(quick))
+
+        async def wait_for_ever() -> None:
+            await ctx.invoke(forever)
+
+        failed = list[str]()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(wait_for_ever())
+                group.create_task(fail())
+        except* ValueError as errors:
+            failed = [str(error) for error in errors.exceptions]
+        return f"{failed} {await ctx.ask('Is it time?')}"
+
+    leave(top, store)
+    assert go_on(top, store) == "['quick'] yes"
+
+
+# --- what was decided while it was paused
+
+
+def steps(request: ScriptedRequest) -> ToolUse:
+    """Ask for one step after another."""
+    said = len(request.transcript)
+    return ToolUse(f"{said}", "work", {"n": said})
+
+
+@pytest.mark.parametrize("kind", ["agent", "code"])
+def test_a_paused_call_that_was_cancelled_while_nothing_ran_does_not_go_on(
+    tmp_path: Path, kind: str
+) -> None:
+    path, begun, may_end = tmp_path / "run.db", threading.Event(), threading.Event()
+    ran = list[int]()
+
+    @tool(repeatable=True)
+    async def work(n: int) -> int:
+        ran.append(n)
+        begun.set()
+        await asyncio.to_thread(may_end.wait, PATIENCE)
+        return n
+
+    @tool(uses=[work])
+    async def code(ctx: RunContext) -> int:
+        return sum([await ctx.invoke(work, {"n": n}) for n in range(3)])
+
+    @agent(uses=[work])
+    def talk() -> str:
+        return "Go."
+
+    function: Function = talk if kind == "agent" else code
+    runtime = Runtime([function], models=ScriptedModel(steps), store=path)
+    node = runtime.invoke(function)
+    assert begun.wait(PATIENCE)
+    runtime.pause(node.id)
+    may_end.set()
+    paused = runtime.watch(node, timeout=PATIENCE)
+    next(view for view in paused if view.state is NodeState.Paused)
+    runtime.close()
+    with attach(path) as observer:
+        [question] = observer.questions()
+        observer.answer(question.id, "cancel")
+    before, model = list(ran), ScriptedModel(steps)
+    with Runtime([function], models=model, store=path) as runtime:
+        [node] = runtime.recover()
+        with pytest.raises(CancellationException, match="cancelled while it was paused"):
+            node.result(PATIENCE)
+        assert node.state is NodeState.Canceled
+    assert (ran, model.requests) == (before, [])
+
+
+def test_a_call_that_was_paused_by_its_provider_and_cancelled_asks_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+
+    @agent
+    def greet() -> str:
+        return "Greet me."
+
+    failing, model = ScriptedModel(ScriptedFailure(500)), ScriptedModel("Hi!")
+    with Runtime([greet], models=failing, store=path, on_provider_failure="pause") as runtime:
+        runtime.invoke(greet)
+    with attach(path) as observer:
+        [question] = observer.questions()
+        observer.answer(question.id, "cancel")
+    with Runtime([greet], models=model, store=path, on_provider_failure="pause") as runtime:
+        [node] = runtime.recover()
+        with pytest.raises(CancellationException):
+            node.result(PATIENCE)
+    assert model.requests == []

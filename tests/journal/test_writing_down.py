@@ -1,0 +1,210 @@
+"""What happens is written down, whoever asked for it, and whatever goes wrong meanwhile."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from command_line import environment
+from driving import wait
+from ramify import (
+    Ensemble,
+    Function,
+    MemoryStore,
+    RunContext,
+    Runtime,
+    StoreError,
+    ToolUse,
+    agent,
+    attach,
+    tool,
+)
+from ramify.core.events import CallRequested
+from ramify.runtime.journal import Journal
+from ramify.stores import Entry
+from ramify.testing import ScriptedModel
+
+PATIENCE: Final = 20  # seconds
+
+
+# --- questions
+
+
+def test_a_call_that_a_loop_asked_for_which_is_over_is_written_down(tmp_path: Path) -> None:
+    path, is_over = tmp_path / "run.db", threading.Event()
+
+    @tool(repeatable=True)
+    async def ask(ctx: RunContext) -> str:
+        await asyncio.to_thread(is_over.wait, PATIENCE)
+        return await ctx.ask("Is it time?")
+
+    with Runtime([ask], store=path) as runtime:
+
+        async def begin() -> None:
+            runtime.invoke(ask)
+
+        asyncio.run(begin())
+        is_over.set()
+        with attach(path) as observer:
+            [question] = wait(observer.questions)
+        assert question.text == "Is it time?"
+
+
+class Busy(MemoryStore):
+    """A store that will not write once, when it is told so."""
+
+    is_locked = False
+    refused = 0
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        if self.is_locked:
+            self.is_locked = False
+            self.refused += 1
+            raise StoreError(self.name, "it is locked")
+        return super().append(entries)
+
+
+def test_a_question_that_could_not_be_written_at_once_is_soon_known_to_others() -> None:
+    store = Busy()
+
+    @tool(repeatable=True)
+    async def ask(ctx: RunContext) -> str:
+        store.is_locked = True
+        return await ctx.ask("Is it time?")
+
+    with Runtime([ask], store=store) as runtime, attach(store) as observer:
+        runtime.invoke(ask)
+        [question] = wait(observer.questions)
+        assert question.text == "Is it time?"
+    assert store.refused == 1
+
+
+# --- leaving
+
+
+@tool(repeatable=True)
+async def person(ctx: RunContext) -> str:
+    return await ctx.ask("Is it time?")
+
+
+def is_left(run: Callable[[], None]) -> bool:
+    """Whether *run*, which leaves a runtime at its end, comes to that."""
+    leaving = threading.Thread(target=run, daemon=True)
+    leaving.start()
+    leaving.join(PATIENCE)
+    return not leaving.is_alive()
+
+
+def test_code_that_waits_for_several_calls_is_left_when_only_a_person_is_awaited() -> None:
+    store = MemoryStore()
+
+    @tool
+    async def quick() -> int:
+        return 1
+
+    @tool(uses=[person, quick])
+    async def both(ctx: RunContext) -> str:
+        async def call(function: Function) -> object:
+            return await ctx.invoke(function)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call(function)) for function in (person, quick)]
+        return " ".join(str(task.result()) for task in tasks)
+
+    def run() -> None:
+        with Runtime([both], store=store) as runtime:
+            runtime.invoke(both)
+
+    assert is_left(run)
+    with Runtime([both], store=store) as runtime:
+        [node] = runtime.recover()
+        runtime.answer(runtime.questions()[0].id, "yes")
+        assert node.result(PATIENCE) == "yes 1"
+
+
+def test_an_ensemble_is_left_when_all_of_its_members_wait_for_a_person() -> None:
+    store = MemoryStore()
+
+    @agent(uses=[person])
+    def decide() -> str:
+        return "Decide."
+
+    both = Ensemble(decide, {"m": 2})
+    model = ScriptedModel(lambda request: ToolUse("1", "person", {}), name="m")
+
+    def run() -> None:
+        with Runtime([both], models={"m": model}, store=store) as runtime:
+            runtime.invoke(both)
+
+    assert is_left(run)
+    assert [question.text for question in store.questions()] == ["Is it time?"] * 2
+
+
+FORKS: Final = """
+import os, sys
+from ramify import Runtime, tool
+
+@tool
+async def one() -> int:
+    return 1
+
+child = None
+with Runtime([one], store=sys.argv[1]) as runtime:
+    runtime.invoke(one).result()
+    child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_process_leaves_its_parents_runtime_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    parent = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", FORKS, str(path)],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # so that its child can be ended with it
+    )
+    try:
+        _, complaints = parent.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.communicate(timeout=PATIENCE)
+        raise
+    assert (parent.returncode, complaints) == (0, b"")
+    with attach(path) as observer:
+        assert [tree.state.final for tree in observer.trees()] == [True]
+
+
+# --- in order
+
+
+async def no_trouble(node: object, error: StoreError) -> None:
+    raise error
+
+
+async def test_whoever_is_written_down_first_is_told_first() -> None:
+    store, told = MemoryStore(), list[int]()
+    store.drive()
+    journal = Journal(store, None, no_trouble)
+
+    async def end(node: int) -> None:
+        journal.record(node, CallRequested(node, None, 1, 1, "f", {}, key=f"#{node}"))
+        await journal.saved(None)
+        told.append(node)
+
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        await end(1)
+        await end(2)  # after the next one it is known that the store is quick
+        group.create_task(end(3))
+        await asyncio.sleep(0)  # until it waits
+        while not journal.is_saved(3):  # noqa: ASYNC110 - whoever waits for it is told too late
+            await asyncio.sleep(0)
+        await end(4)
+    journal.close()
+    assert told == [1, 2, 3, 4]
