@@ -1,5 +1,6 @@
 """``ramify run``, as a person uses it."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from driving import asked
 from ramify import NodeState, NodeView, attach
 from ramify.stores import TreeRow
 from support import heed_interrupts
@@ -183,6 +185,55 @@ def test_a_question_that_nobody_can_answer_ends_the_run(tmp_path: Path):
     done = run_asking(tmp_path, "paint", "")
     assert done.returncode == 1
     assert "there was nobody to answer its question" in done.stderr
+
+
+ASKING_TWICE = """
+from ramify import RunContext, tool
+
+@tool
+async def ask(ctx: RunContext) -> str:
+    return await ctx.ask("First?") + await ctx.ask("Second?")
+"""
+
+
+def answer_beside(store: Path) -> None:
+    (question,) = asked(store)
+    with attach(store) as observer:
+        observer.answer(question, "a")
+
+
+async def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_the_terminal(
+    tmp_path: Path,
+):
+    module, store = tmp_path / "job.py", tmp_path / "run.db"
+    module.write_text(ASKING_TWICE)
+    args = ("-m", "ramify", "run", f"{module}:ask", "--store", str(store))
+    async with Terminal(*args, env={}) as terminal:
+        await terminal.see("? node 1: First?\n> ")
+        terminal.press("be")
+        await asyncio.to_thread(answer_beside, store)
+        await terminal.see("(it is not asked any more: answered elsewhere, or cancelled)")
+        await terminal.see("? node 1: Second?\n> ")
+        terminal.press("gun\n")
+        assert await terminal.exit_code() == 0
+        await terminal.see("abegun\n")
+
+
+def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_a_pipe(tmp_path: Path):
+    module, store = tmp_path / "job.py", tmp_path / "run.db"
+    module.write_text(ASKING_TWICE)
+    command = [sys.executable, "-m", "ramify", "run", f"{module}:ask", "--store", str(store)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "? node 1: First?\n"
+        answer_beside(store)
+        assert process.stderr.readline() == "> \n"
+        said = "(it is not asked any more: answered elsewhere, or cancelled)\n"
+        assert process.stderr.readline() == said
+        shown, _ = process.communicate("b\nnobody reads this\n", timeout=60)
+    assert (process.returncode, shown) == (0, "ab\n")
 
 
 def test_an_agent_that_gives_up_shows_its_agent_traceback(tmp_path: Path):

@@ -12,6 +12,7 @@ from ramify.cli.asking import ask_for_answers
 from ramify.cli.browser import open_page
 from ramify.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE
 from ramify.cli.loading import MODEL_HELP, load_function
+from ramify.cli.typed_lines import TypedLines
 from ramify.cli.values import read_value
 from ramify.core.errors import InvalidValueError, RamifyError, TracedError
 from ramify.core.events import Failure
@@ -164,12 +165,12 @@ def _explain(error: BaseException, command: str) -> None:
 
 def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
     """Show *node* until it has ended, and have its questions answered."""
-    watch, somebody = runtime.watch(node, timeout=TICK), True
+    watch, lines, somebody = runtime.watch(node, timeout=TICK), TypedLines(), True
     for _ in tree.follow(watch, lambda: node.state.final):
         if somebody and runtime.questions():
             tree.show(runtime.get_view(node.id))  # what was shown may be older than the question
             with tree.aside():
-                somebody = ask_for_answers(runtime)
+                somebody = ask_for_answers(runtime, lines)
                 if not somebody and runtime.store is not None:
                     print(_ELSEWHERE, file=sys.stderr)
             if not somebody and runtime.store is None:
