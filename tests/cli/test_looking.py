@@ -17,6 +17,10 @@ from ramify.views import data
 
 Look = Callable[..., tuple[int, str]]
 
+UNDRIVEN = (
+    "no process drives this journal now: what is open in it goes on when the program is started"
+    " again\n"
+)
 DRIVER = """
 import asyncio, sys
 from ramify import RunContext, Runtime, tool
@@ -47,7 +51,7 @@ def look(
     def run(*args: str) -> tuple[int, str]:
         status = main(args)
         captured = capsys.readouterr()
-        assert captured.err == ""
+        assert captured.err in {"", UNDRIVEN}
         return status, captured.out
 
     return run
@@ -170,6 +174,21 @@ def test_a_run_that_is_live_in_another_process_is_seen(look: Look, live: Path):
     frames = as_data(look("stack", "--json", *store))
     assert [frame["path"] for frame in frames] == ["1", "1.1"]
     assert look("ps", *store)[1].splitlines()[1].startswith("1   job       running  ")
+
+
+def test_what_is_open_is_said_to_stand_still_if_no_process_drives_it(
+    live: Path, journal: Path, capsys: pytest.CaptureFixture[str]
+):
+    def told(path: Path, *args: str) -> str:
+        assert main([*args, "--store", str(path)]) == 0
+        return capsys.readouterr().err
+
+    for command in ("ps", "tree", "stack"):
+        assert told(journal, command) == UNDRIVEN
+        assert told(journal, command, "--json") == ""
+        assert told(live, command) == ""
+    for command in ("tree", "stack"):
+        assert told(journal, command, "nightly") == ""  # it is over
 
 
 def test_transcript_shows_a_conversation_with_thinking_folded(look: Look, journal: Path):

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import sys
 from typing import Final
 
 from ramify.core.errors import StoreError, UnknownNodeError
@@ -13,6 +14,10 @@ VARIABLE: Final = "RAMIFY_STORE"
 LAST: Final = "last"
 
 HOW: Final = "a node's id, its path (1.3.2), the key of a run, or 'last' for the newest"
+_UNDRIVEN: Final = (
+    "no process drives this journal now: what is open in it goes on when the program is started"
+    " again"
+)
 _ID: Final = re.compile(r"[0-9]{1,18}")  # what a store has room for
 _PATH: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})+")
 
@@ -52,6 +57,13 @@ def opened(options: argparse.Namespace) -> Observer:
     if os.path.isfile(found) and not os.path.getsize(found):  # a store would make a journal of it
         raise StoreError(path, f"it is empty; give --store FILE or set {VARIABLE}")
     return attach(path)
+
+
+def tell_if_undriven(observer: Observer) -> None:
+    """Say, beside something that is open, that nobody goes on with it now."""
+    if not observer.is_driven:
+        sys.stdout.flush()  # this comes below it
+        print(_UNDRIVEN, file=sys.stderr)
 
 
 def run_id(observer: Observer, text: str) -> int:

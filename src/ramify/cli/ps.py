@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ramify.cli.exit_codes import DONE
-from ramify.cli.journal import add_store_to, opened
+from ramify.cli.journal import add_store_to, opened, tell_if_undriven
 from ramify.cli.output import add_json_to, aligned, clock, columns, duration, print_json
 from ramify.runtime.observer import Observer
 from ramify.views import data
@@ -38,12 +38,14 @@ def ps(options: argparse.Namespace) -> int:
     """Print the runs of the journal that *options* name."""
     with opened(options) as observer:
         trees = listed(observer)
-    if options.json:
-        print_json(trees)
-    else:
+        if options.json:
+            print_json(trees)
+            return DONE
         room = columns()
         for line in aligned(_table(trees, time.time())) if trees else ["no runs yet"]:
             print(cut(line, room))
+        if any(tree["open"] for tree in trees):
+            tell_if_undriven(observer)
     return DONE
 
 

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 
 from ramify.cli.exit_codes import DONE
-from ramify.cli.journal import add_node_to, add_store_to, node_id, opened
+from ramify.cli.journal import add_node_to, add_store_to, node_id, opened, tell_if_undriven
 from ramify.cli.output import add_json_to, columns, print_json
 from ramify.core.frames import agent_traceback
 from ramify.views import data
@@ -34,11 +34,14 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
 def stack(options: argparse.Namespace) -> int:
     """Print the stack of the call that *options* name."""
     with opened(options) as observer:
-        frames = observer.stack(node_id(observer, options.node))
-    if options.json:
-        print_json([data.frame(frame) for frame in frames])
-        return DONE
-    width = columns()
-    for line in agent_traceback(frames).split("\n"):
-        print(cut(printable(line), width))
+        node = node_id(observer, options.node)
+        frames = observer.stack(node)
+        if options.json:
+            print_json([data.frame(frame) for frame in frames])
+            return DONE
+        width = columns()
+        for line in agent_traceback(frames).split("\n"):
+            print(cut(printable(line), width))
+        if not observer.get_view(node).state.final:
+            tell_if_undriven(observer)
     return DONE

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from ramify.cli.exit_codes import DONE
-from ramify.cli.journal import add_node_to, add_store_to, node_id, opened
+from ramify.cli.journal import add_node_to, add_store_to, node_id, opened, tell_if_undriven
 from ramify.cli.output import add_json_to, columns, print_json
 from ramify.core.errors import InvalidValueError
 from ramify.core.views import NodeView
@@ -52,19 +52,23 @@ def tree(options: argparse.Namespace) -> int:
         raise InvalidValueError("--follow shows all of a tree: leave out --json and --depth")
     with opened(options) as observer:
         node = node_id(observer, options.node)
+        view = observer.get_view(node)
         if options.follow:
             from ramify.views.terminal import TICK, follow  # noqa: PLC0415 - others need not wait
 
+            if not view.state.final:
+                tell_if_undriven(observer)
             follow(observer.watch(node, timeout=TICK), sys.stdout)
             return DONE
-        view = observer.get_view(node)
-    if options.json:
-        top = view.path.count(".")
-        deepest = float("inf") if options.depth is None else top + options.depth
-        print_json([row for row in data.rows(view) if row["path"].count(".") <= deepest])
-        return DONE
-    lines = render(view, width=columns()).split("\n")
-    print("\n".join(lines if options.depth is None else _cut_off(view, lines, options.depth)))
+        if options.json:
+            top = view.path.count(".")
+            deepest = float("inf") if options.depth is None else top + options.depth
+            print_json([row for row in data.rows(view) if row["path"].count(".") <= deepest])
+            return DONE
+        lines = render(view, width=columns()).split("\n")
+        print("\n".join(lines if options.depth is None else _cut_off(view, lines, options.depth)))
+        if not view.state.final:
+            tell_if_undriven(observer)
     return DONE
 
 
