@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from browser.conftest import Eyes
 from browser.stage import call, calls, choose, open_run, staged, state, when
@@ -94,6 +94,12 @@ def test_a_run_of_another_process_is_followed(eyes: Eyes, tmp_path: Path):
     assert (program.returncode, printed) == (0, "publish: 306 characters\n")
 
 
+def spins(row: Locator) -> bool:
+    """Whether the sign of a call's state turns."""
+    sign = row.locator(".state").first
+    return sign.evaluate("sign => sign.getAnimations().length > 0")
+
+
 def test_it_is_said_that_nobody_drives_the_journal(eyes: Eyes, tmp_path: Path):
     path = tmp_path / "run.db"
     with staged(store=SqliteStore(path)) as stage:
@@ -101,10 +107,16 @@ def test_it_is_said_that_nobody_drives_the_journal(eyes: Eyes, tmp_path: Path):
         stage.digest()
         expect(page.get_by_role("button", name="1 question for you")).to_be_visible()
         expect(page.get_by_text("No program drives this journal now")).to_be_hidden()
+        expect(page.locator(".connection")).to_have_text("live")
+        open_run(page)
+        assert spins(call(page, "digest"))
     with view(path, port=0) as viewer:
         page = eyes.open(viewer.url)
         expect(page.get_by_text("No program drives this journal now")).to_be_visible()
+        expect(page.locator(".connection")).to_have_text("not driven")
         open_run(page)
+        state(call(page, "digest"), "running")
+        assert not spins(call(page, "digest"))
         detail = choose(page, "publish")
         detail.get_by_role("button", name="publish", exact=True).click()
         expect(page.get_by_text("Answered. No program drives")).to_be_visible()

@@ -26,6 +26,7 @@ class App {
   #view = null;
   #stop = () => {};
   #spoken = new Set();
+  #state = ""; // of the connection
 
   constructor(source) {
     this.source = source;
@@ -249,25 +250,34 @@ class App {
   }
 
   #connected(state, why = "", status = 0) {
-    const words = {
-      connected: "live",
-      live: "live",
-      reconnecting: "reconnecting…",
-      refused: "not connected",
-      file: "saved run",
-    }[state];
-    setText(this.connection, words);
-    this.connection.dataset.state = state === "connected" ? "live" : state;
+    this.#state = state === "connected" ? "live" : state;
+    this.#drawConnection();
     if (state !== "refused") return;
     if (status === 401) this.#needsToken();
     else if (status === 404) this.#notThere(why);
     else tell(sentence(why), { wrong: true });
   }
 
+  /** Say whether what is new comes in; nothing does of what is open if no program drives it. */
+  #drawConnection() {
+    const words = {
+      live: "live",
+      undriven: "not driven",
+      reconnecting: "reconnecting…",
+      refused: "not connected",
+      file: "saved run",
+    };
+    const state = this.#state === "live" && !this.alone.hidden ? "undriven" : this.#state;
+    setText(this.connection, words[state] ?? "");
+    this.connection.dataset.state = state;
+    document.body.classList.toggle("undriven", !this.alone.hidden);
+  }
+
   #takeTrees({ trees, driven }) {
     this.trees = trees;
     this.driven = driven ?? this.driven;
     this.alone.hidden = this.driven || !this.source.live || !trees.some((tree) => tree.open);
+    this.#drawConnection();
     if (this.#view instanceof RunsView) this.#view.show(trees);
     else this.#view?.update?.();
   }
