@@ -1,5 +1,6 @@
 """Questions, answers and stops from the command line, while another process drives or none does."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 from command_line import PATIENCE, environment, ramify
 from driving import ERRANDS, Drive, act, asked, is_over, seen, wait
 from ramify import NodeState
+from terminal import Terminal
 
 LATER: Final = (
     "when the program that made it is started again, such as by the same 'ramify run ... --store"
@@ -114,6 +116,11 @@ def test_an_answer_waits_for_a_program_if_none_runs(path: Path, drive: Drive):
     later = f"no process drives run.db now: the answer is taken {LATER}"
     assert act(path, "answer", "1-1", "no") == (0, later, "")
     assert act(path, "questions")[1] == "nothing waits for an answer\n"
+    shown = act(path, "tree")[1]
+    assert "deploy(" in shown
+    assert " … answered; it goes on when its program does" in shown
+    assert "Deploy here?" not in shown
+    assert act(path, "ps")[1].splitlines()[1].split()[1:3] == ["deploy", "answered"]
     drive()
     assert seen(path, 1, is_over).outputs == "here: no"
 
@@ -284,6 +291,18 @@ def test_a_run_of_another_process_is_followed_to_its_end(path: Path, drive: Driv
     assert (following.returncode, told) == (0, "")
     assert shown.startswith("✓ 1 deploy(")
     assert "'here: yes'" in shown
+
+
+async def test_an_answer_that_nobody_takes_is_seen_by_whoever_follows(path: Path, drive: Drive):
+    driver = drive("deploy")
+    asked(path)
+    driver.end()
+    following = ["-m", "ramify", "tree", "--follow", "--store", str(path)]
+    async with Terminal(*following, env={}) as terminal:
+        await terminal.see_on_screen("? 1 deploy(", "Deploy here?", "? 1 waits for you")
+        assert (await asyncio.to_thread(act, path, "answer", "1-1", "yes"))[0] == 0
+        await terminal.see_on_screen("‖ 1 deploy(", "answered; it goes on", "‖ 1 paused")
+        assert "waits for you" not in "\n".join(terminal.screen)
 
 
 def test_what_is_followed_is_shown_whole(path: Path, drive: Drive):

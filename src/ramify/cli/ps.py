@@ -23,8 +23,9 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         description="List the runs of a journal, newest last.",
         epilog=(
             "example: ramify ps\n\n"
-            "A run that waits until somebody answers is 'parked'; 'ramify questions' shows what\n"
-            "it asks, and 'ramify tree ID' all of a run.\n\n"
+            "A run that waits until somebody answers is 'parked', and then 'answered' until its\n"
+            "program goes on; 'ramify questions' shows what is asked, and 'ramify tree ID' all of\n"
+            "a run.\n\n"
             "exit codes: 0 they were listed, also if there are none, 2 there is no journal"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -51,8 +52,9 @@ def ps(options: argparse.Namespace) -> int:
 
 def listed(observer: Observer) -> list[dict[str, Any]]:
     """Return the runs of a journal, and how many questions of each wait."""
+    trees = observer.trees()  # before the questions: a run that is parked has asked them
     asked = questions_by_run(observer)
-    return [data.tree(tree, asked[tree.id]) for tree in observer.trees()]
+    return [data.tree(tree, asked[tree.id]) for tree in trees]
 
 
 def questions_by_run(observer: Observer) -> Counter[int]:
@@ -69,6 +71,8 @@ def _cells(tree: Mapping[str, Any], now: float) -> Sequence[str]:
     if ended is None and tree["open"]:
         ended = now
     took = "" if started is None or ended is None else duration(ended - started)
-    state = "parked" if tree["parked"] else tree["state"]
+    state = tree["state"]
+    if tree["parked"]:
+        state = "parked" if tree["questions"] else "answered"
     asked = str(tree["questions"] or "")
     return str(tree["id"]), tree["function"], state, clock(started), took, asked, tree["key"]

@@ -30,12 +30,17 @@ _LONGEST: Final = 200  # lines of a tree that has ended: they are there to be sc
 _HINT: Final = "(pip install 'ramify[terminal]' shows the tree while it grows)"
 
 
-def follow(watch: Watch, stream: TextIO | None = None) -> NodeView:
+def follow(
+    watch: Watch,
+    stream: TextIO | None = None,
+    seen: Callable[[NodeView], NodeView] | None = None,
+) -> NodeView:
     """Show what *watch* sees on *stream*, stderr if none, until it has ended; return the last view.
 
-    The watch should have a timeout of ``TICK``: ``runtime.watch(node, timeout=TICK)``.
+    The watch should have a timeout of ``TICK``: ``runtime.watch(node, timeout=TICK)``. What is
+    shown of a view is what *seen* makes of it each time.
     """
-    with LiveTree(stream) as tree:
+    with LiveTree(stream, seen) as tree:
         *_, last = tree.follow(watch)
     return last
 
@@ -45,9 +50,13 @@ class LiveTree:
 
     Args:
         stream: where to; stderr by default.
+        seen: gives what is to be shown of a view, if that is not all.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, stream: TextIO | None = None, seen: Callable[[NodeView], NodeView] | None = None
+    ) -> None:
+        self._seen = seen
         self._stream = sys.stderr if stream is None else stream
         self._canvas = Canvas(self._stream)
         self._census = Census()
@@ -91,6 +100,7 @@ class LiveTree:
 
     def show(self, view: NodeView) -> None:
         """Show *view* instead of the one before it."""
+        view = view if self._seen is None else self._seen(view)
         if self.is_live:
             self._draw(view)
         elif view.state.final:
