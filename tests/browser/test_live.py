@@ -120,6 +120,11 @@ def test_it_is_said_that_nobody_drives_the_journal(eyes: Eyes, tmp_path: Path):
         detail = choose(page, "publish")
         detail.get_by_role("button", name="publish", exact=True).click()
         expect(page.get_by_text("Answered. No program drives")).to_be_visible()
+        expect(page.get_by_role("button", name="question for you")).to_be_hidden()
+        expect(page.get_by_text("waits for you")).to_be_hidden()
+        expect(call(page, "publish")).to_contain_text("answered; it goes on when its program does")
+        expect(detail).to_contain_text("Answered; it goes on when its program does.")
+        expect(detail.get_by_role("article")).to_have_count(0)
 
 
 def test_a_run_that_is_not_there_is_said_to_be_missing(eyes: Eyes):

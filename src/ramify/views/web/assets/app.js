@@ -23,6 +23,7 @@ class App {
   questions = [];
   driven = true;
   #runs = new Map();
+  #waiting = null; // the ids of the questions, once they are known
   #view = null;
   #stop = () => {};
   #spoken = new Set();
@@ -38,6 +39,7 @@ class App {
       open: (id) => this.go(`#/run/${id}`),
       compare: (a, b) => this.go(`#/compare/${a}/${b}`),
       go: (address) => this.go(address),
+      waits: (id) => this.#waiting?.has(id) ?? true,
       questionOf: (id) => this.questions.find(({ node }) => node === id),
       isHeld: (row, tree) => this.questions.some(
         (one) => one.kind === "paused" && one.tree === tree && `${one.path}.`.startsWith(`${row.path}.`),
@@ -208,6 +210,7 @@ class App {
   #showRun(id, where) {
     if (!(this.#view instanceof RunView) || this.#view.tree.id !== id) {
       const tree = this.#runs.get(id) ?? new Tree(id);
+      if (this.#waiting) tree.ask(this.#waiting);
       this.#runs.delete(id);
       this.#runs.set(id, tree);
       if (this.#runs.size > KEPT) this.#runs.delete(this.#runs.keys().next().value);
@@ -284,6 +287,8 @@ class App {
 
   #takeQuestions({ questions }) {
     this.questions = questions;
+    this.#waiting = new Set(questions.map(({ id }) => id));
+    for (const tree of this.#runs.values()) tree.ask(this.#waiting);
     this.asked.hidden = questions.length === 0;
     fillWith(
       this.asked,

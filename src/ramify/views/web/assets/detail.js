@@ -8,6 +8,7 @@ import { TranscriptView } from "./transcript.js";
 import { elapsed, exactly, grouped, many, money, when } from "./words.js";
 
 const AGAIN = 300; // milliseconds at least between two looks at a call that changes
+const ANSWERED = "Answered; it goes on when its program does.";
 const NEAR = 60; // pixels from the end of what is shown, to be taken along when more comes in
 
 export class DetailView {
@@ -71,6 +72,7 @@ export class DetailView {
   /** Look again if the call has changed since. */
   changed() {
     this.tick();
+    if (this.#detail) this.#drawQuestions(this.#detail);
     if (this.row && this.row.seq !== this.#asked) this.refresh();
   }
 
@@ -161,7 +163,7 @@ export class DetailView {
     const put = (name, data, ...content) => this.#once(
       name, data, () => fillWith(places[name], ...content.map((one) => one?.()))
     );
-    this.#once("questions", detail.questions, () => this.#questions(detail.questions));
+    this.#drawQuestions(detail);
     put(
       "exception",
       detail.exception,
@@ -212,9 +214,15 @@ export class DetailView {
     this.#once("stack", true, () => fillWith(places.stack, this.#stack()));
   }
 
-  #questions(questions) {
+  /** Draw what waits of a call, and that what does not was answered. */
+  #drawQuestions({ questions }) {
+    const waiting = questions.filter(({ id }) => this.desk.waits(id));
+    this.#once("questions", [waiting, questions.length], () => this.#questions(waiting, questions.length));
+  }
+
+  #questions(questions, asked) {
     if (!questions.length) {
-      fillWith(this.places.questions);
+      fillWith(this.places.questions, asked ? make("p.hint", {}, ANSWERED) : null);
       return;
     }
     fillWith(

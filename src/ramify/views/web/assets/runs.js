@@ -82,9 +82,10 @@ export class RunsView {
   }
 }
 
-/** A run that nothing can go on in until somebody answers is said to wait for that. */
+/** A run that nothing can go on in is said to wait for an answer, or for its program to take it. */
 export function stateOf(tree) {
-  return tree.open && tree.parked ? "waits for you" : tree.state;
+  if (!tree.open || !tree.parked) return tree.state;
+  return tree.questions ? "waits for you" : "answered";
 }
 
 function redrawRun(cells, tree, element) {
@@ -92,7 +93,7 @@ function redrawRun(cells, tree, element) {
   if (element.drawn !== tree) {
     element.drawn = tree;
     setText(id, String(tree.id));
-    const waiting = tree.open && (tree.parked || tree.questions > 0);
+    const waiting = tree.open && tree.questions > 0;
     setState(fn.children[0], waiting ? "asking" : tree.state);
     setText(fn.children[1], oneLine(tree.function));
     fillWith(

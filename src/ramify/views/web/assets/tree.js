@@ -1,6 +1,7 @@
 // One run as rows: what has come in so far, and which of it is to be seen.
 
 const LIVE = new Set(["waiting", "running", "paused"]);
+const ANSWERED = "answered; it goes on when its program does";
 
 export class Tree {
   rows = new Map();
@@ -8,6 +9,7 @@ export class Tree {
   collapsed = new Set();
   texts = new Map(); // what models have said of responses that are still coming in
   #children = new Map();
+  #waiting = null; // the ids of the questions that nobody has answered, once they are known
 
   constructor(id) {
     this.id = id;
@@ -25,10 +27,23 @@ export class Tree {
   merge({ rows, seq }) {
     for (const row of rows) {
       if (!this.rows.has(row.id)) this.#place(row);
-      this.rows.set(row.id, row);
+      this.rows.set(row.id, this.#seen(row));
       if (!LIVE.has(row.state)) this.texts.delete(row.id);
     }
     this.seq = Math.max(this.seq, seq);
+  }
+
+  /** Take which questions wait, by their ids: an answer may lie there until a program takes it. */
+  ask(waiting) {
+    this.#waiting = waiting;
+    for (const row of this.rows.values()) if (row.asked) this.rows.set(row.id, this.#seen(row.asked));
+  }
+
+  /** A row with only those of its questions that wait; one that has none left says so. */
+  #seen(row) {
+    if (!row.questions.length) return row;
+    const questions = row.questions.filter((id) => this.#waiting?.has(id) ?? true);
+    return { ...row, asked: row, questions, status: questions.length ? row.status : ANSWERED };
   }
 
   #place(row) {
