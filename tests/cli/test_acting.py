@@ -120,7 +120,7 @@ def test_an_answer_waits_for_a_program_if_none_runs(path: Path, drive: Drive):
     assert "deploy(" in shown
     assert " … answered; it goes on when its program does" in shown
     assert "Deploy here?" not in shown
-    assert act(path, "ps")[1].splitlines()[1].split()[1:3] == ["deploy", "answered"]
+    assert act(path, "ps")[1].splitlines()[1].split()[2:4] == ["deploy", "answered"]
     drive()
     assert seen(path, 1, is_over).outputs == "here: no"
 

@@ -47,6 +47,12 @@ def test_whoever_drives_the_journal_forks(walked: Path, drive: Drive):
     done = act(walked, "fork", "1", "--at", "1")
     assert done[0] == 0
     assert len(asked(walked)) == 1  # the payment is made again
+    assert [line.endswith("  fork of 1") for line in act(walked, "ps")[1].splitlines()[1:]] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_while_nothing_runs_the_next_program_forks(walked: Path, drive: Drive):

@@ -85,14 +85,16 @@ def test_ps_lists_the_runs_newest_last(look: Look):
     status, shown = look("ps")
     head, *lines = (re.split(r"\s{2,}", line) for line in shown.splitlines())
     assert status == 0
-    assert head == ["ID", "FUNCTION", "STATE", "STARTED", "ELAPSED", "QUESTIONS", "KEY"]
-    assert [line[:3] for line in lines] == [
-        ["1", "report", "success"],
-        ["7", "publish", "error"],
-        ["8", "deploy", "parked"],
+    assert head == [
+        "ID", "PATH", "FUNCTION", "STATE", "STARTED", "ELAPSED", "QUESTIONS", "KEY",
+    ]  # fmt: skip
+    assert [line[:4] for line in lines] == [
+        ["1", "1", "report", "success"],
+        ["7", "2", "publish", "error"],
+        ["8", "3", "deploy", "parked"],
     ]
     assert (lines[0][-1], lines[2][-1]) == ("nightly", "1")
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line[3]) for line in lines)
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", line[4]) for line in lines)
 
 
 def test_ps_gives_programs_what_the_viewer_gets(look: Look, journal: Path):
@@ -173,7 +175,7 @@ def test_a_run_that_is_live_in_another_process_is_seen(look: Look, live: Path):
     ]
     frames = as_data(look("stack", "--json", *store))
     assert [frame["path"] for frame in frames] == ["1", "1.1"]
-    assert look("ps", *store)[1].splitlines()[1].startswith("1   job       running  ")
+    assert look("ps", *store)[1].splitlines()[1].startswith("1   1     job       running  ")
 
 
 def test_what_is_open_is_said_to_stand_still_if_no_process_drives_it(

@@ -13,7 +13,7 @@ from ramify.runtime.observer import Observer
 from ramify.views import data
 from ramify.views.text import cut
 
-_HEAD = ("ID", "FUNCTION", "STATE", "STARTED", "ELAPSED", "QUESTIONS", "KEY")
+_HEAD = ("ID", "PATH", "FUNCTION", "STATE", "STARTED", "ELAPSED", "QUESTIONS", "KEY")
 
 
 def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
@@ -25,7 +25,7 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
             "example: ramify ps\n\n"
             "A run that waits until somebody answers is 'parked', and then 'answered' until its\n"
             "program goes on; 'ramify questions' shows what is asked, and 'ramify tree ID' all of\n"
-            "a run.\n\n"
+            "a run. A plain number means an ID; the paths of a run's calls begin with its PATH.\n\n"
             "exit codes: 0 they were listed, also if there are none, 2 there is no journal"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -75,4 +75,6 @@ def _cells(tree: Mapping[str, Any], now: float) -> Sequence[str]:
     if tree["parked"]:
         state = "parked" if tree["questions"] else "answered"
     asked = str(tree["questions"] or "")
-    return str(tree["id"]), tree["function"], state, clock(started), took, asked, tree["key"]
+    source = "" if tree["source"] is None else f"fork of {tree['source']}"
+    name = str(tree["id"]), str(tree["number"]), tree["function"]
+    return *name, state, clock(started), took, asked, tree["key"] or source

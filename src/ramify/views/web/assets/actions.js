@@ -226,12 +226,12 @@ export function chooseOther(id, desk, compare) {
     make(
       "option",
       { value: tree.id, selected: at === 0 },
-      [tree.id, oneLine(tree.function), tree.key && `“${oneLine(tree.key)}”`, tree.state, when(tree.started)]
+      [tree.number, oneLine(tree.function), tree.key && `“${oneLine(tree.key)}”`, tree.state, when(tree.started)]
         .filter(Boolean).join("  "),
     )));
   openForm(
     {
-      title: `Compare run ${id} with`,
+      title: `Compare run ${desk.trees().find((tree) => tree.id === id)?.number ?? ""} with`,
       fields: [field("Run", select)],
       action: "Compare",
       submit: async () => compare(Number(select.value)),

@@ -223,7 +223,6 @@ class App {
   #showCompare(a, b) {
     if (this.#view instanceof DifferenceView && this.#view.a === a && this.#view.b === b) return;
     this.#swap(new DifferenceView(a, b, this.desk));
-    document.title = `Run ${a} beside run ${b} · ramify`;
     this.#follow(null);
   }
 

@@ -19,14 +19,15 @@ export class DifferenceView {
     this.grid = new Grid({
       name: "difference",
       role: "grid",
-      label: `Calls of run ${a} beside those of run ${b}`,
-      columns: [["side", `Run ${a}`], ["changed", "Differs in"], ["side", `Run ${b}`]],
+      label: "Calls of two runs side by side",
+      columns: [["side", ""], ["changed", "Differs in"], ["side", ""]],
       key: (item) => item.index,
       cells: () => [drawSide(), [], drawSide()],
       redraw: redrawPair,
       moved: (item) => this.#open(item),
       opened: (item) => this.#open(item),
     });
+    this.links = [a, b].map((id) => make("a", { href: `#/run/${id}`, title: `node ${id}` }));
     this.element = make("section.compare", { "aria-labelledby": "compare-title" },
       make(
         "div.bar-line",
@@ -35,15 +36,26 @@ export class DifferenceView {
           "h1",
           { id: "compare-title", tabindex: "-1" },
           "Run ",
-          make("a", { href: `#/run/${a}` }, String(a)),
+          this.links[0],
           " beside run ",
-          make("a", { href: `#/run/${b}` }, String(b)),
+          this.links[1],
         ),
         this.count,
         make("label.check", {}, this.only, "Only what differs"),
       ),
       this.grid.element, this.both);
+    this.#name(`of node ${a}`, `of node ${b}`);
     this.#load();
+  }
+
+  /** Say which runs these are: by the numbers that the paths of their calls begin with. */
+  #name(a, b) {
+    this.names = [`Run ${a}`, `Run ${b}`];
+    setText(this.links[0], a);
+    setText(this.links[1], b);
+    setText(this.grid.head.children[0], this.names[0]);
+    setText(this.grid.head.children[2], this.names[1]);
+    document.title = `Run ${a} beside run ${b} · ramify`;
   }
 
   close() {
@@ -54,6 +66,7 @@ export class DifferenceView {
     try {
       const { rows, same } = await this.desk.source.difference(this.a, this.b);
       this.#rows = rows.map((row, index) => ({ ...row, index }));
+      if (rows[0]?.a && rows[0].b) this.#name(rows[0].a.path, rows[0].b.path);
       const differing = rows.filter((row) => !row.same).length;
       setText(
         this.count,
@@ -80,15 +93,16 @@ export class DifferenceView {
     try {
       const [a, b] = await Promise.all([load(item.a), load(item.b)]);
       if (chosen === this.#chosen) fillWith(
-        this.both, this.#side(a, b, this.a, item), this.#side(b, a, this.b, item)
+        this.both, this.#side(a, b, 0, item), this.#side(b, a, 1, item)
       );
     } catch (error) {
       fillWith(this.both, make("p.failed", { role: "alert" }, error.message));
     }
   }
 
-  #side(detail, other, run, item) {
-    const name = `Run ${run}`;
+  #side(detail, other, which, item) {
+    const name = this.names[which];
+    const run = [this.a, this.b][which];
     if (!detail) return make(
       "section.one-side",
       { "aria-label": name },

@@ -6,7 +6,7 @@ import { callGrid, drawScale, extent } from "./calls.js";
 import { DetailView } from "./detail.js";
 import { Finder } from "./finder.js";
 import { FlameView } from "./flame.js";
-import { stateOf } from "./runs.js";
+import { forkOf, stateOf } from "./runs.js";
 import { Splitter } from "./splitter.js";
 import { oneLine } from "./text.js";
 import { brief, elapsed, exactly, many, money } from "./words.js";
@@ -272,10 +272,11 @@ export class RunView {
     if (!top && !listed) return;
     const state = listed && top && listed.state === top.state ? stateOf(listed) : top?.state ?? listed.state;
     const name = oneLine(top?.fn ?? listed.function);
-    this.#once("title", [name, state, listed?.key, listed?.source], () => {
+    const source = this.desk.trees().find((tree) => tree.id === listed?.source);
+    this.#once("title", [name, state, listed?.key, listed?.source, source?.number], () => {
       const key = listed?.key ? make("bdi.key-word", {}, oneLine(listed.key)) : null;
-      const source = listed?.source ? make(
-        "a.fork-of", { href: `#/run/${listed.source}` }, icon("fork"), `fork of run ${listed.source}`
+      const forked = listed?.source ? make(
+        "a.fork-of", { href: `#/run/${listed.source}` }, icon("fork"), forkOf(listed, source?.number)
       ) : null;
       fillWith(
         this.title,
@@ -283,15 +284,16 @@ export class RunView {
         make("bdi", {}, name),
         make("span.state-name", { "data-state": top?.state ?? listed.state }, state),
         key,
-        source,
+        forked,
       );
-      document.title = `${name} · run ${id} · ramify`;
+      document.title = `${name} · run ${top?.path ?? listed.number} · ramify`;
     });
     if (!top) return;
     setText(
       this.facts,
       [
-        `run ${id}`,
+        `run ${top.path}`,
+        `node ${id}`,
         many(this.tree.rows.size, "call"),
         elapsed(top),
         top.total_tokens ? `${brief(top.total_tokens)} tokens` : "",

@@ -17,7 +17,7 @@ const COLUMNS = [
 
 export class RunsView {
   #trees = null;
-  #filter = "";
+  #numbers = new Map(); // of the runs, by their ids
 
   constructor({ open, live }) {
     this.grid = new Grid({
@@ -28,7 +28,7 @@ export class RunsView {
       header: 1,
       key: (tree) => tree.id,
       cells: () => [[], [make("span.state-slot"), make("bdi.fn")], [], [], [], [], []],
-      redraw: redrawRun,
+      redraw: (cells, tree, element) => redrawRun(cells, tree, element, this.#numbers),
       opened: (tree) => open(tree.id),
     });
     this.search = make(
@@ -58,6 +58,7 @@ export class RunsView {
 
   show(trees) {
     this.#trees = trees && [...trees].reverse();
+    this.#numbers = new Map(trees?.map((tree) => [tree.id, tree.number]));
     this.#filtered();
   }
 
@@ -66,7 +67,8 @@ export class RunsView {
     const wanted = this.search.value.trim().toLowerCase();
     const all = this.#trees.length ? many(this.#trees.length, "run") : "";
     const kept = this.#trees.filter(
-      (tree) => `${tree.id} ${tree.function} ${tree.key} ${stateOf(tree)}`.toLowerCase().includes(wanted)
+      (tree) => [tree.number, `node ${tree.id}`, tree.function, tree.key, stateOf(tree)].join(" ")
+        .toLowerCase().includes(wanted)
     );
     this.nothing.hidden = this.#trees.length > 0;
     setText(this.count, wanted ? `${kept.length} of ${all || "no runs"}` : all);
@@ -88,18 +90,24 @@ export function stateOf(tree) {
   return tree.questions ? "waits for you" : "answered";
 }
 
-function redrawRun(cells, tree, element) {
+/** What a run was forked from; its number is not known if it was deleted. */
+export function forkOf(tree, number) {
+  return number === undefined ? `fork of node ${tree.source}` : `fork of run ${number}`;
+}
+
+function redrawRun(cells, tree, element, numbers) {
   const [id, fn, key, state, started, time, asked] = cells;
   if (element.drawn !== tree) {
     element.drawn = tree;
-    setText(id, String(tree.id));
+    setText(id, String(tree.number));
+    id.title = `node ${tree.id}`;
     const waiting = tree.open && tree.questions > 0;
     setState(fn.children[0], waiting ? "asking" : tree.state);
     setText(fn.children[1], oneLine(tree.function));
     fillWith(
       key,
       make("bdi", {}, oneLine(tree.key)),
-      tree.source ? make("span.fork-of", {}, icon("fork"), `fork of ${tree.source}`) : null,
+      tree.source ? make("span.fork-of", {}, icon("fork"), forkOf(tree, numbers.get(tree.source))) : null,
     );
     setText(state, stateOf(tree));
     setText(started, when(tree.started));
