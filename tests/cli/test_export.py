@@ -29,11 +29,28 @@ def test_the_data_of_a_run_is_all_there_is_to_be_said(journal: Path, tmp_path: P
     assert target.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_data_may_be_printed_and_a_call_means_its_run(
-    journal: Path, capsys: pytest.CaptureFixture[str]
+def test_the_data_and_the_tree_may_be_printed(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert main(["export", "1.1", "--json", "-", "--store", str(journal)]) == 0
+    assert main(["export", "nightly", "--json", "-", "--store", str(journal)]) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["id"] == 1
+    target = tmp_path / "run.jsonl"
+    assert main(["export", "nightly", "--tree", str(target), "--store", str(journal)]) == 0
+    assert main(["export", "nightly", "--tree", "-", "--store", str(journal)]) == 0
+    assert capsys.readouterr().out == target.read_text("utf-8")
+
+
+@pytest.mark.parametrize("option", ["--html", "--json", "--tree"])
+def test_a_call_in_a_run_is_not_exported_but_the_run_is_named(
+    journal: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+):
+    target = tmp_path / "run"
+    for name in ("1.3", "6"):
+        assert main(["export", name, option, str(target), "--store", str(journal)]) == 2
+        assert capsys.readouterr().err == (
+            "ramify export: call 1.3 (node 6) is not a whole run: give 1, the run that it is in\n"
+        )
+    assert not target.exists()
 
 
 def test_the_page_holds_the_same(journal: Path, tmp_path: Path):

@@ -35,12 +35,19 @@ def test_what_goes_as_it_went_is_exit_code_0(journal: Path):
     for run, said in [
         (["boat"], "buy goes as it went: 2 calls\n"),
         (["1"], "buy goes as it went: 2 calls\n"),
-        (["2"], "buy goes as it went: 2 calls\n"),  # a call in it
         (["last"], "walk goes as it went: 3 calls\n"),
         ([], "walk goes as it went: 3 calls\n"),
     ]:
         done = ramify("replay", *run, "--with", ERRANDS, cwd=journal.parent)
         assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+
+
+def test_a_call_in_a_run_is_not_replayed_but_the_run_is_named(journal: Path):
+    done = ramify("replay", "1.1", "--with", ERRANDS, cwd=journal.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "ramify replay: call 1.1 (node 2) is not a whole run: give 1, the run that it is in\n"
+    )
 
 
 def test_the_first_thing_that_differs_is_shown_as_a_diff(journal: Path, changed: str):

@@ -3,7 +3,9 @@
 import argparse
 import json
 import os
+import sys
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ramify.cli.exit_codes import DONE
@@ -34,7 +36,9 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     add_node_to(parser, "RUN")
     parser.add_argument("--html", metavar="FILE", help="write a page to look at; - prints it")
     parser.add_argument("--json", metavar="FILE", help="write all there is to be said; - prints it")
-    parser.add_argument("--tree", metavar="FILE", help="write what another journal can take in")
+    parser.add_argument(
+        "--tree", metavar="FILE", help="write what another journal can take in; - prints it"
+    )
     add_store_to(parser)
     parser.set_defaults(command=export)
 
@@ -47,15 +51,25 @@ def export(options: argparse.Namespace) -> int:
         run = run_id(observer, options.node)
         if options.html or options.json:
             _write_data(options, _run(options, observer, run))
-    if options.tree:
-        from ramify.stores import SqliteStore, export_tree  # noqa: PLC0415 - who wants none
-
-        store = SqliteStore(journal_path(options))
-        try:
-            export_tree(store, run, options.tree)
-        finally:
-            store.close()
+    if options.tree == "-":
+        with TemporaryDirectory() as folder:
+            path = os.path.join(folder, "tree")
+            _write_tree(options, run, path)
+            with open(path, encoding="utf-8") as lines:
+                sys.stdout.writelines(lines)
+    elif options.tree:
+        _write_tree(options, run, options.tree)
     return DONE
+
+
+def _write_tree(options: argparse.Namespace, run: int, path: str) -> None:
+    from ramify.stores import SqliteStore, export_tree  # noqa: PLC0415 - who wants none
+
+    store = SqliteStore(journal_path(options))
+    try:
+        export_tree(store, run, path)
+    finally:
+        store.close()
 
 
 def _run(options: argparse.Namespace, observer: Observer, run: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Final
 
-from ramify.core.errors import StoreError, UnknownNodeError
+from ramify.core.errors import InvalidValueError, StoreError, UnknownNodeError
 from ramify.runtime.observer import Observer, attach
 
 DEFAULT: Final = "run.db"
@@ -67,12 +67,20 @@ def tell_if_undriven(observer: Observer) -> None:
 
 
 def run_id(observer: Observer, text: str) -> int:
-    """Return the id of the top-level call that *text* means, or that what it means is below.
+    """Return the id of the top-level call that *text* means.
 
     Raises:
         UnknownNodeError: there is none.
+        InvalidValueError: it means a call further down.
     """
-    return observer.tree_of(node_id(observer, text))
+    node = node_id(observer, text)
+    run = observer.tree_of(node)
+    if node != run:
+        path = observer.get_view(node).path
+        raise InvalidValueError(
+            f"call {path} (node {node}) is not a whole run: give {run}, the run that it is in"
+        )
+    return run
 
 
 def node_id(observer: Observer, text: str) -> int:
