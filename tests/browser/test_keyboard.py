@@ -204,7 +204,7 @@ def test_assistive_technology_is_told_what_is_there(eyes: Eyes):
                 - button "Pause 1 digest"
                 - button "Cancel 1 digest"
                 - button "Fork… 1 digest"
-              - button "Answer"
+              - button "Go to it"
               - tablist "Ways to look at this run":
                 - tab "Tree" [selected]
                 - tab "Timeline"

@@ -4,8 +4,8 @@ import { icon, make } from "./dom.js";
 import { sentence } from "./notices.js";
 
 /** What is said before a call is cancelled. */
-export const ENDS_HERE = "It ends here, and so does every call it has made. This cannot be undone, "
-  + "but it can be forked afterwards.";
+export const ENDS_HERE = "It ends here, and so does every call it has made. What was done "
+  + "until then is kept: a run that was cancelled can be resumed later, in a fork.";
 
 /**
  * Open a window with a form. fields are elements; submit(form) does what was asked for, and the

@@ -16,6 +16,7 @@ const WORDS = {
   use: "Use a result",
   fail: "Let it fail",
 };
+const NO_RESULT = "Write down the result that it had. Was it an empty text, say so with";
 
 /**
  * One question with the means to answer it. who is a link to the call; desk has source, detail(id)
@@ -130,9 +131,17 @@ function inDoubt(question, send) {
     { rows: "2", spellcheck: "false", placeholder: "The result it had", "aria-label": "The result it had" },
   );
   const why = make("input", { type: "text", placeholder: "Why", "aria-label": "Why it fails" });
+  const fault = make("p.fault", { role: "alert" });
+  const sendResult = () => {
+    const given = use.value.trim() !== "";
+    fault.textContent = given ? "" : `${NO_RESULT} ramify answer ${question.id} use:`;
+    if (given) send(`use: ${use.value}`);
+    else use.focus();
+  };
   return [
     make("div.buttons", {}, button(WORDS.retry, () => send("retry"), ".primary")),
-    make("div.buttons", {}, button(WORDS.use, () => send(`use: ${use.value}`)), use),
+    make("div.buttons", {}, button(WORDS.use, sendResult), use),
+    fault,
     make(
       "div.buttons",
       {},

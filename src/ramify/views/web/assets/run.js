@@ -330,7 +330,7 @@ export class RunView {
         make(
           "button.primary",
           { type: "button", click: () => this.nextAsking() },
-          this.desk.source.live ? "Answer" : "Show",
+          "Go to it",
         ));
     });
   }
