@@ -22,6 +22,12 @@ def test_the_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture
         assert [line.split(maxsplit=1) for line in listed] == [[c.name, c.help] for c in group]
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_fits_on_a_screen(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, parser_of(COMMANDS[name]).format_help().splitlines())) <= 100
+
+
 def test_the_help_loads_no_command():
     script = (
         "import sys\n"

@@ -58,6 +58,33 @@ def test_values_are_read_as_json_or_as_text(tmp_path: Path):
     assert (done.returncode, done.stdout) == (0, "(3, ['x'], 'x=y')\n")
 
 
+def test_text_that_is_read_as_json_is_said_to_need_quotes(tmp_path: Path):
+    module = tmp_path / "job.py"
+    module.write_text(
+        "from ramify import tool\n@tool\nasync def show(folder: str) -> str:\n    return folder\n"
+    )
+    done = ramify("run", f"{module}:show", "--arg", "folder=3")
+    assert done.returncode == 2
+    assert done.stderr.endswith("""(got 3); as text it is --arg 'folder="3"'\n""")
+    assert ramify("run", f"{module}:show", "--arg", 'folder="3"').stdout == "3\n"
+
+
+def test_one_call_that_was_under_way_is_said_in_the_singular(tmp_path: Path):
+    module, store = tmp_path / "job.py", tmp_path / "run.db"
+    module.write_text(SLOW.replace("@tool\nasync def nap", "@tool(repeatable=True)\nasync def nap"))
+    command = [sys.executable, "-m", "ramify", "run", f"{module}:slow", "--store", str(store)]
+    told = ""
+    for _ in range(2):
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "asleep\n"
+            process.kill()
+            _, told = process.communicate(timeout=60)
+    assert "(node 1): 0 of its calls are done, 1 was under way; it goes on where it was" in told
+
+
 def test_a_call_that_raises_is_exit_code_1_and_says_so():
     done = ramify("run", "examples/survey.py:survey", "--arg", "folder=nowhere")
     assert done.returncode == 1

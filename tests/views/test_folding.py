@@ -110,11 +110,11 @@ def test_calls_are_counted_once_and_only_what_changed_is_counted_again():
     old = planted(
         call("top", "running", *done(3), call("now", "running"), call("later", "waiting"))
     )
-    assert census.of(old) == Tally(6, 3, 0, 0, 1, 0, 1, 0)
+    assert census.of(old) == Tally(6, 3, 0, 0, 1, 0, 1, 0, 1)
     *same, _, later = old.children
     ended = replace(old.children[3], state=NodeState.Error, ended_at=START, update_seqnum=2)
     new = replace(old, children=(*same, ended, later), update_seqnum=2)
-    assert census.of(new) == Tally(6, 3, 1, 0, 0, 0, 1, 0)
+    assert census.of(new) == Tally(6, 3, 1, 0, 0, 0, 1, 0, 1)
 
 
 def test_a_deep_tree_is_no_trouble():

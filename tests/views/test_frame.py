@@ -58,8 +58,8 @@ def test_states_ties_activity_tokens_money_time_and_totals_are_shown():
         " ? 1   ✓ 1/8  ✗ 1  ⊘ 1  ● 2  · 1  9.0 s  1,234 tok  $0.0123",
     ]
     assert plain(tree, columns=140)[-1] == (
-        " ? 1 waits for you   ✓ 1 of 8 done  ✗ 1 failed  ⊘ 1 canceled  ● 2 running  · 1 waiting"
-        "  1,234 tokens  $0.0123  9.0 s"
+        " ? 1 waits for you   ✓ 1 of 8 done  ✗ 1 failed  ⊘ 1 canceled  ● 2 running"
+        "  · 1 not begun  1 waiting for calls  1,234 tokens  $0.0123  9.0 s"
     )
 
 

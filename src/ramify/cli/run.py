@@ -1,9 +1,11 @@
 """``ramify run``: call a function and watch the tree grow."""
 
 import argparse
+import json
+import shlex
 import sys
 import traceback
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from ramify.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE
 from ramify.cli.loading import MODEL_HELP, load_function
 from ramify.cli.typed_lines import TypedLines
 from ramify.cli.values import read_value
-from ramify.core.errors import InvalidValueError, RamifyError, TracedError
+from ramify.core.errors import InvalidArgumentsError, InvalidValueError, RamifyError, TracedError
 from ramify.core.events import Failure
 from ramify.core.frames import agent_traceback
 from ramify.core.function import Function, Node
@@ -28,7 +30,7 @@ AUTO = "auto"
 
 _GOES_ON = (
     "==> an earlier process has begun this run (node {node}): {done} of its calls are done,"
-    " {open} were under way; it goes on where it was"
+    " {open} {verb} under way; it goes on where it was"
 )
 _ELSEWHERE = "ramify run: nobody answers here; 'ramify answer' and the viewer do, from elsewhere"
 _LEFT = "the same command goes on with it, from {store}"
@@ -75,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         function = load_function(options.target)
         args = dict(map(_argument, options.arg))
-        function.parameters.validate(args)
+        _check(function, args, options.arg)
         model = _offered(options.store) if options.model == AUTO else options.model
         store = options.store or (MemoryStore() if options.view else None)
         runtime = Runtime([function], models=model, store=store)
@@ -145,7 +147,9 @@ def _begun(runtime: Runtime, function: Function, args: Mapping[str, Any]) -> Nod
         if node.function is function and node.inputs == args:
             calls = runtime.get_subtree(node.id)[1:]
             done = sum(call.state.final for call in calls)
-            print(_GOES_ON.format(node=node.id, done=done, open=len(calls) - done), file=sys.stderr)
+            open_ = len(calls) - done
+            said = {"node": node.id, "done": done, "open": open_}
+            print(_GOES_ON.format(**said, verb="was" if open_ == 1 else "were"), file=sys.stderr)
             return node
     return None
 
@@ -175,6 +179,25 @@ def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
                     print(_ELSEWHERE, file=sys.stderr)
             if not somebody and runtime.store is None:
                 node.cancel("there was nobody to answer its question")
+
+
+def _check(function: Function, args: Mapping[str, Any], given: Iterable[str]) -> None:
+    """Check *args*, as they were *given*; of text that was read as JSON, say how to write it.
+
+    Raises:
+        InvalidArgumentsError: the function does not take them.
+    """
+    try:
+        function.parameters.validate(args)
+    except InvalidArgumentsError as error:
+        parts = [one.partition("=") for one in given]
+        texts = {one.name for one in function.parameters.items if one.annotation is str}
+        hints = [
+            f"; as text it is --arg {shlex.quote(f'{name}={json.dumps(text)}')}"
+            for name, _, text in parts
+            if name in texts and not isinstance(args[name], str)
+        ]
+        raise InvalidArgumentsError(f"{error}{''.join(hints)}") from None
 
 
 def _argument(text: str) -> tuple[str, Any]:

@@ -22,9 +22,11 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
     """Add the subcommand to the command."""
     parser = add_parser(
         "view",
-        description="Serve a page that shows the runs of a journal, live, and open it in a"
-        " browser. What is asked for there (answers, pauses, forks) is done by the program that"
-        " drives the journal.",
+        description=(
+            "Serve a page that shows the runs of a journal, live, and open it in a browser.\n"
+            "What is asked for there (answers, pauses, forks) is done by the program that drives\n"
+            "the journal."
+        ),
         epilog=(
             "example: ramify view --store run.db\n\n"
             "Only this machine can reach the page, and only with the token in the address that\n"

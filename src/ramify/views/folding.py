@@ -23,8 +23,8 @@ _ASKS, _FAILED, _RUNS, _ENDED, _WAITS, _PAST = range(6)  # what is shown first
 class Tally(NamedTuple):
     """How many calls there are, one and all below it, and how they stand.
 
-    ``active`` are those under way that wait for no other call, ``paused`` those that stand still
-    without a question, and ``questions`` what people are asked.
+    ``active`` are those under way that wait for no other call, ``calling`` those that do,
+    ``paused`` those that stand still without a question, and ``questions`` what people are asked.
     """
 
     calls: int
@@ -35,6 +35,7 @@ class Tally(NamedTuple):
     paused: int
     unbegun: int
     questions: int
+    calling: int = 0
 
 
 class Census:
@@ -73,6 +74,7 @@ class Census:
             state is NodeState.Paused and not view.questions,
             state is NodeState.Waiting,
             len(view.questions),
+            state is NodeState.Running and open_below,
         )
         below = [self._known[child.id][1] for child in view.children]
         return Tally(*map(sum, zip(own, *below, strict=True))) if below else own

@@ -145,19 +145,22 @@ def _totals(view: NodeView, total: Tally, columns: int, now: datetime) -> Line:
         (NodeState.Canceled, total.canceled, "canceled"),
         (NodeState.Running, total.active, "running"),
         (NodeState.Paused, total.paused, "paused"),
-        (NodeState.Waiting, total.unbegun, "waiting"),
+        (NodeState.Waiting, total.unbegun, "not begun"),
     ]
     used, time = view.total_usage.total, elapsed(view, now)
     asks = f" {_ASKING} {total.questions:,} {verb} for you " if total.questions else ""
     counts = [(state, n, word) for state, n, word in states if n or state is NodeState.Success]
-    line = _spaced(
-        Segment(asks, _ASKS),
-        *(Segment(f"{SIGNS[state]} {n:,} {word}", _STYLES[state]) for state, n, word in counts),
-        *(Segment(text) for text in [f"{used:,} tokens", _price(view.total_cost)] if used),
-        Segment(time),
-    )
-    if line_width(line) <= columns:
-        return line
+    calling = f"{total.calling:,} waiting for calls" if total.calling else ""
+    for calls in (calling, ""):
+        line = _spaced(
+            Segment(asks, _ASKS),
+            *(Segment(f"{SIGNS[state]} {n:,} {word}", _STYLES[state]) for state, n, word in counts),
+            Segment(calls, _DIM),
+            *(Segment(text) for text in [f"{used:,} tokens", _price(view.total_cost)] if used),
+            Segment(time),
+        )
+        if line_width(line) <= columns:
+            return line
     line = _spaced(
         Segment(f" {_ASKING} {total.questions:,} " if asks else "", _ASKS),
         Segment(
