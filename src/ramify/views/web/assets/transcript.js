@@ -5,6 +5,7 @@ import { fill, longText, oneLine, shownValue } from "./text.js";
 import { many } from "./words.js";
 
 const WHO = { system: "system", user: "user", text: "model", thinking: "thinking", call: "call", result: "result" };
+const FOLDED = 400; // characters of a system prompt that are not shown at once
 
 export class TranscriptView {
   #drawn = [];
@@ -96,7 +97,7 @@ export class TranscriptView {
       part.text, { length: part.length, whole: () => this.source.part(this.id, index) }
     );
     switch (kind) {
-      case "system": return this.#folded(part, text);
+      case "system": return part.length > FOLDED ? this.#folded(part, text) : text();
       case "thinking": return this.#thinking(part, text);
       case "call": return this.#call(part);
       case "result": return [
