@@ -240,7 +240,7 @@ def test_an_agent_is_told_something_else_in_a_fork(eyes: Eyes):
         expect(page.get_by_role("link", name="fork of run 1")).to_be_visible()
         state(call(page, "publish"), "waits for you")
         detail = choose(page, "write_digest")
-        expect(detail.get_by_label("Transcript").locator("li").first).to_have_text(
+        expect(detail.get_by_label("Transcript").locator("li.user")).to_have_text(
             "userWrite it in rhyme."
         )
 
