@@ -7,7 +7,7 @@ import pytest
 
 from ramify import Runtime, attach
 from ramify.cli.journal import add_node_to, add_store_to, node_id, opened, run_id
-from ramify.core.errors import RamifyError
+from ramify.core.errors import InvalidValueError, RamifyError
 from small_journal import deploying
 
 
@@ -55,12 +55,14 @@ def test_a_call_is_named_by_id_path_key_or_as_the_last_run(journal: Path):
             text: node_id(observer, text) for text in ["4", "1.2", "nightly", "=nightly", "last"]
         }
         assert ids == {"4": 4, "1.2": 3, "nightly": 1, "=nightly": 1, "last": 8}
-        assert {text: run_id(observer, text) for text in ["4", "1.2.1", "nightly", "8"]} == {
-            "4": 1,
-            "1.2.1": 1,
+        assert {text: run_id(observer, text) for text in ["1", "nightly", "8"]} == {
+            "1": 1,
             "nightly": 1,
             "8": 8,
         }
+        for text in ("4", "1.2.1"):
+            with pytest.raises(InvalidValueError, match="is not a whole run: give 1"):
+                run_id(observer, text)
 
 
 def test_a_key_that_looks_like_something_else_is_written_with_a_sign(tmp_path: Path):

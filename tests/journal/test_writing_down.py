@@ -22,6 +22,7 @@ from ramify import (
     ToolUse,
     agent,
     attach,
+    registries,
     tool,
 )
 from ramify.core.events import CallRequested
@@ -87,9 +88,11 @@ def test_a_question_that_could_not_be_written_at_once_is_soon_known_to_others() 
 # --- leaving
 
 
-@tool(repeatable=True)
-async def person(ctx: RunContext) -> str:
-    return await ctx.ask("Is it time?")
+with registries():  # other tests look at all the tools that there are
+
+    @tool(repeatable=True)
+    async def person(ctx: RunContext) -> str:
+        return await ctx.ask("Is it time?")
 
 
 def is_left(run: Callable[[], None]) -> bool:

@@ -99,6 +99,7 @@ async def test_whatever_hangs_is_stopped_and_the_next_command_runs(command: str,
 async def test_a_shell_that_had_to_be_killed_is_replaced_in_words():
     @tool(uses=[bash])
     async def caller(ctx: RunContext) -> str:
+        await ctx.invoke(bash, {"command": "true"})  # so that the shell has begun
         with pytest.raises(CallTimeoutError, match="the shell had to be killed"):
             await ctx.invoke(bash, {"command": "trap '' INT; while :; do :; done", "timeout": 3})
         return await ctx.invoke(bash, {"command": "echo on"})
