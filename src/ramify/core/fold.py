@@ -258,8 +258,9 @@ class TreeFold:
         match event:
             case CallRequested(parent=int(parent)):
                 above = self.records[parent]
-                above.children.append(event.node)
                 self.records[event.node] = Record(event, f"{above.path}.{event.index}")
+                if not above.children or above.children[-1] != event.node:  # or it comes again
+                    above.children.append(event.node)
             case CallRequested():
                 self.records[event.node] = Record(event, str(self._root_number))
             case _:

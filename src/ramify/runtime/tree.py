@@ -144,8 +144,8 @@ class Tree:
             self._prepare()
             with self._lock:
                 live, self._live = self._live, {}
-                pending = list(self._take_pending())
-            self._fold.apply(pending)
+                count = len(self._pending)
+            self._fold.apply(self._take_pending(count))
             self._fold.apply(event for events in live.values() for event in events)
             return self._fold.views[id]
 
@@ -177,10 +177,11 @@ class Tree:
         with self._lock, suppress(ValueError):
             self._waiting.remove(wake)
 
-    def _take_pending(self) -> Iterator[Event]:
-        with suppress(IndexError):
-            while True:
-                yield self._pending.popleft()
+    def _take_pending(self, count: int) -> Iterator[Event]:
+        """Give the first events, each gone only when it was taken in: Ctrl-C may come any time."""
+        for _ in range(count):
+            yield self._pending[0]
+            self._pending.popleft()
 
     # Bags
 
