@@ -314,7 +314,6 @@ class Journal:
                 self._wanted = self._wanted or bool(self._waiting)
             if self._wanted:
                 self._have_written()
-            self._lock.notify_all()
             for _, wake in woken:  # before anybody else, who comes later
                 wake()
 
