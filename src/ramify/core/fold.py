@@ -117,6 +117,10 @@ class Record:
             case CallStarted():
                 self.state, self.status = NodeState.Running, _RUNS
                 self.started_at = datetime.fromtimestamp(event.at, UTC)
+            case CallEnded():
+                self.ended, self.state, self.status = event, event.state, ""
+                self.partial.clear()
+                self.questions.clear()
             case ValueSent():
                 self.values.append(event.value)
             case ArgumentsEdited():
@@ -125,10 +129,6 @@ class Record:
                 self.state, self.status = NodeState.Paused, event.reason
             case CallResumed():
                 self.state, self.status = NodeState.Running, _RUNS
-            case CallEnded():
-                self.ended, self.state, self.status = event, event.state, ""
-                self.partial.clear()
-                self.questions.clear()
             case CallReopened() | CallInherited() | TreeForked():
                 self._reopen()
             case QuestionAsked() | QuestionSettled():
@@ -153,6 +153,11 @@ class Record:
 
     def _take_of_conversation(self, event: Event) -> None:
         match event:
+            case ResponseStreamed():
+                self._take_delta(event)
+            case RequestSent() | RequestRetried() | RequestFailed() | ResponseCompleted():
+                self.partial.clear()
+                self._take_of_request(event)
             case ConversationOpened():
                 self.model, self.system = event.model, event.system
                 if not event.goes_on:
@@ -167,11 +172,6 @@ class Record:
                 self.status = "waits until fewer requests are under way"
             case NoticeGiven():
                 self.notices.append(event.text)
-            case ResponseStreamed():
-                self._take_delta(event)
-            case RequestSent() | RequestRetried() | RequestFailed() | ResponseCompleted():
-                self.partial.clear()
-                self._take_of_request(event)
             case _:
                 raise TypeError(f"no fold for {event!r}")
 
@@ -192,11 +192,6 @@ class Record:
                 self.status = "waits for the model"
                 self.said = event.inputs
                 self.response = None
-            case RequestRetried():
-                self.status = f"tries again in {event.wait:g} s: {event.failure}"
-            case RequestFailed():
-                self.status = f"the request failed: {event.failure}"
-                self._spend(event)
             case ResponseCompleted():
                 self.status = _RUNS
                 self.transcript += event.parts
@@ -204,6 +199,11 @@ class Record:
                 self.exchanges.append(event.exchange)
                 self.response = event
                 self.answers.clear()  # nothing that was asked before will be asked again
+                self._spend(event)
+            case RequestRetried():
+                self.status = f"tries again in {event.wait:g} s: {event.failure}"
+            case RequestFailed():
+                self.status = f"the request failed: {event.failure}"
                 self._spend(event)
 
     def _spend(self, event: ResponseCompleted | RequestFailed) -> None:

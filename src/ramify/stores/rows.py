@@ -4,7 +4,6 @@ SQLite tells of a damaged page only if its structure is: each row has a sum over
 """
 
 import json
-from collections.abc import Sequence
 from struct import Struct
 from typing import Any, Final
 from zlib import crc32
@@ -37,12 +36,14 @@ _STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeStat
 
 def event_row(seq: int, entry: Entry) -> tuple[Any, ...]:
     """Return the row of an entry among the events; plain types only, others are slow to bind."""
+    tree, node, number, kind, body, at = (
+        entry.tree, entry.node, entry.number, entry.kind, entry.body, entry.at
+    )  # fmt: skip
     state = None if entry.state is None else entry.state.value
     question = None if entry.question is None else question_text(entry.question)
-    said = (entry.tree, entry.node, entry.number, entry.kind, entry.body, entry.at, state)
-    crc = _entry_sum(said, question, entry.settled, entry.call)
-    tree, node, number, kind, body, at, _ = said
-    return seq, tree, node, number, kind, kept(body), at, state, question, entry.settled, crc
+    settled = entry.settled
+    crc = _sum(tree, node, number, kind, body, at, state, question, settled, entry.call)
+    return seq, tree, node, number, kind, kept(body), at, state, question, settled, crc
 
 
 def node_row(seq: int, entry: Entry, call: Call) -> tuple[Any, ...]:
@@ -63,10 +64,23 @@ def node_row(seq: int, entry: Entry, call: Call) -> tuple[Any, ...]:
 
 def entry_of_row(row: tuple[Any, ...]) -> Entry | None:
     """Return the entry that was written as *row*, or None if that is not what was written."""
-    seq, tree, node, number, kind, body, at, state, question, settled, crc, parent = row[:12]
+    (
+        seq, tree, node, number, kind, body, at, state, question, settled, crc,
+        parent, key, index, function, idles, source, inherited,
+    ) = row  # fmt: skip
     body = given(body)
-    call = None if parent is None else _call(row[11:])
-    if _entry_sum((tree, node, number, kind, body, at, state), question, settled, call) != crc:
+    call = None
+    if parent is not None:
+        call = Call(
+            parent=parent,
+            key=given(key),
+            index=index,
+            function=given(function),
+            idles=bool(idles),
+            source=source,
+            inherited=inherited,
+        )
+    if _sum(tree, node, number, kind, body, at, state, question, settled, call) != crc:
         return None
     return Entry(
         tree=tree,
@@ -83,30 +97,25 @@ def entry_of_row(row: tuple[Any, ...]) -> Entry | None:
     )
 
 
-def _entry_sum(
-    said: tuple[Any, ...], question: str | None, settled: str | None, call: Call | None
+def _sum(  # noqa: PLR0913 - one for each column
+    tree: int,
+    node: int,
+    number: int,
+    kind: str,
+    body: str,
+    at: float | None,
+    state: str | None,
+    question: str | None,
+    settled: str | None,
+    call: Call | None,
 ) -> int:
     """Return the sum over all that an entry says, its texts aside."""
-    tree, node, number, kind, body, at, state = said
     numbers = _NUMBERS.pack(tree, node, number, -1.0 if at is None else at)  # text is slow to make
     text = f"{kind} {state} {settled} {question} {body}"
     if call is not None:
         text += f" {call.parent} {call.key} {call.index} {call.function}"
         text += f" {call.idles} {call.source} {call.inherited}"
     return text_sum(text, crc32(numbers))
-
-
-def _call(row: Sequence[Any]) -> Call:
-    parent, key, index, function, idles, source, inherited = row
-    return Call(
-        parent=parent,
-        key=given(key),
-        index=index,
-        function=given(function),
-        idles=bool(idles),
-        source=source,
-        inherited=inherited,
-    )
 
 
 def question_text(question: Question) -> str:
