@@ -44,7 +44,7 @@ class LongTexts:
     def pieces(self, text: str) -> list[Piece] | None:
         """Return *text* as pieces if some text is in it that is remembered."""
         for known in self._latest:
-            if len(known.text) > len(text):
+            if len(known.text) >= len(text):  # it is not inside this one
                 continue
             for how, needle in known.forms():
                 if needle in text:

@@ -257,8 +257,10 @@ class Unpacker:
         """
         plain = _QUOTED_TAG not in text  # as most is
         if plain and self._from_json is not None:
-            with suppress(ValueError):  # it does not know half a character
+            try:
                 return self._from_json(text)
+            except ValueError:  # it does not know half a character
+                pass
         value, end = (_DECODER if plain else self._decoder).raw_decode(text)
         if end != len(text):
             raise ValueError("there is more than one value")
