@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ramify.core.errors import (
     CancellationException,
@@ -26,7 +26,6 @@ from ramify.core.events import (
     Failure,
     TreeForked,
 )
-from ramify.core.fold import Record
 from ramify.core.forking import Cut, Edit, edits_of, fork_of, inherit, new_id, still_open
 from ramify.core.function import Function
 from ramify.core.packing import Opaque
@@ -36,15 +35,14 @@ from ramify.core.states import NodeState
 from ramify.core.store import Store, TreeRow
 from ramify.runtime.asking import wait_for_help
 from ramify.runtime.call_request import CallRequest
-from ramify.runtime.desk import Desk
 from ramify.runtime.doubt import gate_after_crash
 from ramify.runtime.graph import reachable
 from ramify.runtime.home import Home
-from ramify.runtime.inbox import Inbox
+from ramify.runtime.inbox import Follow, Inbox
 from ramify.runtime.journal import Journal
 from ramify.runtime.loader import Loader, PastFunction
+from ramify.runtime.maker import Maker
 from ramify.runtime.node import CallNode
-from ramify.runtime.tree import Tree
 from ramify.runtime.tree_reader import read_events
 
 log = logging.getLogger(__name__)
@@ -52,54 +50,20 @@ log = logging.getLogger(__name__)
 _LOOKS_EVERY: Final = 0.1  # seconds between two looks into the inbox
 
 
-class Maker(Protocol):
-    """Whoever makes nodes and starts them."""
-
-    def remake(
-        self, record: Record, request: CallRequest, tree: Tree, parent: CallNode | None
-    ) -> CallNode:
-        """Return the node that *record* tells of."""
-        ...
-
-    def go_on(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
-        """Start a top-level call that an earlier process began, or another tree."""
-        ...
-
-    def follow(self, wish: Mapping[str, Any], message: int) -> None:
-        """Do what another process asks for; what that message has started is not started again."""
-        ...
-
-    def loaded(self, id: int) -> CallNode | None:
-        """Return the node with this id if it is in memory."""
-        ...
-
-    def knows_model(self, wish: Any) -> bool:
-        """Whether there is such a model."""
-        ...
-
-    def reserve_ids(self, count: int) -> int:
-        """Return the first of so many ids that nobody else gets."""
-        ...
-
-    def next_number(self) -> int:
-        """Return the number of the next tree."""
-        ...
-
-
 class Archive:
     """Reads trees from a store, and has them gone on with."""
 
     def __init__(
-        self, journal: Journal, functions: Mapping[str, Function], desk: Desk, maker: Maker
+        self, journal: Journal, functions: Mapping[str, Function], maker: Maker, follow: Follow
     ) -> None:
         self.journal = journal
-        self._desk = desk
+        self._desk = maker.commons.desk
         self._loader = Loader(journal, functions, maker.remake, self._has_ended)
         self._maker = maker
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # trees that were gone on with, in order
         self._looking: asyncio.TimerHandle | None = None
-        self._inbox = Inbox(journal, maker.follow)
+        self._inbox = Inbox(journal, follow)
         self._due: dict[int, int] = {}  # trees to go on with, and what has to be saved before
 
     @property
@@ -378,8 +342,8 @@ def open_archive(
     store: Store | str | os.PathLike[str],
     redact: Callable[[str], str] | None,
     functions: Mapping[str, Function],
-    desk: Desk,
     maker: Maker,
+    follow: Follow,
 ) -> Archive:
     """Return what is in a store, as its driver.
 
@@ -400,4 +364,4 @@ def open_archive(
         except BaseException:
             store.close()
             raise
-    return Archive(Journal(store, redact, wait_for_help), functions, desk, maker)
+    return Archive(Journal(store, redact, wait_for_help), functions, maker, follow)

@@ -32,8 +32,8 @@ class Starter(Protocol):
     """Whoever starts calls."""
 
     @property
-    def id(self) -> str:
-        """What tells its calls from those of all others."""
+    def runtime(self) -> Any:
+        """What calls see as their runtime."""
         ...
 
     def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
@@ -44,18 +44,18 @@ class Starter(Protocol):
 class Context(RunContext):
     """The RunContext of one node, or of a runtime outside any call."""
 
-    __slots__ = ("_node", "_runtime")
+    __slots__ = ("_node", "_starter")
 
-    def __init__(self, runtime: Starter, node: CallNode | None) -> None:
-        self._runtime = runtime
+    def __init__(self, starter: Starter, node: CallNode | None) -> None:
+        self._starter = starter
         self._node = node
 
     def __repr__(self) -> str:
-        return f"<RunContext of {self._node or self._runtime}>"
+        return f"<RunContext of {self._node or self.runtime}>"
 
     @property
     def runtime(self) -> Any:
-        return self._runtime
+        return self._starter.runtime
 
     @property
     def node(self) -> CallNode:
@@ -73,7 +73,7 @@ class Context(RunContext):
 
     def start(self, request: CallRequest) -> CallNode:
         """Start a call as a child of this one, or at top level."""
-        return self._runtime.start(request, self._node)
+        return self._starter.start(request, self._node)
 
     def invoke(
         self,
@@ -124,7 +124,7 @@ class Context(RunContext):
 
     @property
     def idempotency_key(self) -> str:
-        return f"{self._runtime.id}-{self.node.id}"
+        return f"{self.runtime.id}-{self.node.id}"
 
     async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
         if isinstance(choices, str) or not all(isinstance(c, str) for c in (text, *choices)):

@@ -1,7 +1,6 @@
 """Run functions: the one object that a program makes, and may use from any thread."""
 
 import asyncio
-import itertools
 import logging
 import os
 import threading
@@ -12,10 +11,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Literal, Self
 from uuid import uuid4
-from weakref import WeakSet
 
 from ramify.core.budget import Budget
-from ramify.core.call_keys import named
 from ramify.core.decisions import Hooks, Rules
 from ramify.core.errors import (
     ClosedError,
@@ -29,23 +26,21 @@ from ramify.core.events import CallEnded
 from ramify.core.forking import Edit, checked_place, cut_at, cut_at_failure
 from ramify.core.frames import Frame
 from ramify.core.function import Function, Node, RunContext
-from ramify.core.packing import digest
 from ramify.core.question import RESUME, Question, QuestionKind
 from ramify.core.states import NodeState
 from ramify.core.store import Store
 from ramify.core.views import NodeView
-from ramify.runtime.call_request import CallRequest
 from ramify.runtime.commons import Commons
 from ramify.runtime.context import Context
 from ramify.runtime.forest import Forest
 from ramify.runtime.graph import check_listed, discover
-from ramify.runtime.holds import hold, start, why_not_paused
+from ramify.runtime.holds import hold, why_not_paused
 from ramify.runtime.home import BackgroundHome, Home
 from ramify.runtime.limits import DEFAULT_LIMITS, Limits
+from ramify.runtime.maker import Maker
 from ramify.runtime.model_book import ModelBook
-from ramify.runtime.node import CallNode, CodeNode
+from ramify.runtime.node import CallNode
 from ramify.runtime.spending import Account
-from ramify.runtime.tree import Tree
 from ramify.runtime.tree_reader import without_collection
 from ramify.runtime.walk import root_of, subtree
 from ramify.runtime.watch import Watch
@@ -89,6 +84,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         3
     """
 
+    _makes: ClassVar[type[Maker]] = Maker  # its nodes
     keeps_finished_trees: ClassVar[bool] = True
     patience: ClassVar[float] = 10.0  # seconds until a call that was cancelled is cancelled again
 
@@ -124,16 +120,20 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         )
         self.invocable_functions: Mapping[str, Function] = discover(specs, self._commons.models)
         check_listed(self._commons.rules, self.invocable_functions)
-        self._seen = WeakSet(self.invocable_functions.values())  # and found to be in order
         self._forest = Forest(keeps_finished=self.keeps_finished_trees)
-        self._keyed: dict[str, CallNode] = {}  # top-level calls by their keys
-        self._context = Context(self, None)
+        self._maker = self._makes(
+            self,
+            self.invocable_functions,
+            self._commons,
+            self._forest,
+            home=self._open_home,
+            keeps_trees=self.keeps_finished_trees,
+        )
+        self._context = Context(self._maker, None)
         self._home: Home | None = None
         self._lock = threading.Lock()  # for changing from no home to one, from open to closed
         self._closed = False
         self.id = uuid4().hex  # what tells its calls from those of all others
-        self._ids = itertools.count(1)
-        self._numbers = itertools.count(1)
         self._token: Token[RunContext] | None = None
         self._past: Any = None if store is None else self._open_store(store, redact)
 
@@ -142,12 +142,12 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     ) -> Any:
         from ramify.runtime.archive import open_archive  # noqa: PLC0415 - only journals need it
 
-        past = open_archive(store, redact, self.invocable_functions, self._commons.desk, self)
+        past = open_archive(store, redact, self.invocable_functions, self._maker, self._follow)
         self.id = past.store.id
         highest_id, highest_number = past.store.highest()
-        self._ids = itertools.count(highest_id + 1)
-        self._numbers = itertools.count(highest_number + 1)
-        self._forest.loader = self._load
+        self._maker.past = past
+        self._maker.count_from(highest_id + 1, highest_number + 1)
+        self._forest.loader = self._maker.load
         self._forest.before_cancel = past.suspend
         return past
 
@@ -187,121 +187,6 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             function, args, timeout=timeout, model=model, budget=budget, key=key
         )
 
-    def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
-        """Start the call that *request* asks for; its task has the context variables of here."""
-        home = self._open_home()
-        if self._past is not None and self._past.is_suspended:  # so it would be made again
-            raise ClosedError("this runtime is being closed, and its open calls go on in the next")
-        self._check_key(request.key)
-        if parent is not None:  # it is the loop's, and not to be touched from elsewhere
-            return home.call(self._start_child, home, request, parent)
-        self._check(request.function)
-        if request.key is not None and (known := self._known(request)) is not None:
-            return known
-        with self._lock:
-            if request.key is not None and named(request.key) in self._keyed:
-                return self._same(request, self._keyed[named(request.key)])  # others were quicker
-            id, journal = next(self._ids), None if self._past is None else self._past.journal
-            number = next(self._numbers)
-            tree = Tree(id, number, kept=self.keeps_finished_trees, journal=journal)
-            node = self._make(id, request, home, tree, None)
-            self._forest.add(node)
-            if request.key is not None:
-                self._keyed[named(request.key)] = node
-        home.tell(node.start, Context(self, node))
-        return node
-
-    def _check_key(self, key: str | None) -> None:
-        """See that a call can be found by its key, which is written down as it is."""
-        if key and self._past is not None and self._past.journal.redacted(key) != key:
-            raise InvalidValueError(
-                "the key of a call is written down, and there is something in this one that is to"
-                " be redacted; give another key"
-            )
-
-    def _known(self, request: CallRequest) -> CallNode | None:
-        """Return the top-level call that has the key of *request*, if there is one."""
-        assert request.key is not None  # or nobody would ask
-        key = named(request.key)
-        node = self._keyed.get(key)
-        if node is None and self._past is not None:
-            tree = self._past.store.find_key(key)
-            node = None if tree is None else self._forest.find(tree)
-        if node is not None and self._same(request, node) and self._past is not None:
-            node.home.call(self._past.adopt, node, request.function)
-        return node
-
-    def _same(self, request: CallRequest, node: CallNode) -> CallNode:
-        """Return *node*, which has the key of *request*, if it is the same call."""
-        given = request.args if self._past is None else self._past.journal.as_written(request.args)
-        same = node.function.name == request.function.name
-        if not same or digest(dict(node.inputs)) not in {digest(given), digest(dict(request.args))}:
-            raise InvalidValueError(
-                f"{node!r} has the key {request.key!r}, and is another call; give another key"
-            )
-        return node
-
-    def _start_child(self, home: Home, request: CallRequest, parent: CallNode) -> CallNode:
-        node: CallNode | None = None
-        if self._past is not None or request.key is not None:
-            node = parent.claimed(request)
-        if node is None:
-            node = self._make(next(self._ids), request, home, parent.tree, parent)
-            self._forest.add(node)
-        elif self._past is not None:
-            self._past.hand_over(node, request)
-            self._open_accounts(node, request)
-            if node.has_ended:
-                return node
-        start(node, Context(self, node))
-        return node
-
-    def _make(
-        self, id: int, request: CallRequest, home: Home, tree: Tree, parent: CallNode | None
-    ) -> CallNode:
-        node = self._node(id, request, home, tree, parent)
-        top = parent is None and self._commons.account is not None
-        if top or request.budget is not None or request.function.budget is not None:
-            self._open_accounts(node, request)
-        return node
-
-    def _node(
-        self,
-        id: int,
-        request: CallRequest,
-        home: Home,
-        tree: Tree,
-        parent: CallNode | None,
-        record: Any = None,
-    ) -> CallNode:
-        commons = self._commons
-        if request.function.is_agent:
-            from ramify.runtime.agent_node import AgentNode  # noqa: PLC0415 - only agents need it
-
-            return AgentNode(
-                id, request, parent=parent, tree=tree, home=home, commons=commons, record=record
-            )
-        return CodeNode(
-            id, request, parent=parent, tree=tree, home=home, desk=commons.desk, record=record
-        )
-
-    def _open_accounts(
-        self, node: CallNode, request: CallRequest, *, is_fork: bool = False
-    ) -> None:
-        """Have *node* draw from its budgets, and count what an earlier process has drawn.
-
-        What a fork shares was drawn from the runtime's budget by the tree that it comes from.
-        """
-        budgets = (request.budget, request.function.budget)
-        node.accounts = tuple([Account(one, node) for one in budgets if one is not None])
-        counted = node.accounts
-        if node.parent is None and (common := self._commons.account) is not None:
-            node.accounts += (common,)
-            counted = counted if is_fork else node.accounts
-        if node.spent is not None:
-            for account in counted:
-                account.take_over(node.spent)
-
     # Calls of earlier processes
 
     def recover(self) -> list[Node]:
@@ -315,24 +200,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             return []
         return [self._forest.find(id) for id in self._past.recovered]
 
-    def _load(self, id: int) -> CallNode | None:
-        """Return a node of an earlier process."""
-        if self._past is None or (tree := self._past.store.find(node=id)) is None:
-            return None
-        home, events = self._open_home(), self._past.events(tree)
-        home.call(self._past.load, tree, events)
-        return self._forest.get(id)
-
-    def remake(
-        self, record: Any, request: CallRequest, tree: Tree, parent: CallNode | None
-    ) -> CallNode:
-        """Return the node that *record* tells of."""
-        id = record.requested.node
-        node = self._node(id, request, self._open_home(), tree, parent, record)
-        self._forest.show(node)
-        return node
-
-    def follow(self, wish: Mapping[str, Any], message: int) -> None:
+    def _follow(self, wish: Mapping[str, Any], message: int) -> None:
         """Do what another process asks for; what that message has started is not started again.
 
         Raises:
@@ -360,43 +228,6 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
                 if redacted(choice) == text:
                     return choice
         return text
-
-    def loaded(self, id: int) -> CallNode | None:
-        """Return the node with this id if it is in memory."""
-        return self._forest.get(id)
-
-    def knows_model(self, wish: Any) -> bool:
-        """Whether there is such a model."""
-        if wish is None:
-            return True
-        try:
-            self._commons.models.find(wish)
-        except InvalidValueError:
-            return False
-        return True
-
-    def reserve_ids(self, count: int) -> int:
-        """Return the first of so many ids that nobody else gets."""
-        with self._lock:
-            first = next(self._ids)
-            self._ids = itertools.count(first + count)
-            return first
-
-    def next_number(self) -> int:
-        """Return the number of the next tree."""
-        return next(self._numbers)
-
-    def go_on(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
-        """Start a top-level call that an earlier process began, or another tree."""
-        self._open_accounts(root, request, is_fork=is_fork)
-        self._forest.expect(root)
-        root.home.tell(root.start, Context(self, root))
-
-    def _check(self, function: Function) -> None:
-        """Check a function that is called at top level for the first time."""
-        if not function.is_plain and function not in self._seen:
-            discover([function], self._commons.models, self.invocable_functions)
-            self._seen.add(function)
 
     # What runs and what ran
 
@@ -549,7 +380,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             root.home.call(self._forest.delete, root)
         except ClosedError:  # and all bags with it
             self._forest.forget(root)
-        self._keyed = {key: node for key, node in self._keyed.items() if node is not root}
+        self._maker.forget(root)
 
     # Beginning and end
 

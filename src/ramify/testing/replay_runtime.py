@@ -6,7 +6,6 @@ parent and its key. Nothing is written down, and nobody is reached.
 """
 
 import asyncio
-import itertools
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from ramify.core.agent_events import RequestFailed, ResponseCompleted
 from ramify.core.decisions import Hooks
 from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.events import CallOptions, Event, Failure
+from ramify.core.fold import Record
 from ramify.core.function import Function
 from ramify.core.packing import digest
 from ramify.core.question import Answer, Question
@@ -26,6 +26,7 @@ from ramify.core.transcript import TranscriptPart
 from ramify.runtime.call_request import CallRequest, Concluded
 from ramify.runtime.home import Home
 from ramify.runtime.limits import Limits
+from ramify.runtime.maker import Maker
 from ramify.runtime.node import CallNode
 from ramify.runtime.runtime import Runtime
 from ramify.runtime.tree import Tree
@@ -50,6 +51,34 @@ _STOPPED: Final = "it was stopped when this was recorded"
 Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
 
+class ReplayMaker(Maker):
+    """Asks the recording first what a call is to be."""
+
+    runtime: "ReplayRuntime"
+
+    def _make(
+        self, id: int, request: CallRequest, home: Home, tree: Tree, parent: CallNode | None
+    ) -> CallNode:
+        call = self.runtime.prepare(request, tree, parent)
+        node = super()._make(id if call is None else call.id, request, home, tree, parent)
+        if call is not None:
+            self.runtime.accompany(node, call)
+        return node
+
+    def _node(
+        self,
+        id: int,
+        request: CallRequest,
+        home: Home,
+        tree: Tree,
+        parent: CallNode | None,
+        record: Record | None = None,
+    ) -> CallNode:
+        if not request.function.is_agent:
+            return super()._node(id, request, home, tree, parent, record)
+        return ReplayedAgent(id, request, parent=parent, tree=tree, home=home, commons=self.commons)
+
+
 class ReplayRuntime(Runtime):
     """Plays one recording; ``play`` may be called once.
 
@@ -58,6 +87,8 @@ class ReplayRuntime(Runtime):
         UsageError: the recording is of something that cannot be played.
     """
 
+    _makes = ReplayMaker
+
     def __init__(
         self, functions: Iterable[Function], recording: Recording, hooks: Hooks | None, id: str
     ) -> None:
@@ -65,8 +96,7 @@ class ReplayRuntime(Runtime):
         self.id = id
         self._decides = hooks is not None
         self._recording = recording
-        self._ids = itertools.count(recording.root.id)
-        self._numbers = itertools.count(recording.number)
+        self._maker.count_from(recording.root.id, recording.number)
         self._commons.desk = RecordedDesk(self._answer_for)
         self._commons.pauses_on_tool_error = recording.pauses_on_tool_error
         self._turnstile = Turnstile(recording.places, self._look)
@@ -102,43 +132,31 @@ class ReplayRuntime(Runtime):
 
     # Calls
 
-    def _make(
-        self, id: int, request: CallRequest, home: Home, tree: Tree, parent: CallNode | None
-    ) -> CallNode:
+    def prepare(
+        self, request: CallRequest, tree: Tree, parent: CallNode | None
+    ) -> RecordedCall | None:
+        """Let what was recorded come of a call that is about to be made; return that, if any."""
         request.timeout = None  # time is not what it was
         tree.journal = self
         call = self._meet(request, parent)
         if call is None:
             above = None if parent is None else self._recording.calls.get(parent.id)
             request.gate = partial(self._rest, call=above)
-            return super()._make(id, request, home, tree, parent)
-        self._claimed.add(call.id)
-        request.gate = self._gate(call, request)
-        node = super()._make(call.id, request, home, tree, parent)
+        else:
+            self._claimed.add(call.id)
+            request.gate = self._gate(call, request)
+        return call
+
+    def accompany(self, node: CallNode, call: RecordedCall) -> None:
+        """Compare what *node* does and comes to with the recorded *call*."""
         if isinstance(node, ReplayedAgent):
             node.play(call, partial(self._sent, node, call), partial(self._answered, node, call))
         node.when_ended(partial(self._ended, node, call))
-        return node
-
-    def _node(
-        self,
-        id: int,
-        request: CallRequest,
-        home: Home,
-        tree: Tree,
-        parent: CallNode | None,
-        record: Any = None,
-    ) -> CallNode:
-        if not request.function.is_agent:
-            return super()._node(id, request, home, tree, parent, record)
-        return ReplayedAgent(
-            id, request, parent=parent, tree=tree, home=home, commons=self._commons
-        )
 
     def _meet(self, request: CallRequest, parent: CallNode | None) -> RecordedCall | None:
         """Return the recorded call that *request* asks for, if there is one."""
         if parent is None:
-            self._ids = itertools.count(max(self._recording.calls) + 1)
+            self._maker.count_from(max(self._recording.calls) + 1, self._recording.number + 1)
             return self._recording.root
         request.call_key = request.call_key or parent.key_of(request)
         above = self._recording.calls.get(parent.id)
