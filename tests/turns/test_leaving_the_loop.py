@@ -6,10 +6,11 @@ import sys
 import pytest
 
 START = """
-import asyncio, threading
+import asyncio, logging, threading
 from contextlib import aclosing
 from ramify import Agent, StopReason, Turn, TurnTimeoutError, tool
 
+logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns if the machine is slow
 ended = []
 
 @tool(lock=True)
