@@ -165,7 +165,8 @@ def test_an_answer_that_comes_while_nothing_runs_is_followed_by_the_next_driver(
         assert why.id == f"{asked.node_id}-2"
         observer.answer(why.id, "so")
         assert ended(observer, id).outputs == ["first", "blue, so"]
-        assert second.tell(f"view {id}") == repr(plain(observer.get_view(id)))
+        seen = repr(plain(observer.get_view(id)))
+        wait(lambda: second.tell(f"view {id}") == seen)  # it is written down before it is told
     assert second.end() == ""
 
 

@@ -1,4 +1,4 @@
-"""One call from request to end: its state, its children, and what it spends.
+"""One call from its start to its end: run, stopped, and ended after all that it called.
 
 Whatever changes a node happens on its runtime's loop; ``result``, ``cancel`` and ``await`` may be
 used from anywhere and go there by themselves.
@@ -9,14 +9,11 @@ import contextvars
 import logging
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from ramify.core.agent_errors import BudgetExceeded
 from ramify.core.agent_events import NoticeGiven
-from ramify.core.call_keys import named
-from ramify.core.decisions import Rules
 from ramify.core.errors import (
     CallTimeoutError,
     CancellationException,
@@ -29,29 +26,21 @@ from ramify.core.events import (
     ArgumentsEdited,
     CallAllowed,
     CallEnded,
-    CallOptions,
-    CallPaused,
-    CallReopened,
-    CallRequested,
-    CallResumed,
     CallStarted,
-    Event,
     Failure,
     ValueSent,
 )
 from ramify.core.fold import Record
 from ramify.core.from_file import FromFile
 from ramify.core.function import RunContext
-from ramify.core.reviving import exception_of
-from ramify.core.states import NodeState, check_transition
+from ramify.core.states import NodeState
 from ramify.core.usage import TokenUsage
-from ramify.runtime.awaited_node import GIVEN_UP
 from ramify.runtime.call_request import CallRequest, Concluded
 from ramify.runtime.desk import Desk
 from ramify.runtime.files import read_files
 from ramify.runtime.home import Home
-from ramify.runtime.placed_node import PlacedNode
 from ramify.runtime.spending import Account, Spent
+from ramify.runtime.stated_node import StatedNode
 from ramify.runtime.tree import Recorder, Tree
 
 log = logging.getLogger(__name__)
@@ -62,7 +51,7 @@ Outcome = tuple[NodeState, Any, BaseException | None]
 _NO_VARIABLES = contextvars.Context()
 
 
-class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
+class CallNode(StatedNode):
     """A call, run as one task.
 
     When its function is done, the node waits for the children that still run (having cancelled
@@ -72,25 +61,15 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
 
     __slots__ = (
         "__weakref__",
-        "_ends",
         "_overdue",
         "_reason",
-        "_repeated",
-        "_request",
         "_returned",
-        "_started",
-        "_stops",
         "_task",
         "_timers",
         "accounts",
-        "concluded",
         "desk",
-        "inputs",
         "leave",
-        "record",
         "spent",
-        "state",
-        "tool_use_id",
     )
 
     def __init__(
@@ -104,71 +83,24 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
         desk: Desk,
         record: Record | None = None,
     ) -> None:
-        super().__init__(home, id, tree, parent)
-        self.function = request.function
-        self.inputs = request.args
-        self.state = NodeState.Waiting
-        self.tool_use_id = request.tool_use_id
+        super().__init__(id, request, parent=parent, tree=tree, home=home, record=record)
         self.desk = desk
         self.spent: Spent | None = None
         self.accounts: tuple[Account, ...] = ()
         self.leave: Callable[[], None] | None = None  # what to do if it ends before it began
-        self.asked_for = request.sink is not None
         self.children: list[CallNode]
-        self._request = request
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] | None = None
         self._overdue: Exception | None = None  # why its time is over
         self._reason: str | None = None  # why it is being cancelled
-        self._stops = 0  # for how many reasons it waits for a person
         self._returned = False  # its function is done; only children may still run
-        self._started: float | None = None
-        self._ends: float | None = None
-        self.concluded = False  # what came of it has been published
-        self.record = record  # what an earlier process has written down
-        self._repeated = 0  # how many values it will send that are written down already
-        if record is None:
-            self._take_place(request.tied_with)
-            tree.publish(self._requested(request))
-        else:
-            self._restore(record)
-
-    def _requested(self, request: CallRequest) -> CallRequested:
-        parent, key, options = self._parent, request.call_key, None
-        if parent is None:
-            key = f"#{self.id}" if request.key is None else named(request.key)
-            if self.tree.journal is not None:
-                options = _options(request)
-        return CallRequested(
-            self.id,
-            None if parent is None else parent.id,
-            self._index,
-            self.sequence,
-            request.function.name,
-            request.args,
-            request.tool_use_id,
-            options,
-            key,
-            request.gate is not None,
-            self.function.is_agent,
-        )
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.path} {self.function.name} {self.state}>"
+        self._appear()
 
     # What it is
 
     @property
     def parent(self) -> "CallNode | None":
         return self._parent
-
-    @property
-    def started_at(self) -> datetime | None:
-        return None if self._started is None else datetime.fromtimestamp(self._started, UTC)
-
-    @property
-    def ended_at(self) -> datetime | None:
-        return None if self._ended is None else datetime.fromtimestamp(self._ended, UTC)
 
     @property
     def usage(self) -> TokenUsage:
@@ -185,16 +117,6 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
     @property
     def total_cost(self) -> Decimal | None:
         return Decimal(0) if self.spent is None else self.spent.cost
-
-    @property
-    def rules(self) -> Rules | None:
-        """What the models in it and below may not do, beside what rules above say."""
-        return self._request.rules
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether it is clear what came of it, and only that is still to be written down."""
-        return self.concluded and not self.state.final
 
     @property
     def is_under_way(self) -> bool:
@@ -349,25 +271,6 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             self.tree.publish(ValueSent(self.id, value))
         if self._request.sink is not None:
             await self._request.sink(value)
-
-    # Waiting for a person
-
-    def stop(self, reason: str, *, show: Callable[[Event], None] | None = None) -> None:
-        """Be Paused from now on; each stop wants its own ``go_on``.
-
-        With *show* that is said there, and is nobody else's business.
-        """
-        self._stops += 1
-        if self.state is NodeState.Running:
-            self._enter(NodeState.Paused)
-            (show or self.tree.publish)(CallPaused(self.id, time.time(), reason))
-
-    def go_on(self, *, show: Callable[[Event], None] | None = None) -> None:
-        """Take back one ``stop``."""
-        self._stops -= 1
-        if not self._stops and self.state is NodeState.Paused:
-            self._enter(NodeState.Running)
-            (show or self.tree.publish)(CallResumed(self.id, time.time()))
 
     # Ending it
 
@@ -525,14 +428,6 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
             timer.cancel()
         self._timers = None
 
-    def _enter(self, state: NodeState) -> None:
-        check_transition(self.state, state)
-        if self.state is NodeState.Paused:
-            self.tree.paused.discard(self)
-        self.state = state
-        if state is NodeState.Paused:
-            self.tree.paused.add(self)
-
     def continued(self) -> CallRequest:
         """Return the request for a call that goes on where this one ended.
 
@@ -543,60 +438,8 @@ class CallNode(PlacedNode):  # noqa: PLR0904 - most of them say what it is
 
     # What an earlier process has done
 
-    @property
-    def was_given_up(self) -> bool:
-        """Whether it gave its caller nothing, since that did not wait for it any longer."""
-        cancelled = self.state is NodeState.Canceled
-        return cancelled and str(self.exception).endswith(GIVEN_UP)
-
-    def _restore(self, record: Record) -> None:
-        requested, ended = record.requested, record.ended
-        self.inputs = record.inputs
-        self.tool_use_id = requested.tool_use_id
-        if record.started_at is not None:
-            self._started = record.started_at.timestamp()
-            self.state = record.state if ended is None else NodeState.Running
-        if ended is not None:
-            self.state, self.concluded = ended.state, True
-            self._ended = self._ends = ended.at
-            self.outputs = ended.outputs
-            self.exception = None if ended.exception is None else exception_of(ended.exception)
-            self.asked_for = True  # by those who were there
-        self._repeated = len(record.values)
-        self._take_old_place(
-            requested.index, requested.sequence, requested.key, ended=ended is not None
-        )
-
     def resigned(self, error: BaseException | None) -> None:
         """Take note that it gave up by what one of its calls raised."""
-
-    def take_on(self, request: CallRequest) -> None:
-        """Be the call that *request* asks for, as it was in an earlier process."""
-        if self.state is NodeState.Paused:
-            self.state = NodeState.Running
-            self.tree.publish(CallResumed(self.id, time.time()))
-        if self.record is not None and self.record.inputs is self.record.requested.inputs:
-            self.inputs = request.args  # which may be more than could be written down
-        self._request = request
-        self.function = request.function
-        if self._ended is None:
-            self.asked_for = request.sink is not None
-        elif request.sink is not None and self._parent is not None:  # and wants all values again
-            self._ended = None
-            self._parent._running += 1
-
-    def reopen(self) -> None:
-        """Be open again: what came of it cannot be had any longer."""
-        if self.record is not None:
-            self.record = self.record.copy()  # the views go on from here
-        self.tree.publish(CallReopened(self.id, time.time()))
-        self._ended, self.concluded = None, False
-        self.state, self.outputs, self.exception = NodeState.Running, None, None
-        for child in self.children:
-            if child.record is not None:
-                self._expect(child, child.record.requested.key)
-        if self._parent is not None:
-            self._parent._running += 1
 
     async def _send_again(self) -> None:
         """Hand over the values of a call that has ended."""
@@ -631,17 +474,6 @@ class CodeNode(CallNode):
     """
 
     __slots__ = ()
-
-
-def _options(request: CallRequest) -> CallOptions | None:
-    model = request.model
-    options = CallOptions(
-        timeout=request.timeout,
-        model=None if model is None else str(getattr(model, "name", model)),
-        budget=request.budget,
-        passing=request.past is not None,
-    )
-    return None if options == CallOptions() else options
 
 
 def report_if_unseen(node: CallNode) -> None:
