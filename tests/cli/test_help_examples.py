@@ -1,7 +1,7 @@
 """The example in the help of every command is run, in a folder where it makes sense.
 
-There is the small journal as ``run.db``, what wrote it as ``report.py``, and the folders of the
-project that examples name. There is no network.
+There is the small journal as ``run.db``, what wrote it as ``report.py``, a run of it as
+``run.jsonl``, and the folders of the project that examples name. There is no network.
 """
 
 import os
@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from ramify import SqliteStore
 from ramify.cli import parser_of
 from ramify.cli.commands import COMMANDS
+from ramify.stores import export_tree
 from small_journal import write_small_journal
 from support import heed_interrupts
 
@@ -27,6 +29,8 @@ SERVING = {"mcp", "view"}  # which end when they are interrupted
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     write_small_journal(tmp_path / "run.db")
+    with SqliteStore(tmp_path / "run.db") as store:
+        export_tree(store, 1, tmp_path / "run.jsonl")
     (tmp_path / "report.py").write_bytes((ROOT / "tests" / "small_journal.py").read_bytes())
     for name in ("examples", "src"):
         (tmp_path / name).symlink_to(ROOT / name)

@@ -20,7 +20,7 @@ from support import heed_interrupts
 COMMANDS = [
     "run", "chat", "ps", "tree", "stack", "transcript", "flame", "pause", "resume", "cancel",
     "questions", "answer", "fork", "replay", "diff", "check", "export", "view", "local", "mcp",
-    "doctor", "completion",
+    "doctor", "completion", "import", "delete", "vacuum",
 ]  # fmt: skip
 
 READING = {

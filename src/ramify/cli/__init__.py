@@ -123,6 +123,8 @@ class _Escaping(logging.Formatter):
 
 
 def _prepare_streams() -> None:
+    if sys.stdin is None:  # it was closed; there is nothing to be read
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - to the end
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # it was closed; what is printed goes nowhere

@@ -43,6 +43,11 @@ GROUPS: Final[Mapping[str, Sequence[Command]]] = {
         Command("fork", "fork", "go on from the past, with something changed"),
         Command("replay", "replay", "run it again offline, and say what differs"),
     ],
+    "keep a journal": [
+        Command("import", "importing", "take in a run that was exported"),
+        Command("delete", "delete", "forget a run that is over"),
+        Command("vacuum", "vacuum", "give the room of deleted runs back to the disk"),
+    ],
     "set up": [
         Command("check", "check", "check which functions call which, and run nothing"),
         Command("doctor", "doctor", "say what is installed and found here, and what is missing"),

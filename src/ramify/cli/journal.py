@@ -4,9 +4,12 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 from ramify.core.errors import InvalidValueError, StoreError, UnknownNodeError
+from ramify.core.store import Store
 from ramify.runtime.observer import Observer, attach
 
 DEFAULT: Final = "run.db"
@@ -44,11 +47,11 @@ def journal_path(options: argparse.Namespace) -> str:
     return options.store or os.environ.get(VARIABLE) or DEFAULT
 
 
-def opened(options: argparse.Namespace) -> Observer:
-    """Return who looks on at the journal that *options* name.
+def existing_journal(options: argparse.Namespace) -> str:
+    """Return the path of the journal that *options* name, as it was written.
 
     Raises:
-        StoreError: there is none, or it cannot be read.
+        StoreError: there is none.
     """
     path = journal_path(options)
     found = os.path.expanduser(path)
@@ -56,7 +59,31 @@ def opened(options: argparse.Namespace) -> Observer:
         raise StoreError(path, f"there is no such journal; give --store FILE or set {VARIABLE}")
     if os.path.isfile(found) and not os.path.getsize(found):  # a store would make a journal of it
         raise StoreError(path, f"it is empty; give --store FILE or set {VARIABLE}")
-    return attach(path)
+    return path
+
+
+def opened(options: argparse.Namespace) -> Observer:
+    """Return who looks on at the journal that *options* name.
+
+    Raises:
+        StoreError: there is none, or it cannot be read.
+    """
+    return attach(existing_journal(options))
+
+
+@contextmanager
+def driven(path: str) -> Generator[Store]:
+    """Lend the journal at *path*, which is made if it is not there, to who alone may write to it.
+
+    Raises:
+        StoreOwnedError: a process drives it.
+        StoreError: it cannot be written.
+    """
+    from ramify.stores import SqliteStore  # noqa: PLC0415 - who only looks on needs none
+
+    with SqliteStore(path) as store:
+        store.drive()
+        yield store
 
 
 def tell_if_undriven(observer: Observer) -> None:

@@ -1,0 +1,258 @@
+"""Runs that are taken in, deleted, and given back to the disk from the command line."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from command_line import PATIENCE, environment
+from driving import Drive, act, asked, seen
+from ramify import attach
+from ramify.views import data
+from terminal import CTRL_C, CTRL_D, Terminal
+
+GONE: Final = "report (node 1) was deleted; 'ramify vacuum' gives its room back to the disk\n"
+ASKED: Final = "delete report (node 1), which cannot be had back? [y/N] "
+
+
+@pytest.fixture
+def own(journal: Path, path: Path) -> Path:
+    """A copy of the small journal, as run.db in a folder of its own."""
+    shutil.copy(journal, path)
+    return path
+
+
+@pytest.fixture
+def file(own: Path) -> Path:
+    """The run with the key nightly, exported."""
+    assert act(own, "export", "nightly", "--tree", "run.jsonl") == (0, "", "")
+    return own.parent / "run.jsonl"
+
+
+def runs(path: Path) -> list[tuple[int, str, str]]:
+    with attach(path) as observer:
+        return [(tree.id, tree.function, tree.key) for tree in observer.trees()]
+
+
+BEFORE: Final = [(1, "report", "nightly"), (7, "publish", ""), (8, "deploy", "")]
+
+
+# --- import
+
+
+def test_a_run_that_was_exported_is_taken_into_a_new_journal(own: Path, file: Path):
+    other = own.parent / "archive.db"
+    done = act(own, "import", "--tree", file.name, "--store", other.name)
+    assert done == (0, "report is node 1 of archive.db now\n", "")
+    assert other.stat().st_mode & 0o777 == 0o600
+    assert runs(other) == BEFORE[:1]
+    with attach(own) as here, attach(other) as there:
+        assert data.details(there.get_view(1)) == data.details(here.get_view(1))
+
+
+@pytest.mark.usefixtures("file")
+def test_beside_the_run_itself_it_has_ids_of_its_own_and_no_key(own: Path):
+    assert runs(own) == BEFORE
+    done = act(own, "import", "--tree", "run.jsonl")
+    said = "report is node 9 of run.db now; its key 'nightly' is that of another run\n"
+    assert done == (0, said, "")
+    assert runs(own) == [*BEFORE, (9, "report", "")]
+    assert act(own, "diff", "1", "9")[0] == 0
+
+
+def test_what_is_exported_into_a_pipe_is_read_from_it(own: Path):
+    line = "{0} export nightly --tree - | {0} import --tree - --store other.db"
+    done = subprocess.run(
+        ["bash", "-c", line.format(f"{sys.executable} -m ramify")],
+        cwd=own.parent,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    said = "report is node 1 of other.db now\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+
+
+def test_a_fork_comes_with_the_run_that_it_goes_on_from(path: Path, drive: Drive):
+    drive("deploy")
+    asked(path)
+    act(path, "cancel", "1")
+    act(path, "resume", "1")
+    assert asked(path) == ["2-2"]
+    assert act(path, "export", "2", "--tree", "fork.jsonl")[0] == 0
+    code, shown, told = act(path, "import", "--tree", "fork.jsonl", "--store", "other.db")
+    assert (code, shown) == (
+        0,
+        "deploy is node 1 of other.db now\ndeploy is node 2 of other.db now\n",
+    )
+    assert told == (
+        "deploy (node 2) has not ended: it goes on when other.db is driven, and so does the run"
+        " that it is a copy of, in its own journal\n"
+    )
+
+
+def test_a_file_that_cannot_be_taken_in_makes_no_journal(own: Path, file: Path):
+    cut = own.parent / "cut.jsonl"
+    cut.write_bytes(file.read_bytes()[:-50])
+    before = sorted(own.parent.iterdir())
+    for name, why in [
+        ("cut.jsonl", "it cannot be taken in: it is not what was written, or not all of it; get"),
+        ("run.db", "it cannot be taken in: no tree was exported into it; give the path of another"),
+        ("none.jsonl", "it cannot be read (No such file or directory)"),
+        (".", "it cannot be read (Is a directory)"),
+        ("-", "it cannot be taken in: no tree was exported into it; give the path of another"),
+    ]:
+        code, shown, told = act(own, "import", "--tree", name, "--store", "other.db")
+        where = "stdin" if name == "-" else (own.parent / name).resolve()
+        assert (code, shown) == (2, "")
+        assert told.startswith(f"ramify import: {where}: {why}")
+        assert told.count("\n") == 1
+    assert sorted(own.parent.iterdir()) == before
+    assert act(own, "import")[0] == 2
+
+
+@pytest.mark.usefixtures("file")
+def test_a_journal_that_is_none_is_left_as_it_is(own: Path):
+    other = own.parent / "notes.txt"
+    other.write_text("not a database\n" * 1000)
+    code, shown, told = act(own, "import", "--tree", "run.jsonl", "--store", other.name)
+    assert (code, shown) == (2, "")
+    assert told.startswith(f"ramify import: {other.resolve()}: it is not a database; ")
+    assert other.read_text() == "not a database\n" * 1000
+
+
+# --- delete
+
+
+def test_a_run_is_deleted_and_its_key_is_free_again(own: Path, file: Path):
+    assert act(own, "delete", "nightly", "--yes") == (0, GONE, "")
+    assert runs(own) == BEFORE[1:]
+    assert act(own, "tree", "1")[0] == 2
+    done = act(own, "import", "--tree", file.name)
+    assert done == (0, "report is node 9 of run.db now\n", "")
+    assert runs(own)[-1] == (9, "report", "nightly")
+
+
+def test_where_nobody_can_be_asked_it_has_to_be_said(own: Path):
+    said = "nobody can be asked whether report (node 1) may go: say so with --yes"
+    assert act(own, "delete", "1") == (2, "", f"ramify delete: {said}\n")
+    line = f"{sys.executable} -m ramify delete 1 <&-"
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=own.parent,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stderr) == (2, f"ramify delete: {said}\n")
+    assert runs(own) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "said"),
+    [
+        ("y\r", 0, GONE),
+        ("YES\r", 0, GONE),
+        ("\r", 2, "nothing was deleted\n"),
+        ("no\r", 2, "nothing was deleted\n"),
+        (CTRL_D, 2, "nothing was deleted\n"),
+    ],
+)
+async def test_whoever_sits_at_a_terminal_is_asked(own: Path, keys: str, code: int, said: str):
+    args = ["-m", "ramify", "delete", "nightly", "--store", str(own)]
+    async with Terminal(*args, env={}) as terminal:
+        await terminal.see(ASKED)
+        terminal.press(keys)
+        await terminal.see(said)
+        assert await terminal.exit_code() == code
+    assert runs(own) == (BEFORE if code else BEFORE[1:])
+
+
+async def test_an_interrupt_is_no_consent(own: Path):
+    args = ["-m", "ramify", "delete", "nightly", "--store", str(own)]
+    async with Terminal(*args, env={}) as terminal:
+        await terminal.see(ASKED)
+        terminal.press(CTRL_C)
+        assert await terminal.exit_code() == 130
+    assert runs(own) == BEFORE
+
+
+async def test_nobody_is_asked_about_what_cannot_be_deleted(own: Path):
+    args = ["-m", "ramify", "delete", "last", "--store", str(own)]
+    async with Terminal(*args, env={}) as terminal:
+        await terminal.see("ramify delete: tree 8 has not ended; cancel it first")
+        assert await terminal.exit_code() == 2
+        assert "[y/N]" not in terminal.shown
+
+
+def test_what_is_open_and_what_a_fork_goes_on_from_stay(path: Path, drive: Drive):
+    driver = drive("deploy")
+    asked(path)
+    act(path, "cancel", "1")
+    act(path, "resume", "1")
+    assert asked(path) == ["2-2"]
+    driver.end()
+    kept = runs(path)
+    for run, said in [
+        ("2", "tree 2 has not ended; cancel it first"),
+        ("1", "a fork goes on from tree 1; delete that first"),
+    ]:
+        assert act(path, "delete", run, "--yes") == (2, "", f"ramify delete: {said}\n")
+    assert runs(path) == kept
+
+
+def test_only_whole_runs_that_are_there_are_deleted(own: Path):
+    part = "call 1.3 (node 6) is not a whole run: give 1, the run that it is in"
+    assert act(own, "delete", "1.3", "--yes") == (2, "", f"ramify delete: {part}\n")
+    for args in ["99"], ["weekly"], []:
+        code, shown, told = act(own, "delete", *args, "--yes")
+        assert (code, shown, "Traceback" in told) == (2, "", False)
+    assert runs(own) == BEFORE
+
+
+# --- vacuum
+
+
+def test_the_room_of_what_was_deleted_is_given_back(own: Path):
+    act(own, "delete", "1", "--yes")
+    size = own.stat().st_size
+    code, shown, told = act(own, "vacuum")
+    given = size - own.stat().st_size
+    assert given > 0
+    assert (code, shown, told) == (0, f"{given:,} bytes were given back\n", "")
+    assert act(own, "vacuum") == (0, "0 bytes were given back\n", "")
+    assert runs(own) == BEFORE[1:]
+
+
+# --- all of them
+
+
+@pytest.mark.parametrize("args", [["delete", "1", "--yes"], ["vacuum"]])
+def test_without_a_journal_none_is_made(tmp_path: Path, args: list[str]):
+    said = f"ramify {args[0]}: run.db: there is no such journal; give --store FILE or set"
+    assert act(tmp_path / "run.db", *args) == (2, "", f"{said} RAMIFY_STORE\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("file")
+@pytest.mark.parametrize(
+    "args", [["import", "--tree", "run.jsonl"], ["delete", "1", "--yes"], ["vacuum"]]
+)
+def test_a_journal_that_another_process_drives_is_left_alone(
+    own: Path, drive: Drive, args: list[str]
+):
+    driver = drive("walk")
+    seen(own, 9, lambda view: bool(view.children))
+    kept = runs(own)
+    code, shown, told = act(own, *args)
+    assert (code, shown) == (2, "")
+    assert told.startswith(
+        f"ramify {args[0]}: {own.resolve()}: another runtime drives it (process"
+        f" {driver.process.pid}); end that one first"
+    )
+    assert runs(own) == kept
