@@ -11,6 +11,7 @@ import ramify
 from browser.conftest import Eyes
 from browser.stage import call, calls, choose, staged, state, when
 from browser.test_hostile import HOSTILE, agent, model
+from ramify.cli import main
 from ramify.views import data
 from ramify.views.html import page as html_page
 
@@ -56,6 +57,24 @@ def test_a_run_is_read_from_a_file(eyes: Eyes, tmp_path: Path):
     expect(calls(page).filter(has_text="look_up")).to_have_count(0)
     page.keyboard.press("Escape")
     assert call(page, "digest").get_by_role("gridcell").last.inner_text() == time  # it stands still
+
+
+def test_a_question_that_is_answered_does_not_wait_in_a_file(eyes: Eyes, tmp_path: Path):
+    journal, target = tmp_path / "run.db", tmp_path / "run.html"
+    with staged(store=ramify.SqliteStore(journal)) as stage:
+        stage.digest()
+        when(eyes.open("about:blank"), stage.runtime.questions)
+    with ramify.attach(journal) as observer:
+        [question] = observer.questions()
+        observer.answer(question.id, "publish")
+    assert main(["export", "--html", str(target), "--store", str(journal)]) == 0
+    page = eyes.open(target.as_uri())
+    expect(call(page, "publish")).to_contain_text("answered; it goes on when its program does")
+    expect(page.get_by_text("waits for you")).to_be_hidden()
+    expect(page.get_by_role("button", name="question for you")).to_be_hidden()
+    detail = choose(page, "publish")
+    expect(detail).to_contain_text("Answered; it goes on when its program does.")
+    expect(detail.get_by_role("article")).to_have_count(0)
 
 
 def buttons(page: Page) -> list[str]:

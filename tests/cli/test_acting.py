@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from command_line import PATIENCE, environment, ramify
 from driving import ERRANDS, Drive, act, asked, is_over, seen, wait
 from ramify import NodeState
+from ramify.views.answered import ANSWERED
 from terminal import Terminal
 
 LATER: Final = (
@@ -123,6 +124,26 @@ def test_an_answer_waits_for_a_program_if_none_runs(path: Path, drive: Drive):
     assert act(path, "ps")[1].splitlines()[1].split()[2:4] == ["deploy", "answered"]
     drive()
     assert seen(path, 1, is_over).outputs == "here: no"
+
+
+def test_programs_are_told_that_a_question_is_answered(path: Path, drive: Drive):
+    driver = drive("deploy")
+    asked(path)
+    driver.end()
+    act(path, "answer", "1-1", "no")
+
+    def is_answered(row: dict[str, Any]) -> bool:
+        return row["questions"] == [] and row["status"] == ANSWERED
+
+    [row] = json.loads(act(path, "tree", "--json")[1])
+    assert is_answered(row)
+    held = json.loads(act(path, "export", "--json", "-")[1])
+    assert held["trees"][0]["questions"] == 0
+    assert is_answered(held["rows"][0])
+    assert is_answered(held["details"]["1"])
+    [pair] = json.loads(act(path, "diff", "1", "1", "--json")[1])["rows"]
+    assert is_answered(pair["a"])
+    assert is_answered(pair["b"])
 
 
 def test_a_wrong_answer_lists_the_right_ones_and_the_question_stays(path: Path, drive: Drive):

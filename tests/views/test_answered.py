@@ -1,5 +1,7 @@
 """Calls whose questions somebody has answered, and that nobody has told so yet."""
 
+from importlib.resources import files
+
 from ramify import Question, QuestionKind
 from ramify.views.answered import ANSWERED, with_answers
 from view_trees import call, planted
@@ -40,3 +42,8 @@ def test_a_deep_tree_is_no_trouble():
     while seen.children:
         seen = seen.children[0]
     assert seen.status == ANSWERED
+
+
+def test_the_viewer_says_it_in_the_same_words():
+    words = files("ramify.views.web") / "assets" / "words.js"
+    assert f'export const ANSWERED = "{ANSWERED}";\n' in words.read_text("utf-8")

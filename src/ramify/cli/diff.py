@@ -9,6 +9,7 @@ from ramify.cli.journal import HOW, add_store_to, node_id, opened
 from ramify.cli.output import add_json_to, columns, print_json
 from ramify.core.views import NodeView
 from ramify.views import data
+from ramify.views.answered import as_it_stands
 from ramify.views.difference import Pair, pairs_of
 from ramify.views.text import cut, printable
 
@@ -61,7 +62,7 @@ def diff(options: argparse.Namespace) -> int:
 
 def _found(options: argparse.Namespace, name: str) -> NodeView:
     with opened(options) as observer:
-        return observer.get_view(node_id(observer, name))
+        return as_it_stands(observer, observer.get_view(node_id(observer, name)))
 
 
 def _lines(pair: Pair) -> Iterator[str]:

@@ -16,6 +16,7 @@ from ramify.runtime.observer import Observer
 from ramify.stores.private_file import write_file
 from ramify.version import __version__
 from ramify.views import data
+from ramify.views.answered import as_it_stands
 from ramify.views.values import encodable
 
 
@@ -76,7 +77,8 @@ def _run(options: argparse.Namespace, observer: Observer, run: int) -> dict[str,
     name = encodable(os.path.basename(journal_path(options)))
     journal = {"name": name, "driven": False, "version": __version__}
     row = next(tree for tree in observer.trees() if tree.id == run)
-    return data.run(observer.get_view(run), row, questions_by_run(observer)[run], journal)
+    view = as_it_stands(observer, observer.get_view(run))
+    return data.run(view, row, questions_by_run(observer)[run], journal)
 
 
 def _write_data(options: argparse.Namespace, found: dict[str, Any]) -> None:

@@ -10,9 +10,8 @@ from ramify.cli.journal import add_node_to, add_store_to, node_id, opened, tell_
 from ramify.cli.output import add_json_to, columns, print_json
 from ramify.core.errors import InvalidValueError
 from ramify.core.views import NodeView
-from ramify.runtime.observer import Observer
 from ramify.views import data
-from ramify.views.answered import with_answers
+from ramify.views.answered import as_it_stands
 from ramify.views.text import render
 
 
@@ -61,24 +60,19 @@ def tree(options: argparse.Namespace) -> int:
 
             if not view.state.final:
                 tell_if_undriven(observer)
-            follow(observer.watch(node, timeout=TICK), sys.stdout, partial(_seen, observer))
+            follow(observer.watch(node, timeout=TICK), sys.stdout, partial(as_it_stands, observer))
             return DONE
+        view = as_it_stands(observer, view)
         if options.json:
             top = view.path.count(".")
             deepest = float("inf") if options.depth is None else top + options.depth
             print_json([row for row in data.rows(view) if row["path"].count(".") <= deepest])
             return DONE
-        view = _seen(observer, view)
         lines = render(view, width=columns()).split("\n")
         print("\n".join(lines if options.depth is None else _cut_off(view, lines, options.depth)))
         if not view.state.final:
             tell_if_undriven(observer)
     return DONE
-
-
-def _seen(observer: Observer, view: NodeView) -> NodeView:
-    """Return what is shown of *view*: what nobody has answered waits, and nothing else does."""
-    return with_answers(view, {question.id for question in observer.questions()})
 
 
 def _cut_off(view: NodeView, lines: list[str], deepest: int) -> Iterator[str]:

@@ -8,8 +8,14 @@ from dataclasses import replace
 from typing import Final
 
 from ramify.core.views import NodeView
+from ramify.runtime.observer import Observer
 
-ANSWERED: Final = "answered; it goes on when its program does"
+ANSWERED: Final = "answered; it goes on when its program does"  # words.js has the same
+
+
+def as_it_stands(observer: Observer, view: NodeView) -> NodeView:
+    """Return *view* as it is to be shown: what nobody has answered waits, and nothing else does."""
+    return with_answers(view, {question.id for question in observer.questions()})
 
 
 def with_answers(top: NodeView, waiting: Container[str]) -> NodeView:

@@ -2,13 +2,13 @@
 
 import { askIcon, fillWith, icon, make, setText, stateIcon } from "./dom.js";
 import { actionButtons, fork } from "./actions.js";
+import { sentence } from "./notices.js";
 import { questionCard } from "./questions.js";
 import { longText, oneLine, shownValue } from "./text.js";
 import { TranscriptView } from "./transcript.js";
-import { elapsed, exactly, grouped, many, money, when } from "./words.js";
+import { ANSWERED, elapsed, exactly, grouped, many, money, when } from "./words.js";
 
 const AGAIN = 300; // milliseconds at least between two looks at a call that changes
-const ANSWERED = "Answered; it goes on when its program does.";
 const NEAR = 60; // pixels from the end of what is shown, to be taken along when more comes in
 
 export class DetailView {
@@ -214,21 +214,15 @@ export class DetailView {
     this.#once("stack", true, () => fillWith(places.stack, this.#stack()));
   }
 
-  /** Draw what waits of a call, and that what does not was answered. */
+  /** Draw what waits of a call, or that it was answered. */
   #drawQuestions({ questions }) {
     const waiting = questions.filter(({ id }) => this.desk.waits(id));
-    this.#once("questions", [waiting, questions.length], () => this.#questions(waiting, questions.length));
-  }
-
-  #questions(questions, asked) {
-    if (!questions.length) {
-      fillWith(this.places.questions, asked ? make("p.hint", {}, ANSWERED) : null);
-      return;
-    }
-    fillWith(
+    const answered = this.row?.status === ANSWERED;
+    this.#once("questions", [waiting, answered], () => fillWith(
       this.places.questions,
-      questions.map((question) => questionCard(question, make("span", {}, "This call"), this.desk)),
-    );
+      waiting.map((question) => questionCard(question, make("span", {}, "This call"), this.desk)),
+      answered ? make("p.hint", {}, sentence(ANSWERED)) : null,
+    ));
   }
 
   #transcript(detail) {

@@ -1,7 +1,8 @@
 // One run as rows: what has come in so far, and which of it is to be seen.
 
+import { ANSWERED } from "./words.js";
+
 const LIVE = new Set(["waiting", "running", "paused"]);
-const ANSWERED = "answered; it goes on when its program does";
 
 export class Tree {
   rows = new Map();

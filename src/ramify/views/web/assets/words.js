@@ -1,4 +1,7 @@
-// Numbers and times as people read them.
+// Numbers and times as people read them, and words that several places have.
+
+/** What a call does whose question is answered; a file is written with the same words. */
+export const ANSWERED = "answered; it goes on when its program does";
 
 const GROUPED = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
