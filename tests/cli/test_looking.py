@@ -178,6 +178,48 @@ def test_a_run_that_is_live_in_another_process_is_seen(look: Look, live: Path):
     assert look("ps", *store)[1].splitlines()[1].startswith("1   1     job       running  ")
 
 
+def test_calls_that_run_at_the_same_time_have_a_stack_each(look: Look, tmp_path: Path):
+    async def ask(ctx: RunContext, what: str) -> str:
+        return await ctx.ask(what)
+
+    asking = CodeFunction(callable=ask)
+
+    async def inquire(ctx: RunContext, what: str) -> str:
+        return await ctx.invoke(asking, {"what": what})
+
+    inquiring = CodeFunction(callable=inquire, uses=[asking])
+
+    async def both(ctx: RunContext) -> list[str]:
+        first = ctx.invoke(inquiring, {"what": "Where?"})
+        other = ctx.invoke(asking, {"what": "When?"})
+        return [await first, await other]
+
+    path = tmp_path / "run.db"
+    top = CodeFunction(callable=both, uses=[inquiring, asking])
+    with Runtime([top], store=path) as runtime:
+        for _ in runtime.watch(runtime.invoke(top), timeout=30):
+            if len(runtime.questions()) == 2:
+                break
+    store = ("--store", str(path))
+    status, shown = look("stack", *store)
+    assert status == 0
+    assert re.sub(r"node \d", "node N", shown).splitlines() == [
+        "Agent traceback (most recent call last):",
+        "  both (code, node N, path 1)",
+        "  inquire (code, node N, path 1.1) what='Where?'",
+        "  ask (code, node N, path 1.1.1) what='Where?'",
+        "",
+        "Agent traceback (most recent call last):",
+        "  both (code, node N, path 1)",
+        "  ask (code, node N, path 1.2) what='When?'",
+    ]
+    paths = [frame["path"] for frame in as_data(look("stack", "--json", *store))]
+    assert paths == ["1", "1.1", "1.1.1", "1.2"]
+    assert [frame["path"] for frame in as_data(look("stack", "1.1", "--json", *store))] == [
+        "1", "1.1", "1.1.1",
+    ]  # fmt: skip
+
+
 def test_what_is_open_is_said_to_stand_still_if_no_process_drives_it(
     live: Path, journal: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -1,12 +1,13 @@
 """``ramify stack``: the calls that lead to what runs now, as a debugger would show them."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ramify.cli.exit_codes import DONE
 from ramify.cli.journal import add_node_to, add_store_to, node_id, opened, tell_if_undriven
 from ramify.cli.output import add_json_to, columns, print_json
 from ramify.core.frames import agent_traceback
+from ramify.core.views import NodeView
 from ramify.views import data
 from ramify.views.text import cut, printable
 
@@ -19,8 +20,9 @@ def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
         epilog=(
             "example: ramify stack last\n\n"
             "A line for each call, the one that runs now last: its function, its node, what it\n"
-            "was given, and how far an agent has come. Of a run that has ended, the call itself\n"
-            "is the last.\n\n"
+            "was given, and how far an agent has come. If several run at the same time, each has\n"
+            "a stack of its own; --json has every call once, after the one that made it. Of a run\n"
+            "that has ended, the call itself is the last.\n\n"
             "exit codes: 0 it was shown, 2 it was not found"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -35,13 +37,26 @@ def stack(options: argparse.Namespace) -> int:
     """Print the stack of the call that *options* name."""
     with opened(options) as observer:
         node = node_id(observer, options.node)
-        frames = observer.stack(node)
+        view = observer.get_view(node)
+        stacks = [observer.stack(call) for call in _at_work(view)]
         if options.json:
-            print_json([data.frame(frame) for frame in frames])
+            frames = {frame.node_id: frame for frames in stacks for frame in frames}
+            print_json([data.frame(frame) for frame in frames.values()])
             return DONE
         width = columns()
-        for line in agent_traceback(frames).split("\n"):
+        for line in "\n\n".join(map(agent_traceback, stacks)).split("\n"):
             print(cut(printable(line), width))
-        if not observer.get_view(node).state.final:
+        if not view.state.final:
             tell_if_undriven(observer)
     return DONE
+
+
+def _at_work(top: NodeView) -> Iterator[int]:
+    """Yield the calls below *top*, or itself, that wait for no other, in the order of calls."""
+    views = [top]
+    while views:
+        view = views.pop()
+        below = [child for child in view.children if not child.state.final]
+        views.extend(reversed(below))
+        if not below:
+            yield view.id
