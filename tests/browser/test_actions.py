@@ -122,7 +122,7 @@ def test_a_call_is_allowed_with_other_arguments(eyes: Eyes):
         assert str(view.exception) == "LookupError: the almanac has no page on 'clocks are late'"
 
 
-@pytest.mark.parametrize("how", ["retry", "use", "fail"])
+@pytest.mark.parametrize("how", ["retry", "use", "empty", "fail"])
 def test_a_call_that_nobody_knows_the_end_of_is_decided_upon(eyes: Eyes, tmp_path: Path, how: str):
     path = tmp_path / "run.db"
     died = subprocess.run([sys.executable, "-c", DIES, str(path)], check=False, timeout=60)
@@ -138,18 +138,25 @@ def test_a_call_that_nobody_knows_the_end_of_is_decided_upon(eyes: Eyes, tmp_pat
         detail.get_by_role("button", name="Use a result").click()
         expect(detail.get_by_role("alert")).to_contain_text("Write down the result that it had")
         expect(detail.get_by_label("The result it had")).to_be_focused()
-        detail.get_by_label("The result it had").fill("it was paid")
-        detail.get_by_label("Why it fails").fill("the bank says no")
         eyes.picture(page, "in_doubt")
+        if how != "empty":
+            detail.get_by_label("The result it had").fill("it was paid")
+            expect(detail.get_by_role("button", name="Use an empty text")).to_be_hidden()
+        detail.get_by_label("Why it fails").fill("the bank says no")
         [node] = stage.runtime.recover()
-        button = {"retry": "Run it again", "use": "Use a result", "fail": "Let it fail"}[how]
+        button = {
+            "retry": "Run it again",
+            "use": "Use a result",
+            "empty": "Use an empty text",
+            "fail": "Let it fail",
+        }[how]
         detail.get_by_role("button", name=button).click()
         state(call(page, "pay"), "error" if how == "fail" else "success")
         if how == "fail":
             with pytest.raises(InDoubtError, match="the bank says no"):
                 node.result(10)
         else:
-            assert node.result(10) == {"retry": "paid 3", "use": "it was paid"}[how]
+            assert node.result(10) == {"retry": "paid 3", "use": "it was paid", "empty": ""}[how]
 
 
 def test_a_run_is_paused_and_goes_on(eyes: Eyes):

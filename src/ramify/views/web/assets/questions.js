@@ -1,6 +1,6 @@
 // What waits for a person, and the means to answer it.
 
-import { icon, make } from "./dom.js";
+import { fillWith, icon, make } from "./dom.js";
 import { ENDS_HERE, openForm, readJson } from "./dialogs.js";
 import { attempt, tell } from "./notices.js";
 import { editable, longText, oneLine } from "./text.js";
@@ -14,9 +14,10 @@ const WORDS = {
   report: "Report to the model",
   retry: "Run it again",
   use: "Use a result",
+  empty: "Use an empty text",
   fail: "Let it fail",
 };
-const NO_RESULT = "Write down the result that it had. Was it an empty text, say so with";
+const NO_RESULT = "Write down the result that it had, unless it was an empty text. ";
 
 /**
  * One question with the means to answer it. who is a link to the call; desk has source, detail(id)
@@ -45,7 +46,7 @@ export function questionCard(question, who, desk) {
 function means(question, send, desk) {
   switch (question.kind) {
     case "approval": return approval(question, send, desk);
-    case "in_doubt": return inDoubt(question, send);
+    case "in_doubt": return inDoubt(send);
     case "paused": return paused(question, send);
     default: return question.choices.length ? choices(question, send) : freeText(send);
   }
@@ -125,7 +126,7 @@ function approval(question, send, desk) {
   ];
 }
 
-function inDoubt(question, send) {
+function inDoubt(send) {
   const use = make(
     "textarea.code",
     { rows: "2", spellcheck: "false", placeholder: "The result it had", "aria-label": "The result it had" },
@@ -134,10 +135,11 @@ function inDoubt(question, send) {
   const fault = make("p.fault", { role: "alert" });
   const sendResult = () => {
     const given = use.value.trim() !== "";
-    fault.textContent = given ? "" : `${NO_RESULT} ramify answer ${question.id} use:`;
+    fillWith(fault, given ? null : [NO_RESULT, button(WORDS.empty, () => send("use:"))]);
     if (given) send(`use: ${use.value}`);
     else use.focus();
   };
+  use.addEventListener("input", () => fillWith(fault));
   return [
     make("div.buttons", {}, button(WORDS.retry, () => send("retry"), ".primary")),
     make("div.buttons", {}, button(WORDS.use, sendResult), use),
