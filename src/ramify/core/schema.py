@@ -5,6 +5,7 @@ The parameters become one TypedDict, because its keys may have any name (``schem
 """
 
 import difflib
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Final, NotRequired, Required, cast, get_args, get_origin
@@ -14,6 +15,7 @@ from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, Validati
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_jsonable_python
 from typing_extensions import TypedDict
 
@@ -22,6 +24,7 @@ from ramify.core.frames import shortened
 from ramify.core.parameter import JsonSchema, Parameter
 
 _LONGEST: Final = 80  # characters of a wrong value
+_NO_TYPE: Final = (PydanticUserError, ArbitraryTypeWarning, NameError, TypeError, AttributeError)
 
 
 class PydanticSchema:
@@ -42,9 +45,11 @@ class PydanticSchema:
             kind.__pydantic_config__ = ConfigDict(
                 extra="allow" if takes_more else "forbid", arbitrary_types_allowed=True
             )
-            self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(kind)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", ArbitraryTypeWarning)  # for what is no type
+                self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(kind)
             self._validate = self._adapter.validator.validate_python
-        except (PydanticUserError, NameError, TypeError, AttributeError) as error:
+        except _NO_TYPE as error:
             names = ", ".join(f"{p.name}: {p.annotation}" for p in items)
             raise DefinitionError(
                 f"the parameters of {self._owner!r} ({names}) cannot be described, because a type"
