@@ -33,7 +33,8 @@ ARGUMENTS = [
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 PATIENCE = 15_000  # milliseconds
 ELSEWHERE = re.compile(r"^(?!http://127\.0\.0\.1:\d+/|file:///|data:)")
-DROPPED = re.compile(r"net::ERR_(CONNECTION|EMPTY|INCOMPLETE|SOCKET)")  # what a cut road looks like
+# What a cut road looks like
+DROPPED = re.compile(r"net::ERR_(CONNECTION|CONTENT_LENGTH|EMPTY|INCOMPLETE|SOCKET)")
 
 expect.set_options(timeout=PATIENCE)
 
