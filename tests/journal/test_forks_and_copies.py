@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +78,69 @@ def test_a_tree_whose_model_is_not_there_goes_on_with_another_or_not_at_all() ->
                 act(node.id)
         assert len(store.trees()) == 1
         assert runtime.fork(node.id, edit=Edit(model="small")).result(PATIENCE) == "Hi!"
+
+
+# --- what they share
+
+
+class Shell:
+    """Something that no journal can keep."""
+
+
+def test_a_fork_makes_a_call_again_whose_result_could_not_be_kept() -> None:
+    opened = list[Shell]()
+
+    @tool(repeatable=True)
+    async def open_shell() -> object:
+        opened.append(Shell())
+        return opened[-1]
+
+    @tool(uses=[open_shell, double])
+    async def work(ctx: RunContext) -> tuple[bool, int]:
+        shell = await ctx.invoke(open_shell)
+        return shell is opened[-1], await ctx.invoke(double, {"n": 2})
+
+    store = MemoryStore()
+    with Runtime([work], store=store) as runtime:
+        node = runtime.invoke(work)
+        for _ in range(3):
+            assert node.result(PATIENCE) == (True, 4)
+            node = runtime.fork(runtime.get_subtree(node.id)[2])
+    assert len(opened) == 4
+    assert [tree.open for tree in store.trees()] == [False] * 4
+
+
+def test_a_fork_goes_on_with_a_call_that_was_given_up_and_is_open_again() -> None:
+    store, looks, given_up = MemoryStore(), list[int](), threading.Event()
+
+    @tool(repeatable=True)
+    async def look() -> str:
+        looks.append(1)
+        if len(looks) < 3:
+            await asyncio.Event().wait()
+        return "found"
+
+    @tool(uses=[look, double])
+    async def work(ctx: RunContext) -> str:
+        found = "nothing"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if given_up.is_set() else 0.01):
+                found = await ctx.invoke(look)
+        await ctx.invoke(double, {"n": 2})
+        if not given_up.is_set():
+            given_up.set()
+            await asyncio.Event().wait()
+        return found
+
+    runtime = Runtime([work], store=store)
+    node = runtime.invoke(work)
+    assert given_up.wait(PATIENCE)
+    runtime.close()
+    runtime = Runtime([work], store=store)
+    runtime.recover()
+    wait(lambda: len(looks) == 2)
+    assert runtime.fork(runtime.get_subtree(node.id)[2]).result(PATIENCE) == "found"
+    runtime.close()
 
 
 # --- what is resumed

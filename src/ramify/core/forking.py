@@ -13,6 +13,7 @@ from ramify.core.events import (
     ArgumentsEdited,
     CallEnded,
     CallInherited,
+    CallReopened,
     CallRequested,
     CallStarted,
     Event,
@@ -240,15 +241,27 @@ def fitting_place(name: str, at: int | None, edit: Edit | None, *, is_agent: boo
 
 def still_open(events: Sequence[Event]) -> list[CallInherited]:
     """Return that the calls below the top-level one which have not ended are the fork's, too."""
-    ended = {event.node for event in events if isinstance(event, CallEnded)}
-    return [
-        CallInherited(
-            event.node, event.parent, event.key, event.index, event.function, event.is_agent
-        )
-        for event in events
-        if isinstance(event, CallRequested) and event.parent is not None
-        if event.node not in ended
-    ]
+    ended: set[int] = set()
+    for event in events:
+        if isinstance(event, CallEnded):
+            ended.add(event.node)
+        elif isinstance(event, CallReopened | CallInherited):
+            ended.discard(event.node)
+    requests = [e for e in events if isinstance(e, CallRequested) and e.parent is not None]
+    return [inherited_call(request) for request in requests if request.node not in ended]
+
+
+def inherited_call(request: CallRequested) -> CallInherited:
+    """Return that a call below the top-level one, of which a fork knows, is open in it."""
+    assert request.parent is not None  # or it would be the fork itself
+    return CallInherited(
+        request.node,
+        request.parent,
+        request.key,
+        request.index,
+        request.function,
+        request.is_agent,
+    )
 
 
 def edits_of(node: int, edit: Edit | None, at: float) -> Iterator[Event]:

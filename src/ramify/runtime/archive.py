@@ -26,7 +26,17 @@ from ramify.core.events import (
     Failure,
     TreeForked,
 )
-from ramify.core.forking import Cut, Edit, edits_of, fork_of, inherit, new_id, still_open
+from ramify.core.fold import Record
+from ramify.core.forking import (
+    Cut,
+    Edit,
+    edits_of,
+    fork_of,
+    inherit,
+    inherited_call,
+    new_id,
+    still_open,
+)
 from ramify.core.function import Function
 from ramify.core.packing import Opaque
 from ramify.core.question import Answer, Question
@@ -218,11 +228,17 @@ class Archive:
         if node.has_ended:
             node.outputs = revived(request.function.output_type, node.outputs)
             if isinstance(node.outputs, Opaque) or node.was_given_up:
-                node.reopen()
+                self._reopen(node, node.record)
             elif node.parent is not None and request.function.ends_its_caller:
                 node.parent.resigned(node.exception)
         if not node.has_ended:
             request.gate = gate_after_crash(node, request.gate)
+
+    def _reopen(self, node: CallNode, record: Record) -> None:
+        """Let a call be open again; the store knows nothing of one that a fork only shared."""
+        if not self.store.length(node.id):
+            node.tree.publish(inherited_call(record.requested))
+        node.reopen()
 
     # Forks
 
