@@ -1,13 +1,16 @@
 """Values that are hard to write down: the run goes on, and so does the next one."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 from pydantic import BaseModel, computed_field, model_validator
 
-from ramify import CodeFunction, MemoryStore, Runtime
+from driving import wait
+from ramify import CodeFunction, MemoryStore, RunContext, Runtime, ThinkMore, ToolUse, agent, tool
 from ramify.core.packing import Opaque
+from ramify.testing import HANGS, ScriptedModel
 
 PATIENCE: Final = 20  # seconds
 
@@ -92,3 +95,56 @@ def test_a_value_whose_own_code_fails_does_not_stop_the_call() -> None:
         assert runtime.invoke(give, {}, key="a").result(PATIENCE) is value
     with Runtime([give], store=store) as runtime:
         assert isinstance(runtime.invoke(give, {}, key="a").result(PATIENCE), Opaque)
+
+
+# --- sets, which may be in another order in every process, as these two are in one
+
+EIGHT_FIRST, NOTHING_FIRST = {8, 0}, {0, 8}
+
+
+class Numbers(BaseModel):
+    numbers: set[int]
+
+
+def test_a_call_with_a_set_in_an_argument_is_not_made_twice() -> None:
+    store, counted, order = MemoryStore(), list[int](), EIGHT_FIRST
+
+    @tool
+    async def count(what: Numbers) -> int:
+        counted.append(1)
+        return len(what.numbers)
+
+    @tool(uses=[count])
+    async def work(ctx: RunContext) -> int:
+        found = await ctx.invoke(count, {"what": Numbers(numbers=order)})
+        if order is EIGHT_FIRST:
+            await asyncio.Event().wait()
+        return found
+
+    runtime = Runtime([work], store=store)
+    runtime.invoke(work)
+    wait(lambda: counted and len(store.entries(1)) == 5)
+    runtime.close()
+    order = NOTHING_FIRST
+    with Runtime([work], store=store) as runtime:
+        [node] = runtime.recover()
+        assert node.result(PATIENCE) == 2
+    assert len(counted) == 1
+
+
+def test_an_agent_that_gave_a_set_is_not_asked_again() -> None:
+    @agent(returns=set[int])
+    def draw() -> str:
+        return "Draw two numbers."
+
+    store, thinks = MemoryStore(), ThinkMore(draw, rounds=2)
+    draws = [ToolUse("1", "return_result", {"result": numbers}) for numbers in ([8, 0], [1, 2])]
+    model = ScriptedModel(*draws, HANGS, draws[0])
+    runtime = Runtime([thinks], models=model, store=store)
+    runtime.invoke(thinks)
+    wait(lambda: len(model.requests) == 3)
+    runtime.close()
+    with Runtime([thinks], models=model, store=store) as runtime:
+        [node] = runtime.recover()
+        assert node.result(PATIENCE) == {0, 8}
+    assert len(model.requests) == 4

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from ramify.core.frames import shortened
 from ramify.core.from_file import FromFile
 from ramify.core.long_texts import LONG, LongTexts, Piece, written_in
+from ramify.core.plain import jsonable
 
 _TAG: Final = "$"  # the key of an object that stands for something else
 _LARGE: Final = 10**1000  # from somewhere above that on, Python reads and writes no decimals
@@ -200,12 +201,10 @@ class Packer:
 
 def as_json(value: Any) -> Any:
     """Return an object as plain data, or as an Opaque if it has no JSON form."""
-    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - slow
-
     only_once = isinstance(value, Iterator)
     with suppress(Exception):  # foreign code may run, and raise whatever it likes
         if not only_once:
-            return to_jsonable_python(value, inf_nan_mode="constants", bytes_mode="base64")
+            return jsonable(value, inf_nan_mode="constants", bytes_mode="base64")
     return _opaque(value)
 
 

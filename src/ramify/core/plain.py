@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from contextlib import suppress
+from functools import cache
+from typing import Any, cast
 
 from ramify.core.errors import InvalidValueError, SerializationError
 from ramify.core.frames import shortened
@@ -14,12 +16,12 @@ def to_plain(value: Any, what: str) -> Any:
     Raises:
         SerializationError: it has no JSON form; *what* says in the message what it is.
     """
-    from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415 - slow
+    from pydantic_core import PydanticSerializationError  # noqa: PLC0415 - slow
 
     fault: object = "it can be read only once"
     if not isinstance(value, Iterator):
         try:
-            plain = to_jsonable_python(value)
+            plain = jsonable(value)
             json.dumps(plain, allow_nan=False)
         except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
             fault = error
@@ -28,6 +30,38 @@ def to_plain(value: Any, what: str) -> Any:
     raise SerializationError(
         f"{what} has no JSON form ({fault}); use plain data, a dataclass or a pydantic model"
     )
+
+
+def jsonable(value: Any, **how: Any) -> Any:
+    """Return what pydantic makes of *value* for JSON, sets in the same order in every process."""
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - slow
+
+    plain = to_jsonable_python(value, **how)
+    if type(plain) in {list, dict}:
+        with suppress(Exception):  # foreign code, or a set of what cannot be in one as plain data
+            return _in_order(_dumper()(value), plain)
+    return plain
+
+
+@cache
+def _dumper() -> Any:
+    from pydantic_core import SchemaSerializer, core_schema  # noqa: PLC0415 - slow
+
+    return SchemaSerializer(core_schema.any_schema()).to_python  # in which sets are still sets
+
+
+def _in_order(value: Any, plain: Any) -> Any:
+    """Return *plain* with what was a set in *value* in the order of its texts."""
+    if isinstance(value, set | frozenset):
+        return sorted(cast("list[Any]", plain), key=json.dumps)
+    if isinstance(value, dict) and isinstance(plain, dict):
+        items = cast("dict[Any, Any]", value).values()
+        pairs = zip(cast("dict[str, Any]", plain).items(), items, strict=True)
+        return {key: _in_order(item, shown) for (key, shown), item in pairs}
+    if isinstance(value, list | tuple) and isinstance(plain, list):
+        pairs = zip(cast("list[Any]", value), cast("list[Any]", plain), strict=True)
+        return [_in_order(item, shown) for item, shown in pairs]
+    return plain
 
 
 def to_json(value: Any, what: str) -> str:
