@@ -259,6 +259,31 @@ def test_a_fork_under_way_that_has_lost_its_source_stops_nobody(tmp_path: Path) 
             runtime.get_view(fork.id)
 
 
+def test_a_parked_fork_that_has_lost_its_source_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+
+    @tool(repeatable=True)
+    async def hear(ctx: RunContext) -> str:
+        return await ctx.ask("Well?")
+
+    with Runtime([hear], store=path) as runtime:
+        node = runtime.invoke(hear)
+        runtime.answer(wait(runtime.questions)[0].id, "Yes.")
+        assert node.result(PATIENCE) == "Yes."
+        runtime.fork(node)
+        other = runtime.invoke(hear)
+        wait(lambda: len(runtime.questions()) == 2)
+    with closing(sqlite3.connect(path)) as rows, rows:
+        rows.execute("DELETE FROM events WHERE tree = ?", [node.id])
+        rows.execute("DELETE FROM nodes WHERE tree = ?", [node.id])
+    with Runtime([hear], store=path) as runtime:
+        assert [node.id for node in runtime.recover()] == [other.id]
+        assert [node.id for node in runtime.list_toplevel()] == [other.id]
+        for question in runtime.questions():
+            runtime.answer(question.id, "Go on.")
+        assert runtime.recover()[0].result(PATIENCE) == "Go on."
+
+
 def test_trees_are_listed_while_another_thread_deletes_one() -> None:
     store = Watched()
     with Runtime([double], store=store) as runtime:

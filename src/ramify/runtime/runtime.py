@@ -18,6 +18,7 @@ from ramify.core.errors import (
     ClosedError,
     InvalidValueError,
     ModelProviderException,
+    StoreError,
     UnknownNodeError,
     UnknownQuestionError,
     UsageError,
@@ -193,12 +194,24 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """Go on with what was open when an earlier process ended; return its top-level calls.
 
         This happens by itself when a ``with`` block is entered, or at the first call. A tree in
-        which everything waits for a person goes on when somebody answers.
+        which everything waits for a person goes on when somebody answers. One that cannot be read
+        is left as it is, and the log says so.
         """
         self._open_home()
         if self._past is None:
             return []
-        return [self._forest.find(id) for id in self._past.recovered]
+        found = [self._readable(id) for id in self._past.recovered]
+        return [node for node in found if node is not None]
+
+    def _readable(self, id: int) -> CallNode | None:
+        """Return a top-level call, unless it has just been deleted, or cannot be read."""
+        try:
+            return self._forest.find(id)
+        except UnknownNodeError:
+            return None
+        except StoreError as error:  # of this tree; others can be
+            log.warning("tree %d is left out: %s", id, error)
+            return None
 
     def _follow(self, wish: Mapping[str, Any], message: int) -> None:
         """Do what another process asks for; what that message has started is not started again.
@@ -232,12 +245,14 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     # What runs and what ran
 
     def list_toplevel(self) -> list[Node]:
-        """Return the top-level calls, oldest first, those of earlier processes included."""
+        """Return the top-level calls, oldest first, those of earlier processes included.
+
+        One that cannot be read is left out, and the log says so.
+        """
         if self._past is not None and not self._closed:
             with without_collection():
                 for row in self._past.store.trees():
-                    with suppress(UnknownNodeError):  # it has just been deleted
-                        self._forest.find(row.id)
+                    self._readable(row.id)
         return sorted(self._forest.roots, key=lambda root: root.id)
 
     def get_subtree(self, id: int) -> list[Node]:
