@@ -150,9 +150,12 @@ def test_a_closed_store_says_so(path: Path):
     assert repr(store) == f"<SqliteStore {path}>"
     store.close()
     assert repr(store) == f"<SqliteStore {path}, closed>"
-    for use in (store.trees, lambda: store.append([asked(1)]), lambda: store.post("hello")):
+    uses = (store.trees, lambda: store.append([asked(1)]), lambda: store.post("hello"), store.drive)
+    for use in uses:
         with pytest.raises(ClosedError, match="was closed; open it again"):
             use()
+    with SqliteStore(path) as other:
+        other.drive()
 
 
 def test_a_lock_file_that_cannot_be_made_is_told(path: Path):

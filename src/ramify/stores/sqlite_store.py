@@ -134,6 +134,8 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         with self._changing:
             if self._driving:
                 raise owned(self.name)
+            with self._writer.snapshot():  # one that was closed would keep others from it
+                pass
             if self._lock is not None:
                 self._lock.take()
             self._driving = True
