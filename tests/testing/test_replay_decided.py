@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ramify import InDoubtError, MemoryStore, RunContext, Runtime, tool
+from ramify import Edit, InDoubtError, MemoryStore, RunContext, Runtime, tool
 from ramify.stores import export_tree
 from ramify.testing import Replay, replay
 
@@ -124,3 +124,28 @@ def test_a_pause_is_no_part_of_what_is_replayed():
 
     again = replay([walk], store)
     assert (again.divergence, again.output) == (None, 3)
+
+
+def test_results_that_were_given_with_a_fork_of_a_fork_are_given_again():
+    @tool
+    async def step(n: int) -> int:
+        return n
+
+    @tool(uses=[step])
+    async def part(ctx: RunContext, n: int) -> int:
+        return await ctx.invoke(step, {"n": n})
+
+    @tool(uses=[part])
+    async def whole(ctx: RunContext) -> list[int]:
+        return [await ctx.invoke(part, {"n": n}) for n in range(3)]
+
+    store = MemoryStore()
+    with Runtime([whole], store=store) as runtime:
+        node = runtime.invoke(whole)
+        for n in range(3):
+            node.result(timeout=10)
+            part_node = runtime.get_view(node.id).children[n].id
+            node = runtime.fork(part_node, edit=Edit(result=10 + n))
+        assert node.result(timeout=10) == [10, 11, 12]
+    for tree in store.trees():
+        replay([whole], store, tree.id).check()

@@ -7,7 +7,6 @@ module's business.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import dropwhile, pairwise
 
 from ramify.core.agent_events import (
     ConversationOpened,
@@ -17,9 +16,7 @@ from ramify.core.agent_events import (
 )
 from ramify.core.errors import RecordedError
 from ramify.core.events import (
-    AgentEdited,
     CallEnded,
-    CallInherited,
     CallRequested,
     CallStarted,
     Event,
@@ -126,7 +123,7 @@ class Recording:
         self._opened: dict[int, ConversationOpened] = {}
         for place, event in enumerate(events):
             self._take(place, event, self.calls[event.node])
-        if (given := _given(events)) is not None:
+        for given in _given(events):
             self.calls[given].is_given = True
 
     def _add(self, record: Record) -> None:
@@ -145,7 +142,8 @@ class Recording:
             case RequestSent() | RequestFailed() | ResponseCompleted():
                 self._take_of_request(place, event, call)
             case QuestionAsked():
-                call.answers.append(RecordedAnswer(event.question))
+                if event.question not in [known.question for known in call.answers]:  # as in a fork
+                    call.answers.append(RecordedAnswer(event.question))
             case QuestionSettled():
                 for asked in call.answers:
                     if asked.question.id == event.id and event.answer is not None:
@@ -178,14 +176,19 @@ class Recording:
         return any(q.kind is QuestionKind.Paused and REPORT in q.choices for q in questions)
 
 
-def _given(events: Sequence[Event]) -> int | None:
-    """Return the call of a fork whose result was given with the fork, if there is one."""
-    tail = list(dropwhile(lambda event: not isinstance(event, TreeForked), events))
-    edits = (TreeForked, CallInherited, AgentEdited)
-    for one, next in pairwise(event for event in tail if not isinstance(event, edits)):
-        started, ended = isinstance(one, CallStarted), isinstance(next, CallEnded)
-        return one.node if started and ended and one.node == next.node else None
-    return None
+def _given(events: Sequence[Event]) -> Iterator[int]:
+    """Yield the calls whose results were given with a fork: of this tree, or one it comes from."""
+    forked_at, started = -1.0, 0
+    for event in events:
+        match event:
+            case TreeForked():
+                forked_at = event.at
+            case CallStarted() if event.at == forked_at:
+                started = event.node
+            case CallEnded() if event.at == forked_at and event.node == started:
+                yield event.node
+            case _:
+                pass
 
 
 def recorded_exception(failure: Failure) -> Exception:
