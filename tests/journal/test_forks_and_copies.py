@@ -26,7 +26,7 @@ from ramify import (
 )
 from ramify.core.errors import InvalidValueError, UsageError
 from ramify.stores import Entry, TreeRow, export_tree, import_tree
-from ramify.testing import ScriptedFailure, ScriptedModel
+from ramify.testing import ScriptedFailure, ScriptedModel, replay
 from support import double
 
 PATIENCE: Final = 20  # seconds
@@ -141,6 +141,37 @@ def test_a_fork_goes_on_with_a_call_that_was_given_up_and_is_open_again() -> Non
     wait(lambda: len(looks) == 2)
     assert runtime.fork(runtime.get_subtree(node.id)[2]).result(PATIENCE) == "found"
     runtime.close()
+
+
+def test_a_question_that_waits_is_asked_once_in_a_fork_and_can_be_answered() -> None:
+    @tool(repeatable=True)
+    async def hear(ctx: RunContext) -> str:
+        return await ctx.ask("Well?")
+
+    @tool(uses=[hear, double])
+    async def whole(ctx: RunContext) -> tuple[str, int]:
+        heard = ctx.invoke(hear)
+        n = await ctx.invoke(double, {"n": 1})
+        return await heard, n
+
+    store = MemoryStore()
+    with Runtime([whole], store=store) as runtime:
+        node = runtime.invoke(whole)
+        for view in runtime.watch(node, timeout=PATIENCE):
+            if len(view.children) == 2 and view.children[0].questions:
+                break
+        fork = runtime.fork(node.id + 2, edit=Edit(result=3))
+        [_, question] = runtime.questions()
+        [asked] = runtime.get_view(fork.id + 1).questions
+        assert asked == question
+        for one in runtime.questions():
+            runtime.answer(one.id, f"Well, {one.id}.")
+        assert (node.result(PATIENCE), fork.result(PATIENCE)) == (
+            ("Well, 2-1.", 2),
+            ("Well, 5-1.", 3),
+        )
+    for tree in store.trees():
+        replay([whole], store, tree.id).check()
 
 
 # --- what is resumed

@@ -264,6 +264,19 @@ def inherited_call(request: CallRequested) -> CallInherited:
     )
 
 
+def still_asked(events: Sequence[Event]) -> list[QuestionAsked]:
+    """Return the questions that wait for an answer, in the fork as in the other tree."""
+    waiting: dict[str, QuestionAsked] = {}
+    for event in events:
+        if isinstance(event, QuestionAsked):
+            waiting[event.question.id] = event
+        elif isinstance(event, QuestionSettled):
+            waiting.pop(event.id, None)
+        elif isinstance(event, CallEnded):
+            waiting = {id: asked for id, asked in waiting.items() if asked.node != event.node}
+    return list(waiting.values())
+
+
 def edits_of(node: int, edit: Edit | None, at: float) -> Iterator[Event]:
     """Yield what an *edit* of a call comes to."""
     if edit is None:

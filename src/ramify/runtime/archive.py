@@ -35,6 +35,7 @@ from ramify.core.forking import (
     inherit,
     inherited_call,
     new_id,
+    still_asked,
     still_open,
 )
 from ramify.core.function import Function
@@ -282,10 +283,14 @@ class Archive:
             ),
         )
         changed = new_id(events, forked, found.reopened[-1])
-        inherited = still_open(inherit(events, forked))
-        self.journal.record(first, forked, *inherited, *edits_of(changed, edit, forked.at))
+        shared = inherit(events, forked)
+        inherited, asked = still_open(shared), still_asked(shared)
+        edits = edits_of(changed, edit, forked.at)
+        self.journal.record(first, forked, *inherited, *asked, *edits)
         self._write_fork([first, *(event.node for event in inherited)])
-        self.load(first)
+        home = self.load(first).home
+        for one in asked:
+            self._take_over(one.question, home)
         if edit is not None and edit.model is not None:
             node = self._maker.loaded(changed)
             assert node is not None  # it has just been loaded
