@@ -206,6 +206,27 @@ def test_a_fork_with_another_result_and_one_of_a_fork_are_traced_too():
     ]
 
 
+def test_what_the_fork_of_a_fork_shares_is_traced_with_the_first():
+    step = CodeFunction(name="step", callable=lambda ctx, n: n)
+
+    async def walk(ctx: RunContext) -> None:
+        for n in range(3):
+            await ctx.invoke(step, {"n": n})
+
+    walks, store = CodeFunction(name="walk", callable=walk, uses=[step]), MemoryStore()
+    with Runtime([walks], store=store) as runtime:
+        node = runtime.invoke(walks)
+        for n in (1, 2):
+            node.result(PATIENCE)
+            node = runtime.fork(runtime.get_view(node.id).children[n].id)
+
+    assert shapes(sent_of(store)) == [
+        {"walk": {"step": {}, "step'": {}, "step''": {}}},
+        {"walk": {"step": {}, "step'": {}}},
+        {"walk": {"step": {}}},
+    ]
+
+
 def test_a_failed_run_that_is_resumed_is_a_trace_that_links_to_the_failed_one():
     model = ScriptedModel(ScriptedFailure(500, "down"), "done")
     store = MemoryStore()

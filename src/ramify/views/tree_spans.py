@@ -98,7 +98,8 @@ class TreeSpans:
         Raises:
             InterruptedError: nobody waits for spans any longer.
         """
-        fork = next((n for n, e in enumerate(events) if isinstance(e, TreeForked)), 0)
+        forks = [n for n, event in enumerate(events) if isinstance(event, TreeForked)]
+        fork = forks[-1] if forks else 0  # those before are of the trees that it comes from
         self._inherit(events[:fork])
         past = _ended_before(self._since, events[fork:])
         for event in events[fork:]:
