@@ -1,11 +1,16 @@
 """Chats inside code that is run again: what was said is not asked for twice, and not forgotten."""
 
+import asyncio
 from typing import Any
 
+import pytest
+
+from driving import wait
 from ramify import (
     AgentOptions,
     Client,
     MemoryStore,
+    ModelText,
     RunContext,
     Runtime,
     TextBlock,
@@ -14,7 +19,7 @@ from ramify import (
     UserText,
     tool,
 )
-from ramify.testing import ScriptedModel, ScriptedRequest
+from ramify.testing import HANGS, ScriptedModel, ScriptedRequest
 
 
 class Model:
@@ -85,3 +90,58 @@ def test_calls_that_were_handed_out_are_handed_out_again():
 
     assert interrupted(talk) == ["count", {}, "answer 2"]
     assert model.told == [["How many?"], ["How many?"]]
+
+
+def pays(id: str, amount: int) -> ToolUse:
+    return ToolUse(id, "pay", {"amount": amount})
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [HANGS, [ModelText("Hm."), pays("1", 1)], [pays("2", 2), pays("3", 3)], "Paid.", "Bye."],
+        [[ModelText("Hm."), pays("1", 1)], HANGS, [pays("2", 2), pays("3", 3)], "Paid.", "Bye."],
+        [[ModelText("Hm."), pays("1", 1)], [pays("2", 2), pays("3", 3)], HANGS, "Paid.", "Bye."],
+        [[ModelText("Hm."), pays("1", 1)], [pays("2", 2), pays("3", 3)], "Paid.", HANGS, "Bye."],
+        [[ModelText("Hm."), pays("1", 1)], [pays("2", 2), pays("3", 9)], "Paid.", "Bye."],
+    ],
+    ids=["first request", "second request", "third request", "next turn", "in a call"],
+)
+def test_a_turn_that_was_cut_off_goes_on_after_the_last_response(script: list[Any]):
+    model, store, paid = ScriptedModel(*script), MemoryStore(), list[int]()
+
+    @tool
+    async def pay(amount: int) -> int:
+        paid.append(amount)
+        if amount == 9:
+            await asyncio.Event().wait()
+        return amount
+
+    options = AgentOptions("You chat.", model, tools=[pay], auto_execute_tools=True)
+
+    @tool(uses=[pay])
+    async def talk(ctx: RunContext) -> tuple[list[str], list[str]]:
+        blocks = list[Any]()
+        async with Client(options) as client:
+            for prompt in ("Pay!", "Thanks."):
+                await client.query(prompt)
+                blocks += [block async for block in client.receive_messages()]
+            texts = [getattr(block, "text", None) or str(block.input) for block in blocks]
+            return texts, [message["role"] for message in client.history]
+
+    runtime = Runtime([talk], store=store)
+    runtime.invoke(talk)
+    cut_at = script.index(HANGS) + 1 if HANGS in script else 2
+    wait(lambda: len(model.requests) == cut_at and (HANGS in script or 9 in paid))
+    runtime.close()
+    last = 3 if HANGS in script else 9
+    with Runtime([talk], store=store) as runtime:
+        [node] = runtime.recover()
+        if last == 9:
+            runtime.answer(wait(runtime.questions)[0].id, "use: 9")
+        blocks, roles = node.result(10)
+    calls = [str({"amount": amount}) for amount in (1, 2, last)]
+    assert blocks == ["Hm.", *calls, "Paid.", "Bye."]
+    assert " ".join(roles) == "user assistant tool assistant tool tool assistant user assistant"
+    assert paid == [1, 2, last]
+    assert len(model.requests) == len(script)

@@ -41,7 +41,7 @@ from ramify.core.parameter import Parameter
 from ramify.core.parameters import Parameters
 from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse
 from ramify.models.reading import read_exchanges
-from ramify.runtime.agent_node import AgentNode
+from ramify.runtime.agent_node import AgentNode, Past
 from ramify.runtime.call_request import CallRequest
 from ramify.runtime.context import Context
 from ramify.runtime.home import settle
@@ -74,15 +74,20 @@ class ChatTurn:
         node = ctx.start(CallRequest(function, args, rules=self.options.rules(), past=self))
         node.asked_for = True  # by whoever reads it; the client says so if nobody does
         if node.has_ended and node.record is not None:
-            self._relive(node.record.exchanges)
+            self.relive(node.record.exchanges)
         node.when_ended(self._ended)
         return node
 
-    def _relive(self, exchanges: Sequence[Exchange]) -> None:
-        """Hand out again what an earlier process was told; a saved session has it already."""
+    def relive(self, exchanges: Sequence[Exchange], *, is_followed: bool = True) -> None:
+        """Hand out again what an earlier process was told; a saved session has it already.
+
+        The calls of the last response are handed out if it *is_followed*, and otherwise soon.
+        """
         said = read_exchanges(exchanges)
         if self.saver is None:
             self.conversation.relive(exchanges, said)
+        if not is_followed:
+            said = [*said[:-1], [part for part in said[-1] if not isinstance(part, ToolUse)]]
         for part in itertools.chain.from_iterable(said):
             match part:
                 case ModelText():
@@ -136,8 +141,9 @@ class ChatFunction(Function):
         node = ctx.node
         if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
             raise UsageError("a turn of a chat is begun by client.query()")
-        turn: object = node.past
-        if not isinstance(turn, ChatTurn) or turn.begun:
+        turn: object = node.handed_over
+        saved = isinstance(turn, ChatTurn) and turn.saver is not None and node.responses
+        if not isinstance(turn, ChatTurn) or turn.begun or saved:
             raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
         turn.begun = True
         try:
@@ -194,6 +200,9 @@ class _ChatLoop(Loop):
         task, turn = self._task, self._turn
         conversation = turn.conversation
         await turn.save()  # what is left: better now than when another response is paid for
+        if (past := self._past) is not None:
+            turn.relive(past.exchanges, is_followed=past.response is None)
+            settle(turn.opened)
         conversation.catch_up()
         try:
             session = conversation.open(
@@ -209,7 +218,15 @@ class _ChatLoop(Loop):
             conversation.rewritten = False
             await turn.save()
 
+    @property
+    def _past(self) -> Past | None:
+        """What was said in this turn when an earlier process was cut off in the middle of it."""
+        past = self._node.past
+        return past if isinstance(past, Past) and past.exchanges else None
+
     async def _opening(self) -> Inputs:
+        if (past := self._past) is not None:
+            return self._sent_again(past)
         prompt = self._turn.prompt
         if prompt:
             try:
@@ -221,6 +238,13 @@ class _ChatLoop(Loop):
         inputs = self._conversation.begin(prompt)
         settle(self._turn.opened)
         return inputs
+
+    def _sent_again(self, past: Past) -> Inputs:
+        """Return the results that were sent, and not answered."""
+        for result in past.unsent:
+            if isinstance(result, ToolResult):
+                self._conversation.add_result(result)
+        return self._conversation.begin("") if past.unsent else ()
 
     def _history(self) -> list[Message]:
         return list(self._conversation.messages)

@@ -210,6 +210,11 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
             return self._request.past
         return Past(record.exchanges, _inputs(record), record.response)
 
+    @property
+    def handed_over(self) -> Any:
+        """The conversation that its caller gave it, whatever an earlier process has said in it."""
+        return self._request.past
+
     def continued(self) -> CallRequest:
         """Return the request for a call that goes on where this one ended."""
         past = self._request.past
