@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from documents.chat_stage import OPENAI, add, adding, options, serving
 from driving import wait
 from ramify import (
     AgentOptions,
@@ -19,7 +20,7 @@ from ramify import (
     UserText,
     tool,
 )
-from ramify.testing import HANGS, ScriptedModel, ScriptedRequest
+from ramify.testing import HANGS, ScriptedModel, ScriptedRequest, replay
 
 
 class Model:
@@ -144,4 +145,28 @@ def test_a_turn_that_was_cut_off_goes_on_after_the_last_response(script: list[An
     assert blocks == ["Hm.", *calls, "Paid.", "Bye."]
     assert " ".join(roles) == "user assistant tool assistant tool tool assistant user assistant"
     assert paid == [1, 2, last]
+    replay([talk], store).check()
     assert len(model.requests) == len(script)
+
+
+async def test_a_chat_is_replayed_without_asking_the_server_again():
+    texts = [OPENAI.text("It is 42."), OPENAI.text("You are welcome.")]
+    script = [OPENAI.calls(adding("a")), *texts]
+    store = MemoryStore()
+
+    async with serving(*script) as server:
+
+        @tool(uses=[add])
+        async def talk(ctx: RunContext) -> list[str]:
+            async with Client(options(server, tools=[add])) as client:
+                await client.query("25 + 17?")
+                [call] = [block async for block in client.receive_messages()]
+                assert isinstance(call, ToolUseBlock)
+                await client.add_tool_result(call.id, 42)
+                return [await said(client, ""), await said(client, "Thanks.")]
+
+        async with Runtime([talk], store=store) as runtime:
+            answers = await runtime.invoke(talk)
+        again = await asyncio.to_thread(replay, [talk], store)
+    assert answers == ["It is 42.", "You are welcome."]
+    assert (again.divergence, again.output) == (None, answers)

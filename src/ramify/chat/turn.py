@@ -161,8 +161,10 @@ class _ChatLoop(Loop):
     ) -> None:
         options = turn.options
         model = options.find_model(node.commons.models)
+        answers = node.in_place_of(model)
+        self._terms: object = copy(options) if answers is model else answers
         task = Task(
-            model=model,
+            model=answers,
             system=options.system_prompt,
             prompt=turn.prompt,
             functions=tools,
@@ -206,7 +208,7 @@ class _ChatLoop(Loop):
         conversation.catch_up()
         try:
             session = conversation.open(
-                task.model, task.system, task.functions, self._settings, copy(turn.options)
+                task.model, task.system, task.functions, self._settings, self._terms
             )
         except Exception as error:
             raise provider_fault(self._node, task.model, error) from error
@@ -271,7 +273,7 @@ class _ChatLoop(Loop):
     def _hear(self, event: ModelEvent) -> None:
         put = self._turn.outbox.put
         match event:
-            case model_events.TextDelta():
+            case model_events.TextDelta() if event.text:
                 self._text += event.text
                 put(TextBlock(event.text))
             case model_events.ThinkingDelta():

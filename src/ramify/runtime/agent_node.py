@@ -196,6 +196,10 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
             wish = next((model for model in above if model is not None), None)
         return self.commons.models.find(wish)
 
+    def in_place_of(self, model: Model) -> Model:
+        """Return who answers where *model* is asked: that itself, but in a replay."""
+        return model
+
     @property
     def rule_chain(self) -> RuleChain:
         """The rules for the calls that its model asks for, the widest first."""

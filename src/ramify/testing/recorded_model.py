@@ -12,15 +12,24 @@ from ramify.core.errors import UsageError
 from ramify.core.exchange import Exchange
 from ramify.core.function import Function
 from ramify.core.model import Model, ModelSettings, Session
-from ramify.core.model_events import ModelEvent, PartCompleted, ResponseEnded, TextDelta
+from ramify.core.model_events import (
+    ModelEvent,
+    PartCompleted,
+    ResponseEnded,
+    TextDelta,
+    ThinkingDelta,
+)
 from ramify.core.provider import Provider
 from ramify.core.transcript import (
+    ModelText,
+    ThinkingPart,
     ToolResult,
     ToolUse,
     TranscriptPart,
     UserText,
 )
 from ramify.core.usage import TokenUsage
+from ramify.models.reading import read_exchanges
 from ramify.runtime.model_book import ModelBook
 
 
@@ -85,16 +94,28 @@ class RecordedModel(StandIn):
         *,
         exchanges: Sequence[Exchange] = (),
     ) -> Session:
-        return RecordedSession(self, system, [function.name for function in functions])
+        before = exchanges[: len(exchanges) - len(self.responses)]
+        return RecordedSession(self, system, [function.name for function in functions], before)
 
 
 class RecordedSession(Session):
-    """The conversation of one call; opened again, it is the same."""
+    """The conversation of one call; opened again, it is the same.
 
-    def __init__(self, model: RecordedModel, system: str, functions: Sequence[str]) -> None:
+    A turn of a chat goes on with what was said *before*, in other calls.
+    """
+
+    def __init__(
+        self,
+        model: RecordedModel,
+        system: str,
+        functions: Sequence[str],
+        before: Sequence[Exchange],
+    ) -> None:
         self._model = model
         self._system = system
         self._functions = functions
+        self._before = before
+        self._parts_before = read_exchanges(before)
 
     async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
         model = self._model
@@ -104,29 +125,37 @@ class RecordedSession(Session):
         model.cost = response.cost
         model.responses.append(response)
         for part in response.parts:
+            if isinstance(part, ModelText):
+                yield TextDelta(part.text)
+            if isinstance(part, ThinkingPart):
+                yield ThinkingDelta(part.text)
             if not isinstance(part, UserText | ToolResult):
                 yield PartCompleted(part)
         yield ResponseEnded(response.exchange, str(response.exchange.finish))
 
     @property
     def exchanges(self) -> Sequence[Exchange]:
-        return [response.exchange for response in self._model.responses]
+        return [*self._before, *(response.exchange for response in self._model.responses)]
 
     @property
     def transcript(self) -> Sequence[TranscriptPart]:
-        return [part for response in self._model.responses for part in response.parts]
+        return [part for parts in self._parts for part in parts]
 
     def parts(self, number: int) -> Sequence[TranscriptPart]:
-        return self._model.responses[number].parts
+        return self._parts[number]
+
+    @property
+    def _parts(self) -> list[Sequence[TranscriptPart]]:
+        """What was said in each exchange."""
+        return [*self._parts_before, *(response.parts for response in self._model.responses)]
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
         raise UsageError("a replay says what was recorded, and nothing else")
 
     @property
     def pending(self) -> Sequence[ToolUse]:
-        if not self._model.responses:
-            return []
-        return [p for p in self._model.responses[-1].parts if isinstance(p, ToolUse)]
+        last = self._parts[-1] if self._parts else ()
+        return [part for part in last if isinstance(part, ToolUse)]
 
     @property
     def usage(self) -> TokenUsage:

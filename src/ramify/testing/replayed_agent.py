@@ -40,6 +40,9 @@ class ReplayedAgent(AgentNode):
     def find_model(self, wish: Any) -> Model:
         return self._recorded
 
+    def in_place_of(self, model: Model) -> Model:
+        return self._recorded
+
     @property
     def edited_prompt(self) -> str | None:
         edit = self._call.record.edit
