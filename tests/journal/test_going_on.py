@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from driving import wait
 from ramify import (
     CancellationException,
+    Ensemble,
     Function,
     MemoryStore,
     NodeState,
@@ -267,3 +268,28 @@ def test_a_call_that_was_paused_by_its_provider_and_cancelled_asks_no_model(tmp_
         with pytest.raises(CancellationException):
             node.result(PATIENCE)
     assert model.requests == []
+
+
+# --- what several agents do at once
+
+
+def test_a_member_of_an_ensemble_does_not_wait_for_what_a_person_says_to_the_first() -> None:
+    store = MemoryStore()
+
+    @agent(uses=[forever])
+    def decide() -> str:
+        return "Decide."
+
+    both, model = Ensemble(decide, {"m": 2}), ScriptedModel(lambda _: ToolUse("1", "forever", {}))
+
+    def begun() -> bool:
+        nodes = runtime.get_subtree(node.id)
+        return sum(one.function is forever and one.state is NodeState.Running for one in nodes) == 2
+
+    runtime = Runtime([both], models={"m": model}, store=store)
+    node = runtime.invoke(both)
+    wait(begun)
+    runtime.close()
+    with Runtime([both], models={"m": model}, store=store) as runtime:
+        runtime.recover()
+        wait(lambda: len(runtime.questions()) == 2)

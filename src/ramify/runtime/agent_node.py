@@ -130,6 +130,8 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         if record is not None:
             self._parts, self._said = list(record.transcript), _inputs(record)
             self._own = Spent(record.usage, record.cost)
+            if record.exchanges:  # it has begun to answer in an earlier process
+                settle(self._first)
 
     def _restore(self, record: Record) -> None:
         self.responses = len(record.exchanges)
