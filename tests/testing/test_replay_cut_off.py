@@ -189,3 +189,45 @@ def test_a_call_whose_time_was_over_is_late_again(tmp_path: Path, tools: Tools):
     assert (again.divergence, again.output) == (None, node.outputs)
     assert again.output == "late: explain (node 1.1): it took longer than 0.2 s"
     assert tools.made == ["yew"]
+
+
+def test_what_its_caller_did_not_wait_for_is_given_up_again(tmp_path: Path, tools: Tools):
+    hang = hanging(tools)
+
+    @agent
+    def explain(word: str) -> str:
+        return f"Explain {word}."
+
+    async def lead(ctx: RunContext) -> list[str]:
+        heard = list[str]()
+        for function in (hang, explain):
+            try:
+                async with asyncio.timeout(0.05):
+                    await ctx.invoke(function, {"word": "yew"})
+            except TimeoutError:
+                heard.append(f"{function.name} was late")
+        return heard
+
+    function = CodeFunction(name="lead", callable=lead, uses=[hang, explain])
+    node = record(tmp_path / "run.db", function, {}, HANGS)
+    again = replay([function], tmp_path / "run.db")
+    assert (again.divergence, again.output) == (None, node.outputs)
+    assert again.output == ["hang was late", "explain was late"]
+
+
+def test_a_call_of_a_model_that_somebody_cancelled_is_told_as_it_was(tmp_path: Path, tools: Tools):
+    hang = hanging(tools)
+
+    @agent(uses=[hang])
+    def explain(word: str) -> str:
+        return f"Explain {word}."
+
+    model = ScriptedModel(ToolUse("1", "hang", {"word": "yew"}), "Never mind.")
+    with Runtime([explain], models=model, store=tmp_path / "run.db") as runtime:
+        node = runtime.invoke(explain, {"word": "yew"})
+        for view in runtime.watch(node, timeout=10):
+            if view.children and view.children[0].state is NodeState.Running:
+                break
+        runtime.cancel(node.id + 1, "enough")
+        assert node.result(timeout=10) == "Never mind."
+    replay([explain], tmp_path / "run.db").check()

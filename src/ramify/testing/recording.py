@@ -30,8 +30,10 @@ from ramify.core.question import FAIL, REPORT, USE, Answer, Question, QuestionKi
 from ramify.core.reviving import exception_of
 from ramify.core.states import NodeState
 from ramify.core.transcript import TranscriptPart
+from ramify.runtime.awaited_node import GIVEN_UP
 
 _BY_TIME = {"CallTimeoutError", "BudgetExceeded"}
+_STOPPED = "it was stopped when this was recorded"
 
 
 @dataclass(slots=True)
@@ -85,6 +87,32 @@ class RecordedCall:
         failure = self.ended.exception
         by_time = failure is not None and failure.type in _BY_TIME
         return self.ended.state is NodeState.Canceled or by_time
+
+    @property
+    def stopped_first(self) -> "RecordedCall":
+        """The highest call above it that was stopped together with it, or itself."""
+        call = self
+        while call.parent is not None and call.parent.was_stopped:
+            call = call.parent
+        return call
+
+    @property
+    def reason(self) -> str:
+        """Why it was stopped, as far as that was told."""
+        failure = None if self.ended is None else self.ended.exception
+        told = "" if failure is None else failure.message
+        return told.partition(" was cancelled: ")[2] or _STOPPED
+
+    @property
+    def was_given_up(self) -> bool:
+        """Whether it was stopped because its caller did not wait for it any longer."""
+        return self.was_stopped and self.reason == GIVEN_UP
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        begun = self.record.started_at
+        return 0 if begun is None or self.ended is None else self.ended.at - begun.timestamp()
 
     @property
     def places(self) -> Iterator[int]:

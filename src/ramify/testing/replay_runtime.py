@@ -46,7 +46,7 @@ from ramify.testing.turnstile import Turnstile
 
 _AGAIN: Final = 0.01  # seconds until the next look, while code does something of its own
 _MANY: Final = 1_000_000  # requests at once: nobody is asked
-_STOPPED: Final = "it was stopped when this was recorded"
+_GRACE: Final = 1.0  # seconds that whoever gives up a call may take longer than before
 
 Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
@@ -382,18 +382,19 @@ class ReplayRuntime(Runtime):
 
     async def _stop_from_outside(self, call: RecordedCall) -> Never:
         """Stop what was stopped by a person, or by time, together with *call*."""
+        if call.stopped_first.was_given_up:  # which its caller does once more, if it is as it was
+            await asyncio.sleep(call.stopped_first.seconds + _GRACE)
         self._cancel(call)
         return await _never()
 
     def _cancel(self, call: RecordedCall) -> None:
-        while call.parent is not None and call.parent.was_stopped:
-            call = call.parent
+        call = call.stopped_first
         node = self._forest.find(call.id)
         failure = None if call.ended is None else call.ended.exception
         if failure is None or (call.ended and call.ended.state is NodeState.Canceled):
-            node.cancel_here(_STOPPED)
+            node.cancel_here(call.reason)
         else:
-            node.end_by(recorded_exception(failure), _STOPPED)
+            node.end_by(recorded_exception(failure), call.reason)
 
     async def _rest(self, node: CallNode, call: RecordedCall | None) -> Never:
         """Wait for the end of the replay: the recording does not tell what comes of *node*.
