@@ -24,7 +24,7 @@ from ramify import (
     attach,
     tool,
 )
-from ramify.core.errors import InvalidValueError
+from ramify.core.errors import ClosedError, InvalidValueError
 from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
 from support import forever
 
@@ -293,3 +293,39 @@ def test_a_member_of_an_ensemble_does_not_wait_for_what_a_person_says_to_the_fir
     with Runtime([both], models={"m": model}, store=store) as runtime:
         runtime.recover()
         wait(lambda: len(runtime.questions()) == 2)
+
+
+# --- what runs while a runtime is closed
+
+
+def test_a_call_that_is_made_while_the_runtime_begins_to_close_is_made_by_the_next() -> None:
+    store, begun, may_go_on = MemoryStore(), threading.Event(), threading.Event()
+
+    @tool(repeatable=True)
+    async def step() -> int:
+        return 4
+
+    @tool(uses=[step])
+    async def work(ctx: RunContext) -> int:
+        begun.set()
+        may_go_on.wait(PATIENCE)  # so that the loop cannot end anything meanwhile
+        return await ctx.invoke(step)
+
+    def is_closing() -> bool:
+        try:
+            runtime.recover()
+        except ClosedError:
+            return True
+        return False
+
+    runtime = Runtime([work], store=store)
+    runtime.invoke(work)
+    assert begun.wait(PATIENCE)
+    closing = threading.Thread(target=runtime.close)
+    closing.start()
+    wait(is_closing)
+    may_go_on.set()
+    closing.join(PATIENCE)
+    with Runtime([work], store=store) as runtime:
+        [node] = runtime.recover()
+        assert node.result(PATIENCE) == 4

@@ -79,7 +79,8 @@ class Maker:
 
     def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
         """Start the call that *request* asks for; its task has the context variables of here."""
-        home = self._home()
+        # what runs while the runtime begins to close is cancelled, and does not fail before that
+        home = self._home() if parent is None or parent.has_ended else parent.home
         if self.past is not None and self.past.is_suspended:  # so it would be made again
             raise ClosedError("this runtime is being closed, and its open calls go on in the next")
         self._check_key(request.key)
