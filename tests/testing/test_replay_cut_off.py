@@ -230,4 +230,7 @@ def test_a_call_of_a_model_that_somebody_cancelled_is_told_as_it_was(tmp_path: P
                 break
         runtime.cancel(node.id + 1, "enough")
         assert node.result(timeout=10) == "Never mind."
-    replay([explain], tmp_path / "run.db").check()
+        fork = runtime.fork(node, at=2)  # in which the call has another path
+        assert fork.result(timeout=10) == "Never mind."
+    for tree in (node, fork):
+        replay([explain], tmp_path / "run.db", tree.id).check()

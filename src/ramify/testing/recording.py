@@ -23,7 +23,6 @@ from ramify.core.events import (
     Failure,
     QuestionAsked,
     QuestionSettled,
-    TreeForked,
 )
 from ramify.core.fold import Record, TreeFold
 from ramify.core.question import FAIL, REPORT, USE, Answer, Question, QuestionKind
@@ -102,6 +101,13 @@ class RecordedCall:
         failure = None if self.ended is None else self.ended.exception
         told = "" if failure is None else failure.message
         return told.partition(" was cancelled: ")[2] or _STOPPED
+
+    @property
+    def ended_here(self) -> bool:
+        """Whether it was stopped in this tree, and not in one that this is a fork or a copy of."""
+        failure = None if self.ended is None else self.ended.exception
+        told = "" if failure is None else failure.message
+        return self.parent is None or f" (node {self.record.path}) " in told
 
     @property
     def was_given_up(self) -> bool:
@@ -206,17 +212,12 @@ class Recording:
 
 def _given(events: Sequence[Event]) -> Iterator[int]:
     """Yield the calls whose results were given with a fork: of this tree, or one it comes from."""
-    forked_at, started = -1.0, 0
+    started: dict[int, float] = {}
     for event in events:
-        match event:
-            case TreeForked():
-                forked_at = event.at
-            case CallStarted() if event.at == forked_at:
-                started = event.node
-            case CallEnded() if event.at == forked_at and event.node == started:
-                yield event.node
-            case _:
-                pass
+        if isinstance(event, CallStarted):
+            started[event.node] = event.at
+        elif isinstance(event, CallEnded) and started.get(event.node) == event.at:
+            yield event.node  # nothing that is done takes no time
 
 
 def recorded_exception(failure: Failure) -> Exception:

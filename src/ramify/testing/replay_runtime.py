@@ -391,7 +391,8 @@ class ReplayRuntime(Runtime):
         call = call.stopped_first
         node = self._forest.find(call.id)
         failure = None if call.ended is None else call.ended.exception
-        if failure is None or (call.ended and call.ended.state is NodeState.Canceled):
+        cancelled = call.ended is not None and call.ended.state is NodeState.Canceled
+        if failure is None or (cancelled and call.ended_here):
             node.cancel_here(call.reason)
         else:
             node.end_by(recorded_exception(failure), call.reason)
