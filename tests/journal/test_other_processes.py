@@ -374,9 +374,9 @@ def test_a_watch_gives_up_after_its_time_and_when_the_observer_is_closed(path: P
     observer.close()
     observer.close()
     looking.join(PATIENCE)
-    assert [str(error) for error in caught] == [
-        f"nobody looks at {path} here any more; attach again"
-    ]
+    [error] = caught  # it may have been looking just then
+    here, at_once = "nobody looks at {} here any more; attach again", "{} was closed; open it again"
+    assert str(error) in {here.format(path), at_once.format(path)}
     with pytest.raises(ClosedError):
         observer.trees()
 
