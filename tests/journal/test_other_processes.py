@@ -496,7 +496,8 @@ def test_a_tree_that_was_cancelled_is_resumed_from_elsewhere(path: Path, drive: 
         [fork] = wait(lambda: [tree for tree in observer.trees() if tree.source == id])
         for text, said in ("Which colour?", "red"), ("Why?", "so"):
             asked = question(observer, text)
-            assert ramify.SqliteStore(path).find(node=asked.node_id) == fork.id
+            with ramify.SqliteStore(path) as store:
+                assert store.find(node=asked.node_id) == fork.id
             observer.answer(asked.id, said)
         assert ended(observer, fork.id).outputs == ["first", "red, so"]
         assert [tree.source for tree in observer.trees()] == [0, id]
