@@ -12,14 +12,18 @@ import pytest
 
 from driving import wait
 from ramify import (
+    HOOK_PRE_TOOL_USE,
     Budget,
     BudgetExceeded,
     Edit,
+    HookDecision,
     MemoryStore,
     ModelProviderException,
+    PreToolUseEvent,
     RunContext,
     Runtime,
     StoreError,
+    ToolUse,
     agent,
     attach,
     tool,
@@ -30,6 +34,7 @@ from ramify.testing import ScriptedFailure, ScriptedModel, replay
 from support import double
 
 PATIENCE: Final = 20  # seconds
+_PAY: Final = ToolUse("1", "pay", {"amount": 1})
 
 
 # --- what they cost
@@ -54,6 +59,40 @@ def test_what_a_fork_shares_is_counted_once_in_the_budget_of_the_runtime() -> No
         with pytest.raises(BudgetExceeded):
             runtime.fork(second).result(PATIENCE)
     assert len(model.requests) == 4
+
+
+# --- what a person is asked
+
+
+def test_who_is_asked_about_a_call_of_a_fork_is_asked_about_what_will_be_done() -> None:
+    paid: list[int] = []
+
+    @tool
+    async def pay(amount: int) -> int:
+        paid.append(amount)
+        return amount
+
+    @agent(uses=[pay])
+    def settle() -> str:
+        return "Settle it."
+
+    async def ask_first(event: PreToolUseEvent) -> HookDecision:
+        return HookDecision(ask=f"pay {event.tool_input['amount']}?")
+
+    model = ScriptedModel(_PAY, "paid", "paid")
+    hooks = {HOOK_PRE_TOOL_USE: [ask_first]}
+    with Runtime([settle], models=model, store=MemoryStore(), hooks=hooks) as runtime:
+        node = runtime.invoke(settle)
+        [question] = wait(runtime.questions)
+        assert question.text == "pay 1?"
+        runtime.answer(question.id, "allow")
+        assert node.result(PATIENCE) == "paid"
+        fork = runtime.fork(runtime.get_subtree(node.id)[1], edit=Edit(args={"amount": 3}))
+        [question] = wait(runtime.questions)
+        assert question.text == "pay 3?"
+        runtime.answer(question.id, "allow")
+        assert fork.result(PATIENCE) == "paid"
+    assert paid == [1, 3]
 
 
 # --- which model they go on with

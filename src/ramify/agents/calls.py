@@ -102,17 +102,18 @@ class Calls:
 
     async def _decide(self, call: ToolUse) -> tuple[Gate | None, Mapping[str, Any]]:
         """Return what stands before the call, and the arguments to make it with."""
-        rules = self._node.rule_chain
+        rules, edited = self._node.rule_chain, self._node.edited_args(call.id)
+        args = call.args if edited is None else edited
         if isinstance(self._functions.get(call.name), ReturnResult):
-            return None, call.args  # it does nothing, and without it there is no end
+            return None, args  # it does nothing, and without it there is no end
         if (reason := rules.forbids(call.name)) is not None:
-            return _refusing(call.name, reason), call.args
+            return _refusing(call.name, reason), args
         if not rules.asks(HOOK_PRE_TOOL_USE):
-            return None, call.args
-        given = deepcopy(dict(call.args))  # theirs to change
+            return None, args
+        given = deepcopy(dict(args))  # theirs to change
         event = PreToolUseEvent(call.name, given, call.id, self._messages())
         decision = await rules.decide(HOOK_PRE_TOOL_USE, event)
-        args = call.args if decision.modified_input is None else decision.modified_input
+        args = args if decision.modified_input is None else decision.modified_input
         return gate_for(decision, call.name), args
 
     async def _finish(self, made: MadeCall, batch: Sequence[MadeCall]) -> None:

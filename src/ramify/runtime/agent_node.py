@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -149,6 +149,14 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         if request.tool_use_id is None:
             return super()._content_key(request)
         return used(self.responses, request.tool_use_id)
+
+    def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
+        """Return what a call that the model asked for is made with instead, in a fork, if so."""
+        known = self.unclaimed.get(used(self.responses, tool_use_id))
+        record = None if known is None else known.record
+        if record is None or record.started_at is not None:
+            return None
+        return None if record.inputs is record.requested.inputs else record.inputs
 
     # What it is
 
