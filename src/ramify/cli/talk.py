@@ -136,12 +136,10 @@ class Talk:
 def _on_interrupt(act: Callable[[], None]) -> Generator[None]:
     """Call *act* on the loop for every SIGINT, instead of what else would be done."""
     loop = asyncio.get_running_loop()
-
-    def pass_on(_signal: int, _frame: object) -> None:
-        loop.call_soon_threadsafe(act)
-
-    before = signal.signal(signal.SIGINT, pass_on)
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, act)  # which wakes a loop that just went to sleep
     try:
         yield
     finally:
+        loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, before)
