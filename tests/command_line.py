@@ -2,10 +2,11 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
+
+import warm_python
 
 ROOT: Final = Path(__file__).parent.parent
 PATIENCE: Final = 60  # seconds
@@ -17,15 +18,7 @@ def ramify(
     *args: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end; of keys and settings it finds only what *env* has."""
-    return subprocess.run(
-        [sys.executable, "-m", "ramify", *args],
-        cwd=cwd,
-        env=environment(env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    return warm_python.run("-m", "ramify", *args, cwd=cwd, env=environment(env))
 
 
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:

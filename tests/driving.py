@@ -1,15 +1,12 @@
 """A process that drives the errands of a journal, and what those beside it do and see."""
 
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
 import errands
+import warm_python
 from command_line import PATIENCE, environment, ramify
 from ramify import NodeView, attach
 
@@ -22,27 +19,15 @@ class Driver:
     """A process that drives a journal."""
 
     def __init__(self, path: Path, *errands: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, ERRANDS, str(path), *errands],
-            env=environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        watchdog = threading.Timer(PATIENCE, self.process.kill)
-        watchdog.start()
-        assert self.process.stdout.readline() == "ready\n"
-        watchdog.cancel()
+        self._talk = warm_python.Talk(ERRANDS, str(path), *errands, env=environment())
+        assert self._talk.readline() == "ready\n", self._talk.complaints
+        self.pid = self._talk.program.pid
 
     def end(self) -> None:
-        self.process.communicate(timeout=PATIENCE)
+        self._talk.end()
 
     def kill(self) -> None:
-        self.process.kill()
-        with suppress(ValueError):  # its pipes were closed already
-            self.process.communicate(timeout=PATIENCE)
+        self._talk.kill()
 
 
 Drive = Callable[..., Driver]

@@ -2,12 +2,11 @@
 
 import asyncio
 import os
-import sys
-from asyncio.subprocess import PIPE
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import warm_python
 from documents.chat_stage import Said, written
 from wire import ModelServer, Request
 from wire.openai_wire import MODEL
@@ -32,18 +31,10 @@ async def start(
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RAMIFY_")}
     if server is not None:
         variables = {"RAMIFY_BASE_URL": f"{server.url}/v1", "RAMIFY_MODEL": MODEL} | variables
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, EXAMPLES / f"{name}.py", *options,
-        env=kept | variables, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(60):
-            printed, complaints = await process.communicate(typed.encode())
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return Run(process.returncode, printed.decode(), complaints.decode())
+    done = await asyncio.to_thread(
+        warm_python.run, str(EXAMPLES / f"{name}.py"), *options, said=typed, env=kept | variables
+    )
+    return Run(done.returncode, done.stdout, done.stderr)
 
 
 def calling(id: str, name: str, **args: Any) -> tuple[str, str, str]:

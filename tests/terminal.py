@@ -8,25 +8,17 @@ import os
 import pty
 import re
 import struct
-import sys
 import termios
-from asyncio.subprocess import Process
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import pyte
 
+import warm_python
+
 PATIENCE = 30.0
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
-
-# The terminal has to be the session's own, or Ctrl-C would be a letter like any other.
-_LAUNCH = """
-import fcntl, os, signal, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
 
 # What readline itself sends: that pasted lines are to be marked, and where the cursor goes.
 _READLINE = re.compile(r"\x1b\[\?2004[hl]\r?|\x1b\[[0-9]*[CDGK]")
@@ -47,7 +39,7 @@ class Terminal:
         self._output = bytearray()
         self._seen = 0
         self._more = asyncio.Event()
-        self._process: Process | None = None
+        self._program: warm_python.Program | None = None
         self._master = -1
 
     @property
@@ -114,20 +106,17 @@ class Terminal:
 
     async def exit_code(self) -> int:
         """Wait until the program ends."""
-        assert self._process is not None
-        async with asyncio.timeout(PATIENCE):
-            return await self._process.wait()
+        assert self._program is not None
+        return await self._program.exit_code()
 
     async def __aenter__(self) -> Self:
         self._master, terminal = pty.openpty()
         columns, lines = self._size
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", _LAUNCH, *self._args,
-                stdin=terminal, stdout=terminal, stderr=terminal,
-                env=self._env, start_new_session=True,
-            )  # fmt: skip
+            self._program = warm_python.start(
+                *self._args, files=(terminal, terminal, terminal), env=self._env, in_terminal=True
+            )
         finally:
             os.close(terminal)
         asyncio.get_running_loop().add_reader(self._master, self._read)
@@ -139,10 +128,8 @@ class Terminal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._process is not None
-        if self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+        assert self._program is not None
+        self._program.kill()
         asyncio.get_running_loop().remove_reader(self._master)
         os.close(self._master)
 

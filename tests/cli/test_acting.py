@@ -270,11 +270,11 @@ def test_a_run_that_was_cancelled_goes_on_beside_itself(path: Path, drive: Drive
 def test_a_driver_that_does_not_come_to_it_is_exit_code_3(path: Path, drive: Drive):
     driver = drive("deploy")
     asked(path)
-    os.kill(driver.process.pid, signal.SIGSTOP)
+    os.kill(driver.pid, signal.SIGSTOP)
     try:
         code, shown, told = act(path, "answer", "1-1", "yes", "--wait", "0.2")
     finally:
-        os.kill(driver.process.pid, signal.SIGCONT)
+        os.kill(driver.pid, signal.SIGCONT)
     assert (code, shown) == (3, "")
     assert told == (
         "asked for, but not done in 0.2 s: the answer is taken when the process that drives the"

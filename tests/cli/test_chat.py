@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import warm_python
 from terminal import CTRL_C, CTRL_D, PATIENCE, UP, Terminal
 from wire import ModelServer, Stall, Wait
 from wire.openai_wire import calls, check_request, completion, error, text
@@ -83,14 +84,10 @@ def tools(tmp_path: Path) -> str:
 
 async def piped(
     *options: str, said: str, env: dict[str, str], cwd: Path | None = None
-) -> tuple[int | None, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ramify", "chat", *options,
-        env=os.environ | env, cwd=cwd, stdin=PIPE, stdout=PIPE, stderr=PIPE,
-    )  # fmt: skip
-    async with asyncio.timeout(60):
-        out, err = await process.communicate(said.encode())
-    return process.returncode, out.decode(), err.decode()
+) -> tuple[int, str, str]:
+    args = ["-m", "ramify", "chat", *options]
+    done = await asyncio.to_thread(warm_python.run, *args, said=said, env=os.environ | env, cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
 
 
 def messages(server: ModelServer, request: int = -1) -> list[tuple[str, Any]]:

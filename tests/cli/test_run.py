@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import warm_python
 from driving import asked
 from ramify import NodeState, NodeView, attach
 from ramify.stores import TreeRow
@@ -31,8 +32,7 @@ async def slow(ctx: RunContext) -> None:
 
 
 def ramify(*args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ramify", *args]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return warm_python.run("-m", "ramify", *args, cwd=ROOT)
 
 
 def test_the_example_of_the_help_runs():

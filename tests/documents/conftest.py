@@ -6,7 +6,6 @@ import pytest
 from crash.nursery import Nursery
 from documents import seeing_stage
 from documents.journal_stage import Lives, World
-from documents.seeing_programs import close_commands
 from documents.seeing_stage import Journal, driving
 from wire.protocols import PROTOCOLS, Protocol
 
@@ -30,13 +29,6 @@ def lives(nursery: Nursery) -> Lives:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def commands() -> Iterator[None]:
-    """Ends what runs the command when all tests are done."""
-    yield
-    close_commands()
 
 
 @pytest.fixture(scope="module", params=["live", "finished"])

@@ -6,11 +6,10 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from documents.seeing_commands import Commands
+import warm_python
 
 T = TypeVar("T")
 
@@ -53,19 +52,9 @@ def ramify(
 ) -> Done:
     """Run the command in a process of its own, with no terminal anywhere."""
     words = [str(arg) for arg in args]
-    return Done(*_commands().run(words, cwd, environment(**(env or {})), stdin))
-
-
-@cache
-def _commands() -> Commands:
-    return Commands(environment(), PATIENCE)
-
-
-def close_commands() -> None:
-    """End what ``ramify`` has started, if it has."""
-    if _commands.cache_info().currsize:
-        _commands().close()
-        _commands.cache_clear()
+    told = environment(**(env or {}))
+    done = warm_python.run("-m", "ramify", *words, said=stdin, cwd=cwd, env=told)
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def open_questions(file: Path) -> list[dict[str, Any]]:

@@ -2,10 +2,11 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import warm_python
 
 ROOT = Path(__file__).parent.parent.parent
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
@@ -14,10 +15,7 @@ EXAMPLES = pytest.mark.parametrize("name", ["find_and_fix", "research", "review_
 
 def start(name: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key not in KEYS} | variables
-    command = [sys.executable, f"examples/{name}.py", *options]
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, input=""
-    )
+    return warm_python.run(f"examples/{name}.py", *options, cwd=ROOT, env=environment)
 
 
 @EXAMPLES

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import warm_python
 from mcp_servers import SERVERS, living
 from support import heed_interrupts
 
@@ -232,9 +233,7 @@ def test_whoever_ends_it_ends_what_runs(how: str | signal.Signals, code: int, tm
 
 
 def ramify(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *args], cwd=ROOT, capture_output=True, text=True, timeout=60, input=""
-    )
+    return warm_python.run(*COMMAND[1:], *args, cwd=ROOT)
 
 
 def test_without_a_client_it_ends_and_has_said_nothing_on_stdout():

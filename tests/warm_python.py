@@ -1,0 +1,283 @@
+"""Starts Python programs quickly: a process that has imported what most need forks one for each.
+
+Each is a process of its own with its own folder, environment, files and terminal, and ends as any
+other does; only the time that imports take is saved, which is most of a short life. What depends on
+those, on options of Python or on who started it is tested with processes from scratch.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import termios
+import threading
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from fcntl import ioctl
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, Final
+
+PATIENCE: Final = 60  # seconds
+
+_EARLY: Final = (
+    "openai", "aiohttp", "httpx", "mcp", "pydantic", "rich.live", "uvicorn",
+    "ramify.cli", "ramify.models.openai", "ramify.stores", "ramify.testing", "ramify.views.web",
+)  # fmt: skip
+_LARGEST: Final = 1 << 17  # what a program is told, in bytes
+
+
+class Program:
+    """A program that was started."""
+
+    def __init__(self, told: socket.socket) -> None:
+        self._told = told
+        self.pid = int(self._hear(PATIENCE))
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return how it ended, if it has."""
+        with suppress(TimeoutError):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float = PATIENCE) -> int:
+        """Wait for its end, and return its exit code, or minus the signal that ended it."""
+        if self.returncode is None:
+            self.returncode = int(self._hear(timeout))
+            self._told.close()
+        return self.returncode
+
+    async def exit_code(self) -> int:
+        """Wait for its end without standing in the way of others."""
+        return await asyncio.to_thread(self.wait)
+
+    def kill(self) -> None:
+        """End it at once, if it has not ended."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait()
+
+    def _hear(self, timeout: float) -> bytes:
+        if not select.select([self._told], [], [], timeout)[0]:
+            raise TimeoutError(f"not in {timeout} s")
+        return self._told.recv(100)
+
+
+def start(
+    *args: str,
+    files: tuple[int, int, int],
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    in_terminal: bool = False,
+) -> Program:
+    """Start ``python *args*``, a module, a file or code; *files* are what it reads and writes.
+
+    With *in_terminal*, the first of them is the terminal of a session of its own.
+    """
+    call = {
+        "args": args,
+        "env": dict(os.environ if env is None else env),
+        "cwd": str(cwd or Path.cwd()),
+        "in_terminal": in_terminal,
+    }
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        socket.send_fds(_parent().line, [json.dumps(call).encode()], [*files, theirs.fileno()])
+    return Program(ours)
+
+
+def run(
+    *args: str, said: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run ``python *args*`` to its end, with *said* on its standard input."""
+    reading, writing = os.pipe()
+    with TemporaryFile() as out, TemporaryFile() as err:
+        with open(reading, "rb") as stdin, open(writing, "wb") as mouth:
+            files = (stdin.fileno(), out.fileno(), err.fileno())
+            program = start(*args, files=files, env=env, cwd=cwd)
+            stdin.close()
+            with suppress(BrokenPipeError):
+                mouth.write(said.encode())
+                mouth.close()
+        try:
+            program.wait()
+        finally:
+            program.kill()
+        printed = [os.pread(file.fileno(), 1 << 30, 0).decode() for file in (out, err)]
+    return subprocess.CompletedProcess(args, program.wait(), *printed)
+
+
+class Talk:
+    """A program that is talked to: ``stdin`` and ``stdout`` are the other ends of its own."""
+
+    def __init__(
+        self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
+        (reading, speaking), (hearing, writing) = os.pipe(), os.pipe()
+        self.stdin = open(speaking, "w", encoding="utf-8")  # noqa: SIM115 - end closes them
+        self.stdout = open(hearing, encoding="utf-8")  # noqa: SIM115
+        self._complaints = TemporaryFile()  # noqa: SIM115
+        self._last_words = ""
+        try:
+            files = (reading, writing, self._complaints.fileno())
+            self.program = start(*args, files=files, env=env, cwd=cwd)
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    @property
+    def complaints(self) -> str:
+        """What it has written to its standard error."""
+        return os.pread(self._complaints.fileno(), 1 << 30, 0).decode()
+
+    def readline(self) -> str:
+        """Return the next line it prints; if none comes in time, it is ended."""
+        watchdog = threading.Timer(PATIENCE, self.program.kill)
+        watchdog.start()
+        try:
+            return self.stdout.readline()
+        finally:
+            watchdog.cancel()
+
+    def end(self) -> tuple[int, str]:
+        """Say no more, and return how it ended and what it complained of."""
+        if not self.stdin.closed:
+            with suppress(BrokenPipeError):
+                self.stdin.close()
+            self.program.wait()
+            self.stdout.close()
+            self._last_words = self.complaints
+            self._complaints.close()
+        return self.program.wait(), self._last_words
+
+    def kill(self) -> tuple[int, str]:
+        """End it at once; return what ``end`` does."""
+        self.program.kill()
+        return self.end()
+
+
+class _Parent:
+    """The process that forks, which ends when nobody can tell it anything."""
+
+    def __init__(self) -> None:
+        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+            )
+
+    def close(self) -> None:
+        self.line.close()
+        self._process.wait(PATIENCE)
+
+
+@cache
+def _parent() -> _Parent:
+    return _Parent()
+
+
+def close() -> None:
+    """End the process that starts others, if there is one."""
+    if _parent.cache_info().currsize:
+        _parent().close()
+        _parent.cache_clear()
+
+
+# --- the other side
+
+
+def _serve(line: socket.socket) -> Mapping[str, Any]:
+    """Fork a child for each call that comes, and return in that one; else never."""
+    while True:
+        told, files, _, _ = socket.recv_fds(line, _LARGEST, 4)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if not told:
+            os._exit(0)
+        if not os.fork():
+            line.close()
+            *files, tell = files
+            if child := os.fork():
+                _tell_of(child, files, tell)
+            os.close(tell)
+            call = json.loads(told)
+            _take(files, in_terminal=call["in_terminal"])
+            return call
+        for file in files:
+            os.close(file)
+
+
+def _tell_of(child: int, files: list[int], tell: int) -> None:
+    """Tell whoever started *child* its id, and how it ends; does not return."""
+    for file in files:
+        os.close(file)
+    with suppress(OSError):  # whoever started it has gone
+        os.write(tell, str(child).encode())
+        _, status = os.waitpid(child, 0)
+        os.write(tell, str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def _take(files: list[int], *, in_terminal: bool) -> None:
+    """Have *files* as the standard ones."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    for file in {*files} - {0, 1, 2}:
+        os.close(file)
+    if in_terminal:
+        os.setsid()
+        ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _become(call: Mapping[str, Any]) -> None:
+    """Be the program, as Python makes it be one."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    os.environ.update(call["env"])
+    os.chdir(call["cwd"])
+    coding = os.environ.get("PYTHONIOENCODING", "utf-8")
+    sys.stdin = open(0, encoding=coding, closefd=False)  # noqa: SIM115 - they end with us
+    sys.stdout = open(1, "w", encoding=coding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(  # noqa: SIM115
+        2, "w", buffering=1, encoding=coding, errors="backslashreplace", closefd=False
+    )
+    more = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    args = call["args"]
+    if args[:2] == ["-W", "error"]:
+        warnings.simplefilter("error")
+        del args[:2]
+    match args:
+        case ["-m", module, *rest]:
+            sys.argv, sys.path[:1] = [module, *rest], [call["cwd"], *more]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case ["-c", code, *rest]:
+            sys.argv, sys.path[:1] = ["-c", *rest], ["", *more]
+            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+        case [file, *rest]:
+            sys.argv, sys.path[:1] = [file, *rest], [str(Path(file).parent.absolute()), *more]
+            runpy.run_path(file, run_name="__main__")
+        case unknown:
+            raise ValueError(unknown)
+
+
+if __name__ == "__main__":
+    for early in _EARLY:
+        import_module(early)
+    gc.collect()
+    gc.freeze()  # or every end would look at all that was imported
+    with socket.socket(fileno=int(sys.argv[1])) as line:
+        call = _serve(line)
+    _become(call)
