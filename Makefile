@@ -14,7 +14,7 @@ SPACE := $(subst ,, )
 DEMO_READY := $(VENV)/demo-$(subst $(SPACE),-,$(DEMO_EXTRAS)).done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench crash pictures clean
+.PHONY: help demo test tests lint style types bench crash pictures clean
 
 help:
 	@echo "make demo      have a small model write a digest of some texts, and watch the tree"
@@ -38,18 +38,25 @@ endif
 	@echo "==> all of it is in the journal .demo/run.db; if you kill the run half way, the next goes on"
 	@echo "==> look at it in the browser: $(BIN)/ramify view --store .demo/run.db"
 
-test: lint $(VENV)/browser.done
+test: style $(VENV)/browser.done
+	@$(MAKE) --no-print-directory --jobs 2 types tests
+
+tests: $(VENV)/dev.done
 	@echo "==> tests"
 	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
-lint: $(VENV)/dev.done
+lint: style types
+
+style: $(VENV)/dev.done
 	@echo "==> style"
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
-	@echo "==> types"
-	@$(BIN)/basedpyright
 	@echo "==> direction of imports"
 	@$(BIN)/lint-imports --no-logo
+
+types: $(VENV)/dev.done
+	@echo "==> types"
+	@$(BIN)/basedpyright
 
 bench: $(VENV)/dev.done
 	@$(BIN)/python bench/run.py
