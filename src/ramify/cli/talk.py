@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ramify.chat.blocks import Block, TextBlock, ThinkingBlock, ToolUseBlock, ToolUseError
@@ -137,9 +137,17 @@ def _on_interrupt(act: Callable[[], None]) -> Generator[None]:
     """Call *act* on the loop for every SIGINT, instead of what else would be done."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
-    loop.add_signal_handler(signal.SIGINT, act)  # which wakes a loop that just went to sleep
+
+    def pass_on(_signal: int, _frame: object) -> None:
+        loop.call_soon_threadsafe(act)
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, act)  # which wakes a loop that just went to sleep
+    except NotImplementedError:  # Windows
+        signal.signal(signal.SIGINT, pass_on)
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, before)
