@@ -39,6 +39,7 @@ class Terminal:
         self._output = bytearray()
         self._seen = 0
         self._more = asyncio.Event()
+        self._over = asyncio.Event()
         self._program: warm_python.Program | None = None
         self._master = -1
 
@@ -105,9 +106,12 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     async def exit_code(self) -> int:
-        """Wait until the program ends."""
+        """Wait until the program ends, and all that it has written is there."""
         assert self._program is not None
-        return await self._program.exit_code()
+        code = await self._program.exit_code()
+        async with asyncio.timeout(PATIENCE):
+            await self._over.wait()
+        return code
 
     async def __aenter__(self) -> Self:
         self._master, terminal = pty.openpty()
@@ -140,6 +144,7 @@ class Terminal:
             part = b""
         if not part:
             asyncio.get_running_loop().remove_reader(self._master)
+            self._over.set()
         self._output += part
         self._emulator.feed(self._decoder.decode(part))
         self._more.set()

@@ -253,6 +253,6 @@ def test_a_journal_that_another_process_drives_is_left_alone(
     assert (code, shown) == (2, "")
     assert told.startswith(
         f"ramify {args[0]}: {own.resolve()}: another runtime drives it (process"
-        f" {driver.process.pid}); end that one first"
+        f" {driver.pid}); end that one first"
     )
     assert runs(own) == kept
