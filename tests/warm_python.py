@@ -1,11 +1,13 @@
 """Starts Python programs quickly: a process that has imported what most need forks one for each.
 
-Each is a process of its own with its own folder, environment, files and terminal, and ends as any
-other does; only the time that imports take is saved, which is most of a short life. What depends on
-those, on options of Python or on who started it is tested with processes from scratch.
+Each is a process of its own with its own folder, environment, files and terminal, and waits for
+its threads and does what is to be done at exit; only the time is saved that it takes to import
+modules and to take them apart, which is most of a short life. What depends on those, on options of
+Python or on who started it is tested with processes from scratch.
 """
 
 import asyncio
+import atexit
 import gc
 import json
 import os
@@ -140,6 +142,12 @@ class Talk:
         """What it has written to its standard error."""
         return os.pread(self._complaints.fileno(), 1 << 30, 0).decode()
 
+    def tell(self, line: str) -> str:
+        """Say *line*, and return the line that it prints then."""
+        self.stdin.write(f"{line}\n")
+        self.stdin.flush()
+        return self.readline()
+
     def readline(self) -> str:
         """Return the next line it prints; if none comes in time, it is ended."""
         watchdog = threading.Timer(PATIENCE, self.program.kill)
@@ -273,11 +281,32 @@ def _become(call: Mapping[str, Any]) -> None:
             raise ValueError(unknown)
 
 
+class _End:
+    """Ends a program whose exit code is known without taking apart all that was imported."""
+
+    code: int | None = None
+
+    def come(self) -> None:
+        """Be the last that is done at exit."""
+        if self.code is not None:
+            gc.collect()  # what is complained of then is seen
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self.code)
+
+
 if __name__ == "__main__":
     for early in _EARLY:
         import_module(early)
     gc.collect()
     gc.freeze()  # or every end would look at all that was imported
+    end = _End()
+    atexit.register(end.come)
     with socket.socket(fileno=int(sys.argv[1])) as line:
         call = _serve(line)
-    _become(call)
+    try:
+        _become(call)
+        end.code = 0
+    except SystemExit as left:
+        end.code = left.code if isinstance(left.code, int) else int(left.code is not None)
+        raise

@@ -6,9 +6,7 @@ each one JSON; each is answered by one. ``Driver`` is the other end of it.
 
 import json
 import logging
-import subprocess
 import sys
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import ramify
+import warm_python
 from documents import seeing_functions
 from documents.seeing_functions import (
     FUNCTIONS,
@@ -122,12 +121,10 @@ class Driver:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.file = folder / "run.db"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "documents.seeing_stage", str(self.file)],
-            env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.told(self._read())
+        self._talk = warm_python.Talk(
+            "-m", "documents.seeing_stage", str(self.file), env=environment()
+        )
+        self.told(self._talk.readline())
 
     def call(self, function: str, key: str | None = None, **args: Any) -> int:
         """Start a call, and return its id."""
@@ -150,10 +147,7 @@ class Driver:
 
     def tell(self, **line: Any) -> Any:
         """Have the driver do something, and return what came of it."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(line) + "\n")
-        self._process.stdin.flush()
-        return self.told(self._read())
+        return self.told(self._talk.tell(json.dumps(line)))
 
     def result(self, id: int) -> Any:
         """Wait for what came of a call: its result, or what it raised as text."""
@@ -161,34 +155,17 @@ class Driver:
 
     def kill(self) -> None:
         """Be gone at once."""
-        self._process.kill()
-        self._process.communicate(timeout=PATIENCE)
+        self._talk.kill()
 
     def close(self) -> None:
         """Leave open what is open."""
-        if self._process.poll() is None:
-            self._process.communicate(timeout=PATIENCE)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
+        self._talk.end()
 
     def told(self, line: str) -> Any:
-        if not line:
-            self._process.kill()
-            _, complaints = self._process.communicate()
-            raise AssertionError(f"the driver is gone: {complaints}")
+        assert line, f"the driver is gone: {self._talk.kill()[1]}"
         answer = json.loads(line)
         assert "error" not in answer, answer["error"]
         return answer["value"]
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        watchdog = threading.Timer(PATIENCE, self._process.kill)
-        watchdog.start()
-        try:
-            return self._process.stdout.readline()
-        finally:
-            watchdog.cancel()
 
 
 @contextmanager

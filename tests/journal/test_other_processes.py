@@ -3,18 +3,16 @@
 import ast
 import asyncio
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
 import pytest
 
 import ramify
+import warm_python
 from journal.driver import plain
 from ramify import NodeState, Observer, Question, Runtime, StoreError, StoreOwnedError
 from ramify.core.errors import (
@@ -34,52 +32,30 @@ class Driver:
     """A process that drives a journal."""
 
     def __init__(self, path: Path) -> None:
-        tests = str(Path(__file__).parent.parent)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "journal.driver", str(path)],
-            env=os.environ | {"PYTHONPATH": tests},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        env = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+        self.talk = warm_python.Talk("-m", "journal.driver", str(path), env=env)
+        self.pid = self.talk.program.pid
 
     def expect(self, line: str) -> None:
-        found = self._read()
-        assert found == line, found + self._complaints()
+        found = self.talk.readline().rstrip("\n")
+        assert found == line, found + self.kill()
 
     def tell(self, line: str) -> str:
         """Return what the driver has to say to *line*."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
-        return self._read()
+        return self.talk.tell(line).rstrip("\n")
 
     def start(self, function: str) -> int:
         return int(self.tell(f"call {function}"))
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate(timeout=PATIENCE)
+    def kill(self) -> str:
+        """End it at once; return what it complained of."""
+        return self.talk.kill()[1]
 
     def end(self) -> str:
         """Have it end in its own way; return what it complained of."""
-        _, complaints = self.process.communicate(timeout=PATIENCE)
-        assert self.process.returncode == 0, complaints
+        code, complaints = self.talk.end()
+        assert code == 0, complaints
         return complaints
-
-    def _read(self) -> str:
-        assert self.process.stdout is not None
-        watchdog = threading.Timer(PATIENCE, self.process.kill)
-        watchdog.start()
-        try:
-            return self.process.stdout.readline().rstrip("\n")
-        finally:
-            watchdog.cancel()
-
-    def _complaints(self) -> str:
-        self.process.kill()
-        return self.process.communicate(timeout=PATIENCE)[1]
 
 
 @pytest.fixture
@@ -100,9 +76,7 @@ def drive(path: Path) -> Iterator[Callable[[], Driver]]:
 
     yield start
     for driver in drivers:
-        driver.process.kill()
-        with suppress(ValueError):  # its pipes were closed already
-            driver.process.communicate(timeout=PATIENCE)
+        driver.kill()
 
 
 Drive = Callable[[], Driver]
@@ -517,8 +491,8 @@ def test_a_second_driver_is_refused_while_the_first_lives_and_not_when_it_was_ki
     with ramify.attach(path) as observer:
         question(observer, "Which colour?")
         second = Driver(path)
-        _, complaints = second.process.communicate(timeout=PATIENCE)
-        assert f"another runtime drives it (process {first.process.pid})" in complaints
+        _, complaints = second.talk.end()
+        assert f"another runtime drives it (process {first.pid})" in complaints
         with pytest.raises(StoreOwnedError):
             Runtime(store=path)
         first.kill()
