@@ -216,14 +216,18 @@ class Maker:
     ) -> CallNode:
         commons = self.commons
         if request.function.is_agent:
-            from ramify.runtime.agent_node import AgentNode  # noqa: PLC0415 - only agents need it
-
-            return AgentNode(
+            return self._agent_class(
                 id, request, parent=parent, tree=tree, home=home, commons=commons, record=record
             )
         return CodeNode(
             id, request, parent=parent, tree=tree, home=home, desk=commons.desk, record=record
         )
+
+    @property
+    def _agent_class(self) -> Callable[..., CallNode]:
+        from ramify.runtime.agent_node import AgentNode  # noqa: PLC0415 - only agents need it
+
+        return AgentNode
 
     def _open_accounts(
         self, node: CallNode, request: CallRequest, *, is_fork: bool = False

@@ -16,7 +16,6 @@ from ramify.core.agent_events import RequestFailed, ResponseCompleted
 from ramify.core.decisions import Hooks
 from ramify.core.errors import InvalidValueError, UsageError
 from ramify.core.events import CallOptions, Event, Failure
-from ramify.core.fold import Record
 from ramify.core.function import Function
 from ramify.core.packing import digest
 from ramify.core.question import Answer, Question
@@ -65,18 +64,9 @@ class ReplayMaker(Maker):
             self.runtime.accompany(node, call)
         return node
 
-    def _node(
-        self,
-        id: int,
-        request: CallRequest,
-        home: Home,
-        tree: Tree,
-        parent: CallNode | None,
-        record: Record | None = None,
-    ) -> CallNode:
-        if not request.function.is_agent:
-            return super()._node(id, request, home, tree, parent, record)
-        return ReplayedAgent(id, request, parent=parent, tree=tree, home=home, commons=self.commons)
+    @property
+    def _agent_class(self) -> Callable[..., CallNode]:
+        return ReplayedAgent
 
 
 class ReplayRuntime(Runtime):
