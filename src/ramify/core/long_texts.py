@@ -47,8 +47,8 @@ class LongTexts:
             if len(known.text) >= len(text):  # it is not inside this one
                 continue
             for how, needle in known.forms():
-                if needle in text:
-                    return list(self._joined(text.split(needle), (known.hash, known.text, how)))
+                if len(parts := text.split(needle)) > 1:
+                    return list(self._joined(parts, (known.hash, known.text, how)))
         return None
 
     def _joined(self, parts: list[str], link: Piece) -> Iterator[Piece]:
@@ -62,31 +62,31 @@ class LongTexts:
 class _LongText:
     """One that is remembered, and how it may be written."""
 
-    __slots__ = ("_forms", "hash", "text")
+    __slots__ = ("_as_json", "hash", "text")
 
     def __init__(self, hash: str, text: str) -> None:
         self.hash = hash
         self.text = text
-        self._forms: list[tuple[int, str]] | None = None
+        self._as_json: list[tuple[int, str]] | None = None
 
-    def forms(self) -> list[tuple[int, str]]:
-        if self._forms is not None:
-            return self._forms
-        forms = list(_forms(self.text))
-        if len(self.text) <= _KEPT:
-            self._forms = forms
-        return forms
+    def forms(self) -> Iterator[tuple[int, str]]:
+        """Yield the ways in which it may be written inside another text, each once."""
+        yield 0, self.text
+        if (forms := self._as_json) is None:  # most are found as they are
+            forms = list(_json_forms(self.text))
+            if len(self.text) <= _KEPT:
+                self._as_json = forms
+        yield from forms
 
 
-def _forms(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the ways in which *text* may be written inside another, each once."""
-    seen: set[str] = set()
-    for how, write in enumerate(_WRITERS):
+def _json_forms(text: str) -> Iterator[tuple[int, str]]:
+    seen = {text}
+    for how, write in enumerate(_WRITERS[1:], 1):
         form = write(text)
         if form not in seen:
             seen.add(form)
             yield how, form
-        if how == 1 and form == text and text.isascii():
+        elif how == 1 and text.isascii():
             return  # it has nothing that JSON would write otherwise
 
 

@@ -22,10 +22,6 @@ APPLICATION_ID: Final = 0x72616D66  # "ramf": which program a file belongs to
 Synchronous = Literal["NORMAL", "FULL"]
 
 MEMORY: Final = ":memory:"
-# Bytes: a row between a half and a whole page wastes the rest of it, and most of ours are larger
-# than a small page.
-_PAGE: Final = 1024
-_PAGES_AHEAD: Final = 4000  # how many are written before they are put in their places
 _RETRY_AFTER: Final = 0.01
 PATIENCE: Final = 5.0
 
@@ -164,8 +160,6 @@ class Database:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA fullfsync = ON")  # macOS alone needs to be told
-        connection.execute(f"PRAGMA page_size = {_PAGE}")  # of a new file
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_PAGES_AHEAD}")
         self._write_ahead(connection)
         if version == VERSION:
             return

@@ -31,6 +31,7 @@ ENTRIES: Final = """
 """
 
 _NUMBERS: Final = Struct("<qqqd")
+_NO_TEXTS: Final[dict[str, str]] = {}  # one for all: to make many takes long
 _STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeState}
 
 
@@ -88,6 +89,7 @@ def entry_of_row(row: tuple[Any, ...]) -> Entry | None:
         number=number,
         kind=kind,
         body=body,
+        texts=_NO_TEXTS,
         call=call,
         state=None if state is None else _STATES[state],
         question=None if question is None else question_of(question),
