@@ -235,11 +235,26 @@ class TreeFold:
 
     def take(self, events: Iterable[Event]) -> None:
         """Take in *events*; the views are for whoever looks next."""
+        records, touched = self.records, self._touched
         for event in events:
+            node = event.node
+            if isinstance(event, CallRequested):
+                self._add(event)
+            else:
+                records[node].take(event)
             self._seqnum += 1
-            self._take(event)
-            self.records[event.node].changed = self._seqnum
-            self._touch(event.node)
+            records[node].changed = self._seqnum
+            if node not in touched:
+                self._touch(node)
+
+    def _add(self, call: CallRequested) -> None:
+        if call.parent is None:
+            self.records[call.node] = Record(call, str(self._root_number))
+            return
+        above = self.records[call.parent]
+        self.records[call.node] = Record(call, f"{above.path}.{call.index}")
+        if not above.children or above.children[-1] != call.node:  # or it comes again
+            above.children.append(call.node)
 
     def _touch(self, node: int) -> None:
         above: int | None = node
@@ -253,18 +268,6 @@ class TreeFold:
         if record.ended is None and record.partial != [text]:
             record.partial, record.status = [text], _RECEIVES
             self._touch(node)
-
-    def _take(self, event: Event) -> None:
-        match event:
-            case CallRequested(parent=int(parent)):
-                above = self.records[parent]
-                self.records[event.node] = Record(event, f"{above.path}.{event.index}")
-                if not above.children or above.children[-1] != event.node:  # or it comes again
-                    above.children.append(event.node)
-            case CallRequested():
-                self.records[event.node] = Record(event, str(self._root_number))
-            case _:
-                self.records[event.node].take(event)
 
     def _view(self, record: Record) -> NodeView:
         ended, changed = record.ended, record.changed

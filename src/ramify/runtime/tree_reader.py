@@ -6,12 +6,15 @@ Knows what a fork shares with the tree that it comes from; does not know who rea
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Final
 
 from ramify.core.errors import StoreError, UnknownNodeError
 from ramify.core.events import Event, TreeForked
 from ramify.core.forking import inherit
 from ramify.core.journaling import events_of
 from ramify.core.store import Store
+
+_MANY: Final = 50_000  # objects; to look at fewer takes no time
 
 
 class TreeReader:
@@ -57,7 +60,7 @@ class TreeReader:
             what = f"tree {self._tree} cannot be read: {error}"
             raise StoreError(self._store.name, what) from error
         self._read = entries[-1].seq
-        self.numbers.update((entry.node, entry.number) for entry in entries)
+        self.numbers |= {entry.node: entry.number for entry in entries}
         return events
 
 
@@ -71,9 +74,9 @@ def without_collection() -> Generator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():
+        if gc.get_count()[0] > _MANY and not gc.get_freeze_count():  # nobody has frozen others
             gc.freeze()
-            gc.unfreeze()
+            gc.unfreeze()  # all are old now, and need not be looked at first of all
         gc.enable()
 
 
