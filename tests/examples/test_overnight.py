@@ -4,14 +4,13 @@ import asyncio
 import os
 import shutil
 import signal
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import warm_python
 from agent_scripts import until
 from documents.chat_stage import User
 from example_runs import EXAMPLES, Run, said
@@ -19,6 +18,7 @@ from ramify import NodeState, attach
 from wire import ModelServer, openai_wire, stalled_after
 from wire.openai_wire import MODEL
 
+OVERNIGHT = str(EXAMPLES / "overnight.py")
 NIGHT = ["ice", "lights", "polders", "ponds", "salt", "tides", "wheels"]
 SENT = list(range(1, len(NIGHT) + 1))
 LISTED = """\
@@ -34,29 +34,25 @@ past it into the sea."""
 SUMMARISED = f"1 read_all success, {len(NIGHT)} summarise success"
 
 
-@asynccontextmanager
-async def started(folder: Path, *options: str) -> AsyncGenerator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, EXAMPLES / "overnight.py", *options, cwd=folder, stdout=PIPE, stderr=PIPE
-    )
+@contextmanager
+def started(folder: Path, *options: str) -> Generator[warm_python.Program]:
+    with Path(os.devnull).open("r+b") as nowhere:
+        none = nowhere.fileno()
+        program = warm_python.start(OVERNIGHT, *options, files=(none, none, none), cwd=folder)
     try:
-        yield process
+        yield program
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
+        program.kill()
 
 
 async def start(folder: Path, *options: str) -> Run:
-    async with asyncio.timeout(60), started(folder, *options) as process:
-        printed, complaints = await process.communicate()
-        return Run(process.returncode, printed.decode(), complaints.decode())
+    done = await asyncio.to_thread(warm_python.run, OVERNIGHT, *options, cwd=folder)
+    return Run(done.returncode, done.stdout, done.stderr)
 
 
-async def kill(process: Process) -> None:
-    process.kill()
-    await process.communicate()
-    assert process.returncode == -signal.SIGKILL
+def kill(program: warm_python.Program) -> None:
+    program.kill()
+    assert program.returncode == -signal.SIGKILL
 
 
 def sent(folder: Path) -> list[str]:
@@ -98,9 +94,9 @@ async def test_a_job_that_is_killed_half_way_asks_for_no_summary_again(tmp_path:
     stalls = stalled_after(openai_wire.text("nobody gets to read this"), 0)
     async with ModelServer([openai_wire.text("One."), stalls]) as server:
         model = ["--model", f"openai:{MODEL}@{server.url}/v1"]
-        async with started(tmp_path, *model) as process:
+        with started(tmp_path, *model) as program:
             await until(lambda: len(server.requests) == 2)
-            await kill(process)
+            kill(program)
         server.add(*(openai_wire.text(f"{name}.") for name in NIGHT[1:]))
         run = await start(tmp_path, *model)
     assert run == Run(
@@ -124,7 +120,7 @@ async def killed_while_sending(tmp_path: Path) -> Path:
     await start(folder)
     await start(folder, "--answer", "yes")
     os.mkfifo(folder / "outbox.txt")  # who opens it to read waits for somebody who writes
-    async with started(folder) as process:
+    with started(folder) as program:
         with attach(folder / "overnight.db") as observer:
 
             def is_sending() -> bool:
@@ -132,7 +128,7 @@ async def killed_while_sending(tmp_path: Path) -> Path:
                 return calls[-1].fn == "send" and calls[-1].state is NodeState.Running
 
             await until(is_sending)
-        await kill(process)
+        kill(program)
     (folder / "outbox.txt").unlink()
     return folder
 
