@@ -20,12 +20,14 @@ import sys
 import tempfile
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import by_hand
 
 from ramify import AgentFunction, CodeFunction, RunContext, Runtime, SqliteStore
+from ramify.stores import Entry
 from ramify.testing import ScriptedModel
 from ramify.toolbox import human_in_loop
 
@@ -129,15 +131,31 @@ def worker(steps: int, place: str, *, name: str = "work") -> AgentFunction:
     )
 
 
-async def run_steps(steps: int, place: str, path: Path | None, synchronous: Synchronous) -> float:
-    """Return how many milliseconds a step took; without a *path*, with no journal."""
+class TimedStore(SqliteStore):
+    """Knows how many seconds it has spent on writing."""
+
+    spent = 0.0
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        start = time.perf_counter()
+        try:
+            return super().append(entries)
+        finally:
+            self.spent += time.perf_counter() - start
+
+
+async def run_steps(
+    steps: int, place: str, path: Path | None, synchronous: Synchronous
+) -> tuple[float, float]:
+    """Return the milliseconds of a step, and of writing it; without a *path* it has no journal."""
     agent = worker(steps, place)
-    store = None if path is None else SqliteStore(path, synchronous=synchronous)
+    store = None if path is None else TimedStore(path, synchronous=synchronous)
     gc.collect()
     async with Runtime([agent], store=store) as runtime:
         start = time.perf_counter()
         assert await runtime.invoke(agent) == "done"
-        return (time.perf_counter() - start) / steps * 1e3
+        whole = time.perf_counter() - start
+    return whole / steps * 1e3, (0 if store is None else store.spent) / steps * 1e3
 
 
 def floor_of_steps(steps: int, path: Path, synchronous: Synchronous) -> float:
@@ -158,11 +176,12 @@ async def measure_steps(rounds: int, folder: Path) -> dict[str, dict[str, float]
             size = 0
             for number in range(rounds):
                 path = folder / f"{place}-{steps}-{number}"
-                one = {"none": await run_steps(steps, place, None, "FULL")}
-                one["no disk"] = await run_steps(steps, place, Path(":memory:"), "FULL")
+                one: dict[str, float] = {}
+                one["none"], _ = await run_steps(steps, place, None, "FULL")
+                one["no disk"], _ = await run_steps(steps, place, Path(":memory:"), "FULL")
                 for mode in MODES:
                     file = path.with_suffix(f".{mode}")
-                    one[mode] = await run_steps(steps, place, file, mode)
+                    one[mode], one[f"{mode} writing"] = await run_steps(steps, place, file, mode)
                     one[f"{mode} by hand"] = floor_of_steps(steps, path.with_suffix(".hand"), mode)
                     size = file.stat().st_size
                 one["ratio"] = (one["FULL"] - one["none"]) / one["FULL by hand"]
@@ -252,11 +271,15 @@ async def measure_waiting(path: Path) -> dict[str, float]:
 
 def report(found: dict[str, Any]) -> None:
     """Print what was measured."""
-    columns = ("none", "no disk", "NORMAL", "FULL", "FULL by hand", "ratio", "bytes", "of bound")
+    columns = (
+        "none", "no disk", "NORMAL", "FULL", "FULL writing", "FULL by hand", "ratio",
+        "bytes", "of bound",
+    )  # fmt: skip
     print(f"{'ms of a step, 4,000 bytes in its':36}" + "".join(f"{c:>14}" for c in columns))
     for name, row in found["steps"].items():
         print(f"{name:36}" + "".join(f"{row[column]:14.2f}" for column in columns))
     print("\nnone: without a journal; no disk: with one that is kept in memory")
+    print("writing: that part of the time in which the store writes")
     print("ratio: what the journal adds, to two commits of the same bytes by hand")
     print(f"bound: of 200 steps, {BYTES:.0f} bytes each\n")
     load, start = found["load"], found["start"]
