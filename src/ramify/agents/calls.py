@@ -1,6 +1,5 @@
 """The calls that a model asks for: allowed or not, made one by one, and answered each."""
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -94,7 +93,6 @@ class Calls:
         *,
         again: CallNode | None = None,
     ) -> CallNode:
-        self._node.call_times.append(time.time())
         tied = next((one.node for one in before if one.node not in {None, again}), None)
         return self._ctx.start(
             CallRequest(function, dict(args), tied_with=tied, tool_use_id=call.id, gate=gate)

@@ -185,8 +185,8 @@ class Loop:
         self._exceeded = exceeded
         settings = replace(self._settings, call_functions=False)
         self._session = self._open(settings, tuple(self._session.exchanges))
-        told = UserText(_LAST_CALL)
-        return inputs if inputs[-1] == told else [*inputs, told]  # by an earlier process
+        told = inputs[-1] == UserText(_LAST_CALL)  # by an earlier process, and not answered
+        return inputs if told else [*inputs, UserText(_LAST_CALL)]
 
     # Calls and answers
 
@@ -256,6 +256,8 @@ def _with_caching(task: Task, node: AgentNode) -> ModelSettings:
     """Return the settings; how long the prompt is kept is decided once, from the past."""
     if task.settings.caching is not None:
         return task.settings
+    if (decided := node.caching_with(task.model)) is not None:
+        return replace(task.settings, caching=decided)
     past = tuple(node.commons.past_runs.get(node.function.name, ()))
     return replace(task.settings, caching=caching_policy(task.functions, past))
 

@@ -52,6 +52,7 @@ class Record:
         "allowed",
         "answers",
         "asked",
+        "caching",
         "changed",
         "children",
         "cost",
@@ -88,6 +89,7 @@ class Record:
         self.values: list[Any] = []
         self.children: list[int] = []
         self.model: str | None = None
+        self.caching: str | None = None  # of its conversation
         self.system = ""
         self.transcript: list[TranscriptPart] = []
         self.said: tuple[TranscriptPart, ...] = ()  # to the model, without a response yet
@@ -160,6 +162,7 @@ class Record:
                 self._take_of_request(event)
             case ConversationOpened():
                 self.model, self.system = event.model, event.system
+                self.caching = event.caching
                 if not event.goes_on:
                     self.transcript = list(event.transcript)
             case AgentEdited():

@@ -88,7 +88,6 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         "_session",
         "_system",
         "_unsent",
-        "call_times",
         "commons",
         "default_model",
         "notices",
@@ -112,7 +111,6 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         super().__init__(id, request, parent=parent, tree=tree, home=home, desk=desk, record=record)
         self.commons = commons
         self.default_model: Model | None = None  # for agents below it that name none
-        self.call_times: list[float] = []  # when it made its calls
         self.notices: list[str] = []  # what the person who runs this should know
         # Made when it called raise_exception; node ids are no proof, other runtimes have the same.
         self.resignations: list[AgentException] = []
@@ -184,6 +182,12 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         return [*self.said, *self._said]
 
     @property
+    def call_times(self) -> list[float]:
+        """When it made its calls, in seconds, those of earlier processes included."""
+        starts = [child.started_at for child in self.children]
+        return [start.timestamp() for start in starts if start is not None]
+
+    @property
     def wish(self) -> Any:
         """The model that was asked for, for this call only."""
         edit = None if self.record is None else self.record.edit
@@ -228,6 +232,13 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
     def handed_over(self) -> Any:
         """The conversation that its caller gave it, whatever an earlier process has said in it."""
         return self._request.past
+
+    def caching_with(self, model: Model) -> Caching | None:
+        """Return how long *model* was told to keep the prompt, if an earlier process has begun."""
+        record = self.record
+        if record is None or record.caching is None or record.model != model.name:
+            return None
+        return Caching(record.caching)
 
     def continued(self) -> CallRequest:
         """Return the request for a call that goes on where this one ended."""
