@@ -56,6 +56,7 @@ class CallRequested(Event):
     key: str = ""  # what a journal finds it by among the calls of its parent
     gated: bool = False  # something has to let it pass before it begins
     is_agent: bool = False
+    continues: int | None = None  # the call of a tree that was resumed which goes on in this one
 
 
 @fact
@@ -75,6 +76,7 @@ class TreeForked(Event):
     cut: int  # the last place of which those nodes know that are open again
     length: int  # the last place that is shared at all
     reopened: tuple[int, ...]  # the nodes that are open again, the top-level one first
+    resumed: bool = False  # the other tree goes on in it, and its calls are the same calls
 
 
 @fact

@@ -70,6 +70,7 @@ class Cut:
 
     place: int  # the last event, counted from 1, that those nodes know of which are open again
     reopened: tuple[int, ...]  # the ids of those nodes, the top-level one first
+    resumed: bool = False  # the tree itself goes on, and nothing is done anew
 
 
 def cut_at(events: Sequence[Event], node: int, response: int) -> Cut:
@@ -119,7 +120,7 @@ def cut_at_failure(events: Sequence[Event], is_passing: Callable[[CallEnded], bo
         if node in reopened or ended.state is NodeState.Canceled or is_passing(ended):
             reopened |= {node, parent}
     alive = _connected(requests, reopened)
-    return Cut(len(events), tuple(sorted(alive)))
+    return Cut(len(events), tuple(sorted(alive)), resumed=True)
 
 
 def _connected(requests: Iterable[CallRequested], nodes: set[int]) -> set[int]:
@@ -136,6 +137,7 @@ def fork_of(events: Sequence[Event], cut: Cut, forked: TreeForked) -> TreeForked
     ids = _ids(events)
     reopened = tuple(ids.index(node) + 1 for node in cut.reopened)
     forked = replace(forked, cut=cut.place, length=len(events), reopened=reopened)
+    forked = replace(forked, resumed=cut.resumed)
     return replace(forked, inherited=len(_shared(events, forked)) - 1)
 
 
@@ -187,9 +189,11 @@ def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Even
     match event:
         case CallRequested(parent=None):
             number = forked.number
-            return replace(event, node=node, index=number, sequence=number, key=forked.key)
+            event = replace(event, index=number, sequence=number, key=forked.key)
+            return replace(event, node=node, continues=_continued(event, forked))
         case CallRequested(parent=int(parent)):
-            return replace(event, node=node, parent=new_ids[parent])
+            continues = _continued(event, forked)
+            return replace(event, node=node, parent=new_ids[parent], continues=continues)
         case QuestionAsked():
             id = _question_id(event.question.id, node)
             return replace(event, node=node, question=replace(event.question, id=id, node_id=node))
@@ -197,6 +201,11 @@ def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Even
             return replace(event, node=node, id=_question_id(event.id, node))
         case _:
             return replace(event, node=node)
+
+
+def _continued(event: CallRequested, forked: TreeForked) -> int | None:
+    """Return the call that goes on in the fork, if it is the same."""
+    return (event.continues or event.node) if forked.resumed else None
 
 
 def _question_id(id: str, node: int) -> str:

@@ -124,7 +124,7 @@ class Context(RunContext):
 
     @property
     def idempotency_key(self) -> str:
-        return f"{self.runtime.id}-{self.node.id}"
+        return f"{self.runtime.id}-{self.node.lasting_id}"
 
     async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
         if isinstance(choices, str) or not all(isinstance(c, str) for c in (text, *choices)):

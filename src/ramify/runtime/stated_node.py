@@ -39,6 +39,7 @@ class StatedNode(PlacedNode):
         "_stops",
         "concluded",
         "inputs",
+        "lasting_id",
         "record",
         "state",
         "tool_use_id",
@@ -66,6 +67,7 @@ class StatedNode(PlacedNode):
         self._ends: float | None = None
         self.concluded = False  # what came of it has been published
         self.record = record  # what an earlier process has written down
+        self.lasting_id = id  # also of the calls that go on with this one when its tree is resumed
         self._repeated = 0  # how many values it will send that are written down already
 
     def _appear(self) -> None:
@@ -158,6 +160,7 @@ class StatedNode(PlacedNode):
         requested, ended = record.requested, record.ended
         self.inputs = record.inputs
         self.tool_use_id = requested.tool_use_id
+        self.lasting_id = requested.continues or self.id
         if record.started_at is not None:
             self._started = record.started_at.timestamp()
             self.state = record.state if ended is None else NodeState.Running

@@ -139,6 +139,7 @@ class ReplayRuntime(Runtime):
 
     def accompany(self, node: CallNode, call: RecordedCall) -> None:
         """Compare what *node* does and comes to with the recorded *call*."""
+        node.lasting_id = call.record.requested.continues or call.id
         if isinstance(node, ReplayedAgent):
             node.play(call, partial(self._sent, node, call), partial(self._answered, node, call))
         node.when_ended(partial(self._ended, node, call))
