@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ramify import CodeFunction, MemoryStore, NodeState, RunContext, Runtime, StoreError
+from ramify import CodeFunction, Edit, MemoryStore, NodeState, RunContext, Runtime, StoreError
+from ramify.core.errors import UsageError
 from ramify.stores import Entry
 
 
@@ -60,3 +61,25 @@ def test_a_fork_that_could_not_be_written_is_not_run_when_there_is_room_again():
     assert [row.open for row in store.trees()] == [False, False, False]
     with Runtime([tree], store=store) as runtime:
         assert runtime.recover() == []
+
+
+def test_a_call_of_an_earlier_runtime_is_forked_as_one_of_this():
+    store = MemoryStore()
+    with Runtime([tree], store=store) as runtime:
+        node = runtime.invoke(tree)
+        node.result(10)
+        child = runtime.get_subtree(node.id)[1]
+    with Runtime([tree], store=store) as runtime:
+        assert runtime.fork(child, edit=Edit(result=2)).result(10) == 2
+        assert runtime.fork(node).result(10) == 1
+
+
+def test_a_call_that_is_not_in_the_journal_is_not_forked():
+    with Runtime([tree], store=MemoryStore()) as runtime, Runtime([one]) as unwritten:
+        runtime.invoke(tree).result(10)
+        with Runtime([one], store=MemoryStore()) as other:
+            for stranger in (other.invoke(one), unwritten.invoke(one)):
+                stranger.result(10)
+                with pytest.raises(UsageError, match="not in the journal of this runtime"):
+                    runtime.fork(stranger)
+        assert len(runtime.list_toplevel()) == 1

@@ -10,13 +10,14 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ramify.core.errors import (
     CancellationException,
     ClosedError,
     InvalidValueError,
     StoreError,
+    UsageError,
 )
 from ramify.core.events import (
     AgentEdited,
@@ -38,7 +39,7 @@ from ramify.core.forking import (
     still_asked,
     still_open,
 )
-from ramify.core.function import Function
+from ramify.core.function import Function, Node
 from ramify.core.packing import Opaque
 from ramify.core.question import Answer, Question
 from ramify.core.reviving import revived
@@ -242,6 +243,19 @@ class Archive:
         node.reopen()
 
     # Forks
+
+    def id_of(self, node: Node | int) -> int:
+        """Return the id by which *node* is known here, which may be one of an earlier runtime.
+
+        Raises:
+            UsageError: it is in another journal, or in none.
+        """
+        if not isinstance(node, CallNode):
+            return cast("int", node)
+        journal = node.tree.journal
+        if not isinstance(journal, Journal) or journal.store.id != self.store.id:
+            raise UsageError(f"{node!r} is not in the journal of this runtime: fork it where it is")
+        return node.id
 
     def fork(
         self,

@@ -334,7 +334,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         tree that it comes from stays as it is.
 
         Raises:
-            UsageError: there is no store.
+            UsageError: there is no store, or *node* is in another.
             InvalidValueError: there is no such response, or the edit is for something else.
         """
         return self._fork(node, at, edit, None)
@@ -343,9 +343,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self, node: Node | int, at: int | None, edit: Edit | None, key: str | None
     ) -> CallNode:
         """Start a fork, with a *key* once."""
-        found = self._forest.find(node)
         if self._past is None:
             raise UsageError("only what is written down can be forked: Runtime(store='run.db')")
+        found = self._forest.find(self._past.id_of(node))
         response = checked_place(found.function, at, edit)
         if edit is not None and edit.model is not None:
             self._commons.models.find(edit.model)
