@@ -2,9 +2,11 @@
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -21,11 +23,11 @@ def written(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.iterdir())
 
 
-def keep(text: str, redact: Callable[[str], str], folder: Path) -> bytes:
+def keep(text: Any, redact: Callable[[str], str], folder: Path) -> bytes:
     """Return what is in the files of a journal after a call that gave *text*."""
 
     @tool
-    async def show() -> str:
+    async def show() -> Any:
         return text
 
     with Runtime([show], store=folder / "run.db", redact=redact) as runtime:
@@ -58,6 +60,30 @@ def test_a_text_of_several_lines_is_redacted_where_json_quotes_it(
 ) -> None:
     found = keep(text, lambda text: text.replace(LINES, "[key]"), tmp_path)
     assert (b"zyxwvu" in found, b"[key]" in found) == (False, True)
+
+
+@pytest.mark.parametrize("value", [4111111111111111, {4111111111111111: [0.5]}, {"n": (0.5,)}])
+def test_a_number_is_redacted(tmp_path: Path, value: Any) -> None:
+    found = keep(value, lambda text: re.sub(r"\d{16}|0\.5", "[number]", text), tmp_path)
+    assert (b"4111111111111111" in found, b"0.5" in found, b"[number]" in found) == (
+        False,
+        False,
+        True,
+    )
+
+
+@dataclass
+class Secret:
+    data: bytes
+
+
+@pytest.mark.parametrize("around", [b"", b"\xff", b'{"a": "\\u00e4'])
+def test_text_in_bytes_is_redacted(tmp_path: Path, around: bytes) -> None:
+    bare = around + b"s3cret"
+    value = [bare, bytearray(bare), Secret(bare)]
+    found = keep(value, lambda text: text.replace("s3cret", "[k]"), tmp_path)
+    hidden = [b64encode(around + b"[k]"), b"s3cret", b64encode(bare)]
+    assert [one in found for one in hidden] == [True, False, False]
 
 
 def test_a_key_with_something_to_be_redacted_is_refused(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ _MADE_OF: Final[dict[str, Callable[[Any], Any]]] = {
     "set": set,
     "frozenset": frozenset,
     "bytes": base64.b64decode,
+    "bytearray": lambda text: bytearray(base64.b64decode(text)),
     "file": FromFile,
     "int": lambda digits: int(digits, 16),
 }
@@ -96,9 +97,11 @@ class Packer:
         if kind is str:
             short = len(value) < LONG and self._redact is None  # as most are
             return value if short else self._text(value)
-        if kind is int:
-            return value if -_LARGE < value < _LARGE else {_TAG: "int", "v": hex(value)}
-        if value is None or kind is bool or kind is float:
+        if kind is int and not -_LARGE < value < _LARGE:
+            return {_TAG: "int", "v": hex(value)}
+        if kind is int or kind is float:
+            return value if self._redact is None else self._redacted_value(value)
+        if value is None or kind is bool:
             return value
         if kind is dict:
             return self._dict(value)
@@ -121,20 +124,24 @@ class Packer:
             items = [self.pack(item) for item in value]
             return {_TAG: kind.__name__, "v": sorted(items, key=json.dumps)}
         match value:
-            case bytes():
-                return {_TAG: "bytes", "v": base64.b64encode(value).decode()}
+            case bytes() | bytearray():
+                name = "bytearray" if isinstance(value, bytearray) else "bytes"
+                return {_TAG: name, "v": base64.b64encode(self._bytes(value)).decode()}
             case FromFile():
                 return {_TAG: "file", "v": self.redacted(str(value.path))}
             case Opaque():
                 return {_TAG: "opaque", "type": value.type, "v": self.redacted(value.text)}
             case _:
-                plain = as_json(value)
+                plain = self._plain(value)
                 return self._other(plain) if isinstance(plain, Opaque) else self.pack(plain)
+
+    def _plain(self, value: Any) -> Any:
+        """Return an object as plain data, or as an Opaque."""
+        return as_json(value)
 
     def _text(self, text: str) -> Any:
         if self._redact is not None:
-            inside = self._redacted_json(text) or _QUOTED.sub(self._redacted_quote, text)
-            text = self.redacted(inside)  # it may know a secret by what stands around it
+            text = self._redacted_text(text)
         if len(text) < LONG:
             return text
         if (pieces := self._known.pieces(text)) is None:
@@ -158,6 +165,20 @@ class Packer:
             self._known.add(hash, text)
         self.texts[hash] = text
         return {_TAG: "text", "v": hash}
+
+    def _bytes(self, value: bytes | bytearray) -> bytes | bytearray:
+        """Return *value* with what is text in it redacted."""
+        if self._redact is None:
+            return value
+        text = self._redacted_text(value.decode(errors="surrogateescape"))
+        try:
+            return text.encode(errors="surrogateescape")
+        except UnicodeEncodeError:  # half a character that was not in it before
+            return text.encode(errors="replace")
+
+    def _redacted_text(self, text: str) -> str:
+        inside = self._redacted_json(text) or _QUOTED.sub(self._redacted_quote, text)
+        return self.redacted(inside)  # it may know a secret by what stands around it
 
     def _redacted_json(self, text: str) -> str | None:
         """Return JSON with its texts redacted: in JSON they may be written otherwise."""
@@ -199,12 +220,15 @@ class Packer:
             return "[redaction failed]"
 
 
-def as_json(value: Any) -> Any:
-    """Return an object as plain data, or as an Opaque if it has no JSON form."""
+def as_json(value: Any, bytes_mode: str = "utf8") -> Any:
+    """Return an object as plain data, or as an Opaque if it has no JSON form.
+
+    Bytes in it are text, which is how whoever makes an object of the data reads them.
+    """
     only_once = isinstance(value, Iterator)
     with suppress(Exception):  # foreign code may run, and raise whatever it likes
         if not only_once:
-            return jsonable(value, inf_nan_mode="constants", bytes_mode="base64")
+            return jsonable(value, inf_nan_mode="constants", bytes_mode=bytes_mode)
     return _opaque(value)
 
 
@@ -301,6 +325,9 @@ class _KeyPacker(Packer):
 
     def _text(self, text: str) -> Any:
         return text
+
+    def _plain(self, value: Any) -> Any:
+        return as_json(value, "base64")  # which tells any bytes from others
 
     def _other(self, value: Any) -> Any:
         packed: Any = super()._other(value)

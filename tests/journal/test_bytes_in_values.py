@@ -1,0 +1,101 @@
+"""Bytes in arguments and results come back as they were, and tell calls apart."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import pytest
+from pydantic import BaseModel
+
+from driving import wait
+from ramify import CodeFunction, MemoryStore, RunContext, Runtime
+
+PATIENCE: Final = 20  # seconds
+BINARY: Final = b"\xff\x00"
+
+
+@dataclass
+class Page:
+    data: bytes
+    parts: list[bytes] = field(default_factory=list[bytes])
+
+
+class Pair(NamedTuple):
+    number: int
+    data: bytes
+
+
+class Sheet(BaseModel):
+    page: Page
+    data: bytes
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Page, Page(b"text", [b"a", "ä".encode()])),
+        (Page | None, Page(b"text")),
+        (list[Page], [Page(b"text")]),
+        (Pair, Pair(1, b"text")),
+        (Sheet, Sheet(page=Page(b"text"), data=b"more")),
+        (bytes, BINARY),
+        (bytearray, bytearray(BINARY)),
+        (dict, {"a": bytearray(BINARY), "b": BINARY}),
+    ],
+)
+def test_bytes_in_a_result_come_back(kind: Any, value: Any) -> None:
+    def give(ctx: Any) -> Any:
+        return value
+
+    give.__annotations__["return"] = kind
+    gives, store = CodeFunction(callable=give), MemoryStore()
+    with Runtime([gives], store=store) as runtime:
+        runtime.invoke(gives, key="a").result(PATIENCE)
+    with Runtime([gives], store=store) as runtime:
+        found = runtime.invoke(gives, key="a").result(PATIENCE)
+    assert (type(found), found) == (type(value), value)
+
+
+def asking(read: Callable[[Page], bytes]) -> CodeFunction:
+    async def ask(ctx: RunContext, page: Page) -> bytes:
+        await ctx.ask("Ready?")
+        return read(page)
+
+    return CodeFunction(callable=ask, repeatable=True)
+
+
+def test_bytes_in_an_argument_come_back() -> None:
+    ask, store = asking(lambda page: page.data), MemoryStore()
+    with Runtime([ask], store=store) as runtime:
+        runtime.invoke(ask, {"page": Page(b"text")})
+    with Runtime([ask], store=store) as runtime:
+        [node] = runtime.recover()
+        [question] = wait(runtime.questions)
+        runtime.answer(question.id, "yes")
+        assert node.result(PATIENCE) == b"text"
+
+
+def test_calls_are_told_apart_by_bytes_that_are_no_text() -> None:
+    order, made = [BINARY, BINARY * 2], list[bytes]()
+
+    def look(ctx: RunContext, page: Page) -> bytes:
+        made.append(page.data)
+        return page.data
+
+    looks = CodeFunction(callable=look)
+
+    async def work(ctx: RunContext) -> list[bytes]:
+        seen = [await ctx.invoke(looks, {"page": Page(data)}) for data in order]
+        await ctx.ask("Ready?")
+        return seen
+
+    works, store = CodeFunction(callable=work, uses=[looks]), MemoryStore()
+    with Runtime([works], store=store) as runtime:
+        runtime.invoke(works)
+    order.reverse()
+    with Runtime([works], store=store) as runtime:
+        [node] = runtime.recover()
+        [question] = wait(runtime.questions)
+        runtime.answer(question.id, "yes")
+        assert node.result(PATIENCE) == [BINARY * 2, BINARY]
+    assert made == [BINARY, BINARY * 2]
