@@ -24,6 +24,7 @@ from ramify.core.plain import jsonable
 _TAG: Final = "$"  # the key of an object that stands for something else
 _LARGE: Final = 10**1000  # from somewhere above that on, Python reads and writes no decimals
 _REPR: Final = 500
+_HOLDERS: Final = {list, tuple, set, frozenset}
 _QUOTED_TAG: Final = f'"{_TAG}"'
 _DECODER: Final = json.JSONDecoder()
 _ENCODERS: Final = [  # by the style: 1 for escaped characters, and 2 for spaces
@@ -232,6 +233,21 @@ def as_json(value: Any, bytes_mode: str = "utf8") -> Any:
     return _opaque(value)
 
 
+def is_lost(value: Any) -> bool:
+    """Whether there is something in *value* of which only the looks were written down."""
+    pending: list[Any] = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Opaque):
+            return True
+        if type(one) is dict:
+            for pair in cast("dict[Any, Any]", one).items():
+                pending.extend(pair)
+        elif type(one) in _HOLDERS:
+            pending.extend(one)
+    return False
+
+
 def _opaque(value: Any) -> Opaque:
     return Opaque(type(value).__name__, shortened(value, _REPR))
 
@@ -302,8 +318,19 @@ def _meant(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
     if kind == "opaque":
         return Opaque(data["type"], inner)
     if kind in _MADE_OF:
-        return _MADE_OF[kind](inner)
+        return _made(kind, inner)
     raise ValueError(f"a value of the kind {kind!r} is not known here")
+
+
+def _made(kind: str, inner: Any) -> Any:
+    """Return a value of this *kind*; of objects, which are plain data here, there may be none."""
+    try:
+        return _MADE_OF[kind](inner)
+    except TypeError:
+        if type(inner) is not list:
+            raise
+        items = cast("list[Any]", inner)
+        return Opaque(kind, shortened(items, _REPR)) if kind == "dict" else items
 
 
 def _pieced(piece: Any, text_of: Callable[[str], str]) -> str:

@@ -2,14 +2,17 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from ramify.core.errors import RecordedError
 from ramify.core.events import Failure
 from ramify.core.packing import Opaque
 from ramify.core.plain import from_plain
+
+_BUILTINS: Final = {tuple, set, frozenset}  # which come back as they were, whatever is said
 
 
 def exception_of(failure: Failure) -> Exception:
@@ -60,10 +63,10 @@ def revived(annotation: Any, value: Any) -> Any:
     """Return what a function gave, from what was written down, as its *annotation* says."""
     if value is None or annotation in {Any, str, int, float, bool, None}:
         return value
-    if type(value) in {Opaque, tuple, set, frozenset, bytes}:
+    if type(value) in {Opaque, bytes, bytearray}:
         return value
     try:
-        return value if _fits(annotation, value) else from_plain(annotation, value)
+        return value if _fits(annotation, value) else _made_of(annotation, value)
     except Exception:  # noqa: BLE001 - foreign code, or no JSON; the rest of the tree can be read
         return value
 
@@ -72,10 +75,32 @@ def _fits(annotation: Any, value: Any) -> bool:
     """Whether *value* is of that type, and JSON would make something else of it: a tuple in it."""
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - slow
 
-    if json.loads(json.dumps(value)) == value:
-        return False
+    with suppress(TypeError):  # there is more in it than JSON can say
+        if json.loads(json.dumps(value)) == value:
+            return False
     try:
-        TypeAdapter(annotation).validate_python(value, strict=True)
+        found = TypeAdapter(annotation).validate_python(value, strict=True)
     except ValidationError:
         return False
-    return True
+    return type(found) is type(value) and found == value
+
+
+def _made_of(annotation: Any, value: Any) -> Any:
+    """Return *value* with the objects in it made again, or as it is if that gives another kind."""
+    from pydantic import TypeAdapter  # noqa: PLC0415 - slow
+
+    try:
+        plain = json.loads(json.dumps(value, default=_listed))
+    except TypeError:  # bytes, say, which are what they were
+        made = TypeAdapter(annotation).validate_python(value)
+    else:
+        made = from_plain(annotation, plain)
+        made = value if made is plain else made
+    other_kind = type(value) in _BUILTINS and type(made) is not type(value)
+    return value if other_kind or isinstance(made, Iterator) else made
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        return list(cast("set[Any]", value))
+    raise TypeError(f"{value!r} is no JSON")

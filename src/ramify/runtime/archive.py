@@ -40,7 +40,7 @@ from ramify.core.forking import (
     still_open,
 )
 from ramify.core.function import Function, Node
-from ramify.core.packing import Opaque
+from ramify.core.packing import is_lost
 from ramify.core.question import Answer, Question
 from ramify.core.reviving import revived
 from ramify.core.states import NodeState
@@ -229,7 +229,7 @@ class Archive:
         node.take_on(request)
         if node.has_ended:
             node.outputs = revived(request.function.output_type, node.outputs)
-            if isinstance(node.outputs, Opaque) or node.was_given_up:
+            if is_lost(node.outputs) or node.was_given_up:
                 self._reopen(node, node.record)
             elif node.parent is not None and request.function.ends_its_caller:
                 node.parent.resigned(node.exception)

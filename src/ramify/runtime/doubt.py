@@ -8,7 +8,7 @@ from typing import Any
 from ramify.core.errors import InDoubtError
 from ramify.core.fold import Record
 from ramify.core.frames import short_arguments
-from ramify.core.packing import Opaque
+from ramify.core.packing import is_lost
 from ramify.core.plain import explained
 from ramify.core.question import CANCEL, FAIL, REPORT, RESUME, RETRY, USE, QuestionKind, ends_pause
 from ramify.runtime.asking import ask, pause
@@ -60,7 +60,7 @@ async def _cancel(node: CallNode) -> Mapping[str, Any]:
 
 def _unknown(node: CallNode) -> bool:
     """Whether what it was called with cannot be had any longer."""
-    return any(isinstance(value, Opaque) for value in node.inputs.values())
+    return is_lost(dict(node.inputs))
 
 
 async def _decide(node: CallNode) -> Mapping[str, Any]:
