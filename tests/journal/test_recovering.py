@@ -13,6 +13,7 @@ import pytest
 from ramify import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
+    CancellationException,
     CodeFunction,
     HookDecision,
     MemoryStore,
@@ -25,6 +26,7 @@ from ramify import (
     tool,
 )
 from ramify.testing import ScriptedModel
+from ramify.toolbox import human_in_loop
 
 PATIENCE: Final = 20  # seconds
 
@@ -58,6 +60,23 @@ def test_a_tree_that_was_deleted_is_not_among_those_that_were_recovered() -> Non
         assert node.result(PATIENCE) == 7
         runtime.delete(node.id)
         assert runtime.recover() == []
+
+
+def test_an_agent_that_waits_in_a_parked_tree_says_what_for() -> None:
+    store, asks = MemoryStore(), ToolUse("1", "human_in_loop", {"question": "Where?"})
+    lead = AgentFunction("lead", "", user_prompt_template="Lead.", uses=[human_in_loop])
+    with Runtime([lead], models=ScriptedModel(asks, asks), store=store) as runtime:
+        runtime.invoke(lead)
+        runtime.invoke(lead)
+    with Runtime([lead], models=ScriptedModel("done"), store=store) as runtime:
+        first, second = runtime.recover()
+        assert [first.waiting_on, second.waiting_on] == first.get_children() + second.get_children()
+        runtime.answer(runtime.questions()[0].id, "yes")
+        runtime.cancel(second.id)
+        assert first.result(PATIENCE) == "done"
+        with pytest.raises(CancellationException):
+            second.result(PATIENCE)
+        assert [first.waiting_on, second.waiting_on] == [None, None]
 
 
 def test_code_that_is_left_open_makes_no_calls_that_would_be_made_again() -> None:

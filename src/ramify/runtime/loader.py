@@ -79,6 +79,8 @@ class Loader:
             tree.asked[node_id] = len(record.asked)
             if not nodes[node_id].has_ended:
                 nodes[node_id].when_ended(partial(self._ended, nodes[node_id]))
+                if above is not None and above.function.is_agent and above.waiting_on is None:
+                    above.waiting_on = nodes[node_id]  # until it goes on; agents wait in order
         for node_id, node in nodes.items():
             if (record := records[node_id]).exchanges or record.usage.total:
                 for above in upwards(node):

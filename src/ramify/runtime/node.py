@@ -305,6 +305,7 @@ class CallNode(StatedNode):
 
     def _end_unrun(self) -> None:
         """End without having come to the first line."""
+        self.waiting_on = None
         if self._parent is not None:
             self._parent._stay_open_if_all_ends()
         outcome, journal, loop = self._given_up(), self.tree.journal, self.home.loop

@@ -177,6 +177,7 @@ class StatedNode(PlacedNode):
 
     def take_on(self, request: CallRequest) -> None:
         """Be the call that *request* asks for, as it was in an earlier process."""
+        self.waiting_on = None
         if self.state is NodeState.Paused:
             self.state = NodeState.Running
             self.tree.publish(CallResumed(self.id, time.time()))
