@@ -1,16 +1,21 @@
 """What the conversation of an agent keeps to when another process goes on with it."""
 
+from pathlib import Path
 from typing import Any, Final
 
 from driving import wait
 from ramify import (
     AgentFunction,
     Budget,
+    Edit,
+    FromFile,
+    FunctionArg,
     MemoryStore,
     Node,
     Runtime,
     ToolUse,
     UserText,
+    agent,
     registries,
     tool,
 )
@@ -93,3 +98,50 @@ def test_a_model_is_told_once_that_the_budget_is_used_up() -> None:
         assert node.result(PATIENCE) == "That is all."
     assert isinstance(told[-1], UserText)
     assert list(later.requests[0].transcript) == told
+
+
+def test_what_an_agent_was_told_stays_when_the_files_that_it_comes_from_are_gone(
+    tmp_path: Path,
+) -> None:
+    rules, text, store = tmp_path / "rules", tmp_path / "text", MemoryStore()
+    rules.write_text("Be brief about {text}.")
+    text.write_text("moss")
+    reader = AgentFunction(
+        "reader",
+        "",
+        args=[FunctionArg("text", str, "")],
+        system_prompt=FromFile(rules),
+        user_prompt_template="Read {text}.",
+        uses=[human_in_loop],
+    )
+    with Runtime([reader], models=ScriptedModel(ASKS), store=store) as runtime:
+        runtime.invoke(reader, {"text": FromFile(text)})
+    rules.unlink()
+    text.unlink()
+    later = ScriptedModel("read", "read again")
+    with Runtime([reader], models=later, store=store) as runtime:
+        node = answered(runtime)
+        assert node.inputs == {"text": FromFile(str(text))}
+    [request] = later.requests
+    assert (request.system, request.transcript[0]) == (
+        "Be brief about moss.",
+        UserText("Read moss."),
+    )
+
+
+def test_the_body_of_an_agent_is_not_run_again() -> None:
+    store, built = MemoryStore(), list[str]()
+
+    @agent(uses=[human_in_loop])
+    def find(what: str) -> str:
+        built.append(what)
+        return f"Find {what}."
+
+    with Runtime([find], models=ScriptedModel(ASKS), store=store) as runtime:
+        runtime.invoke(find, {"what": "it"})
+    with Runtime([find], models=ScriptedModel("found", "found again"), store=store) as runtime:
+        node = answered(runtime)
+        assert node.get_transcript()[0] == UserText("Find it.")
+        assert built == ["it"]
+        runtime.fork(node, edit=Edit(args={"what": "more"})).result(PATIENCE)
+    assert built == ["it", "more"]

@@ -325,11 +325,14 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
             model = node.find_model(wish)
         except RamifyError as error:
             raise provider_fault(node, str(wish or "the default model"), error) from error
-        edited = node.edited_prompt
+        system, prompt = node.known_system, node.edited_prompt
+        if system is None:  # or all of it has been said
+            system = await self.system(args)
+            prompt = await self.prompt(ctx, args) if prompt is None else prompt
         task = Task(
             model=model,
-            system=await self.system(args),
-            prompt=await self.prompt(ctx, args) if edited is None else edited,
+            system=system,
+            prompt=prompt or "",
             functions=self._task_functions(model, wish),
             settings=self._task_settings(model, wish),
             result=None if self.return_function is None else self.return_function.type,

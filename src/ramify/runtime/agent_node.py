@@ -199,6 +199,16 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         edit = None if self.record is None else self.record.edit
         return None if edit is None else edit.prompt
 
+    @property
+    def knows_all(self) -> bool:
+        record = self.record
+        return record is not None and bool(record.exchanges or record.said)
+
+    @property
+    def known_system(self) -> str | None:
+        """The system prompt of a conversation that an earlier process has begun."""
+        return self.record.system if self.knows_all and self.record is not None else None
+
     def find_model(self, wish: Any) -> Model:
         """Return the model that *wish* stands for; None is for the default of here.
 

@@ -124,6 +124,11 @@ class CallNode(StatedNode):
         return self._task is not None
 
     @property
+    def knows_all(self) -> bool:
+        """Whether it needs its arguments no more: an earlier process has made use of them."""
+        return False
+
+    @property
     def timed_out(self) -> bool:
         """Whether it was stopped because it took too long."""
         return isinstance(self._overdue, CallTimeoutError)
@@ -213,12 +218,13 @@ class CallNode(StatedNode):
                 args = await self._let_through()
             except Concluded as known:
                 return known.value
-        for value in args.values():
-            if type(value) is FromFile:
-                args = await read_files(args, self.function.name)
-                break
-        if not request.checked:
-            args = self.function.parameters.validate(args)
+        if not self.knows_all:
+            for value in args.values():
+                if type(value) is FromFile:
+                    args = await read_files(args, self.function.name)
+                    break
+            if not request.checked:
+                args = self.function.parameters.validate(args)
         if self.tree.journal is not None:
             await self.tree.journal.saved(self)
         return await self.function.run(context, args)
