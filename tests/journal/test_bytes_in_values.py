@@ -1,14 +1,17 @@
 """Bytes in arguments and results come back as they were, and tell calls apart."""
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 from pydantic import BaseModel
 
 from driving import wait
-from ramify import CodeFunction, MemoryStore, RunContext, Runtime
+from ramify import CodeFunction, MemoryStore, RunContext, Runtime, SqliteStore
+from ramify.stores import export_tree, import_tree
 
 PATIENCE: Final = 20  # seconds
 BINARY: Final = b"\xff\x00"
@@ -99,3 +102,30 @@ def test_calls_are_told_apart_by_bytes_that_are_no_text() -> None:
         runtime.answer(question.id, "yes")
         assert node.result(PATIENCE) == [BINARY * 2, BINARY]
     assert made == [BINARY, BINARY * 2]
+
+
+def test_many_bytes_are_kept_once(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(100_000)
+
+    async def echo(ctx: RunContext, data: bytes, n: int) -> bytes:
+        return data
+
+    echoes = CodeFunction(callable=echo)
+
+    async def work(ctx: RunContext) -> bytes:
+        found = data
+        for n in range(10):
+            found = await ctx.invoke(echoes, {"data": found, "n": n})
+        return found
+
+    works, file = CodeFunction(callable=work, uses=[echoes]), tmp_path / "run.db"
+    with Runtime([works], store=file) as runtime:
+        runtime.invoke(works, key="a").result(PATIENCE)
+    assert file.stat().st_size < 3 * len(data)
+    with SqliteStore(file) as store, SqliteStore(tmp_path / "other.db") as other:
+        export_tree(store, 1, tmp_path / "tree.jsonl")
+        other.drive()
+        import_tree(other, tmp_path / "tree.jsonl")
+    for name in "run.db", "other.db":
+        with Runtime([works], store=tmp_path / name) as runtime:
+            assert runtime.invoke(works, key="a").result(PATIENCE) == data

@@ -127,7 +127,8 @@ class Packer:
         match value:
             case bytes() | bytearray():
                 name = "bytearray" if isinstance(value, bytearray) else "bytes"
-                return {_TAG: name, "v": base64.b64encode(self._bytes(value)).decode()}
+                text = base64.b64encode(self._bytes(value)).decode()
+                return {_TAG: name, "v": self._apart(text)}
             case FromFile():
                 return {_TAG: "file", "v": self.redacted(str(value.path))}
             case Opaque():
@@ -149,12 +150,16 @@ class Packer:
             return self._reference(text)
         return {_TAG: "pieces", "v": [self._piece(piece) for piece in pieces]}
 
+    def _apart(self, text: str) -> Any:
+        """Return what stands for a *text* in which no others are looked for."""
+        return text if len(text) < LONG else self._reference(text)
+
     def _piece(self, piece: Piece) -> Any:
         if isinstance(piece, tuple):
             hash, text, how = piece
             self.texts[hash] = text
             return [hash, how]
-        return self._reference(piece) if len(piece) >= LONG else piece
+        return self._apart(piece)
 
     def _reference(self, text: str) -> Any:
         hash = self._known.hash_of(text)
@@ -351,6 +356,9 @@ class _KeyPacker(Packer):
     """Looks into no text, and tells objects by their class: how one looks may name its address."""
 
     def _text(self, text: str) -> Any:
+        return text
+
+    def _apart(self, text: str) -> Any:
         return text
 
     def _plain(self, value: Any) -> Any:
