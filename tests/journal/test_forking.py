@@ -1,11 +1,12 @@
 """Forks in the list of trees, and a fork that could not be written down."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from ramify import CodeFunction, Edit, MemoryStore, NodeState, RunContext, Runtime, StoreError
-from ramify.core.errors import UsageError
+from ramify.core.errors import InvalidValueError, UsageError
 from ramify.stores import Entry
 
 
@@ -83,3 +84,16 @@ def test_a_call_that_is_not_in_the_journal_is_not_forked():
                 with pytest.raises(UsageError, match="not in the journal of this runtime"):
                     runtime.fork(stranger)
         assert len(runtime.list_toplevel()) == 1
+
+
+@pytest.mark.parametrize("edit", [Edit(result=[object()]), Edit(args={"n": object()})])
+def test_an_edit_that_cannot_be_written_down_is_refused(edit: Edit):
+    made: list[Any] = []
+    note = CodeFunction(name="note", callable=lambda ctx, n=0: made.append(n))
+    with Runtime([note], store=MemoryStore()) as runtime:
+        node = runtime.invoke(note)
+        node.result(10)
+        with pytest.raises(InvalidValueError, match="no JSON form: .*object"):
+            runtime.fork(node, edit=edit)
+        assert runtime.list_toplevel() == [node]
+    assert made == [0]

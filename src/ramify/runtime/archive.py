@@ -271,6 +271,8 @@ class Archive:
         self.journal.flush()
         if key is not None and (known := self.store.find_key(key)) is not None:
             return self._maker.loaded(known) or self.go_on(known)
+        if edit is not None:
+            self._check_kept(edit)
         events = read_events(self.store, root)
         found = cut(events)
         count = sum(isinstance(event, CallRequested) for event in events)
@@ -311,6 +313,15 @@ class Archive:
             assert node.record is not None
             node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
         return self.go_on(first, is_fork=True)
+
+    def _check_kept(self, edit: Edit) -> None:
+        """See that what is given to a fork can be written down, from where it is taken."""
+        given = {"result": edit.result, "arguments": edit.args}
+        for what, value in self.journal.as_written(given).items():
+            if is_lost(value):
+                raise InvalidValueError(
+                    f"the {what} of an edit cannot be written down, with no JSON form: {value!r}"
+                )
 
     def _write_fork(self, nodes: Sequence[int]) -> None:
         """Write down a fork; if that cannot be, it has ended by the time that it can.
