@@ -1,6 +1,7 @@
 """Exceptions that are made in a way of their own: they come back, and so does all beside them."""
 
 import asyncio
+import sys
 from typing import Any, Final
 
 import pytest
@@ -8,6 +9,7 @@ from pydantic import TypeAdapter
 
 from ramify import CodeFunction, MemoryStore, RecordedError, Runtime
 from ramify.core.events import Failure
+from ramify.testing import replay
 
 PATIENCE: Final = 20  # seconds
 
@@ -44,16 +46,25 @@ async def two_words(ctx: Any) -> None:
     raise TwoWordsError("not", "found")
 
 
+async def leaving(ctx: Any) -> None:
+    sys.exit(3)
+
+
 async def childless(ctx: Any) -> None:
     raise ChildlessError(3)
 
 
 @pytest.mark.parametrize(
     ("raises", "caught"),
-    [(invalid, ValueError), (several, ExceptionGroup), (two_words, TwoWordsError)],
+    [
+        (invalid, ValueError),
+        (several, ExceptionGroup),
+        (two_words, TwoWordsError),
+        (leaving, SystemExit),
+    ],
 )
 def test_code_that_is_run_again_catches_what_it_caught(
-    raises: Any, caught: type[Exception]
+    raises: Any, caught: type[BaseException]
 ) -> None:
     store, fails = MemoryStore(), CodeFunction(name="fails", callable=raises)
 
@@ -74,6 +85,7 @@ def test_code_that_is_run_again_catches_what_it_caught(
         again = runtime.invoke(calls, key="a")
         runtime.answer(runtime.questions()[0].id, "yes")
         assert again.result(PATIENCE) == str(first)
+    replay([calls], store).check()
 
 
 def test_an_exception_that_nobody_can_make_is_recorded() -> None:

@@ -15,13 +15,16 @@ from ramify.core.plain import from_plain
 _BUILTINS: Final = {tuple, set, frozenset}  # which come back as they were, whatever is said
 
 
-def exception_of(failure: Failure) -> Exception:
+def exception_of(failure: Failure) -> Exception | SystemExit:
     """Return an exception of the same class, if that is loaded here, and otherwise a RecordedError.
 
     It says the same. What else the class keeps of an exception is not there. Of a class that cannot
     be made from outside it is one of the next class above that can.
     """
     kind: Any = getattr(sys.modules.get(failure.module), failure.type, None)
+    if kind is SystemExit:  # which functions of other programs like to raise
+        message = failure.message
+        return SystemExit(int(message) if message.lstrip("-").isdecimal() else message)
     if isinstance(kind, type) and issubclass(kind, Exception):
         for base in kind.__mro__[: kind.__mro__.index(Exception) + (kind is Exception)]:
             with suppress(Exception):  # foreign code, which may want anything

@@ -91,7 +91,7 @@ class CallNode(StatedNode):
         self.children: list[CallNode]
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] | None = None
-        self._overdue: Exception | None = None  # why its time is over
+        self._overdue: BaseException | None = None  # why its time is over
         self._reason: str | None = None  # why it is being cancelled
         self._returned = False  # its function is done; only children may still run
         self._appear()
@@ -341,7 +341,7 @@ class CallNode(StatedNode):
             error = BudgetExceeded(reason, account.owner or self, account.name)
         self.end_by(error, reason)
 
-    def end_by(self, error: Exception, reason: str) -> None:
+    def end_by(self, error: BaseException, reason: str) -> None:
         """Be cancelled for this *reason*, and fail with *error* if nothing came of it yet."""
         if self._reason is None and not self._returned:
             self._overdue = error

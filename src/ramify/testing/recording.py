@@ -220,7 +220,7 @@ def _given(events: Sequence[Event]) -> Iterator[int]:
             yield event.node  # nothing that is done takes no time
 
 
-def recorded_exception(failure: Failure) -> Exception:
+def recorded_exception(failure: Failure) -> Exception | SystemExit:
     """Return an exception of the same name that says the same, whatever is loaded here."""
     error = exception_of(failure)
     if not isinstance(error, RecordedError) or failure.type == RecordedError.__name__:
