@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from driving import wait
 from ramify import (
-    Budget,
     CancellationException,
     Ensemble,
     Function,
@@ -21,14 +20,13 @@ from ramify import (
     Runtime,
     ToolUse,
     Turn,
-    UserText,
     agent,
     attach,
     tool,
 )
 from ramify.core.errors import ClosedError, InvalidValueError
-from ramify.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
-from support import forever, step
+from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
+from support import forever
 
 PATIENCE: Final = 20  # seconds
 
@@ -270,30 +268,6 @@ def test_a_call_that_was_paused_by_its_provider_and_cancelled_asks_no_model(tmp_
         with pytest.raises(CancellationException):
             node.result(PATIENCE)
     assert model.requests == []
-
-
-# --- what it was told
-
-
-def test_an_agent_whose_budget_is_used_up_is_told_so_once() -> None:
-    store, first = MemoryStore(), ScriptedModel(ToolUse("1", "step", {"n": 1}), HANGS, name="m")
-
-    @agent(uses=[step], budget=Budget(calls=1, last_call=True))
-    def count() -> str:
-        return "Count."
-
-    runtime = Runtime([count], models=first, store=store)
-    runtime.invoke(count)
-    wait(lambda: len(first.requests) == 2)
-    runtime.close()
-    second = ScriptedModel("One.", name="m")
-    with Runtime([count], models=second, store=store) as runtime:
-        [node] = runtime.recover()
-        assert node.result(PATIENCE) == "One."
-    told = "".join(
-        part.text for part in second.requests[0].transcript if isinstance(part, UserText)
-    )
-    assert told.count("The budget for this task is used up") == 1
 
 
 # --- what several agents do at once
