@@ -114,8 +114,8 @@ def test_whatever_a_killed_driver_reported_is_there_and_the_next_goes_on(path: P
             for _ in range(10 + 7 * life):
                 reported = int(line(writer))
             writer.send_signal(signal.SIGKILL)
-            out, _ = writer.communicate(timeout=60)
-            whole = out.rpartition("\n")[0].split()
+            assert writer.stdout
+            whole = writer.stdout.read().rpartition("\n")[0].split()  # what was read ahead, too
             reported = int(whole[-1]) if whole else reported
         check_whole(path, reported)
 
@@ -160,6 +160,63 @@ def test_two_drivers_who_had_no_lock_are_still_told_apart_by_their_entries(path:
                 with pytest.raises(FencedError, match=f"{path}: another runtime has written to it"):
                     one.append([entry])
             assert one.last() == 3
+
+
+# Ctrl-C
+
+
+INTERRUPTED = """
+armed, hits, n = False, 0, 2
+
+def interrupt(*_):
+    if armed:
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+for tenth in range(300):
+    n = store.length(1) + 1
+    try:
+        armed = True
+        signal.setitimer(signal.ITIMER_REAL, 20e-6 + tenth * 1e-6)
+        while True:
+            store.append([told(1, n, "x" * 300, hash=f"{n:08x}"), told(1, n + 1)])
+            n += 2
+            store.inbox()
+    except KeyboardInterrupt:
+        armed = False
+print(store.append([told(1, store.length(1) + 1)]))
+"""
+
+
+def test_whoever_was_interrupted_by_ctrl_c_at_any_moment_can_go_on_writing(path: Path):
+    with process(INTERRUPTED, path) as writer:
+        last = line(writer)
+    assert last.strip().isdecimal(), last
+    with SqliteStore(path) as store:
+        assert [entry.number for entry in store.entries(1)] == list(range(1, int(last) + 1))
+
+
+THREADS = """
+import threading
+sys.setswitchinterval(1e-6)
+store.append([asked(node, tree=1, parent=1) for node in range(2, 6)])
+
+def write(node):
+    for n in range(2, 300):
+        store.append([told(node, n, tree=1)])
+
+threads = [threading.Thread(target=write, args=[node]) for node in range(2, 6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(store.last())
+"""
+
+
+def test_threads_that_write_at_once_do_not_take_each_other_for_another_driver(path: Path):
+    with process(THREADS, path) as writer:
+        assert line(writer) == f"{5 + 4 * 298}\n"
 
 
 # Disks

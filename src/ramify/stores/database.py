@@ -95,8 +95,8 @@ class Database:
         """Lend the connection; all that is done with it is kept, or nothing if this raises."""
         with self._lock, self._in_our_words():
             connection = self._usable()
-            connection.execute("BEGIN IMMEDIATE")
             try:
+                connection.execute("BEGIN IMMEDIATE")
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -109,8 +109,8 @@ class Database:
         """Lend the connection for reading; whatever others write meanwhile is not seen."""
         with self._lock, self._in_our_words():
             connection = self._usable()
-            connection.execute("BEGIN")
             try:
+                connection.execute("BEGIN")
                 yield connection
             finally:
                 if connection.in_transaction:

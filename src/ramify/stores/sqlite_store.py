@@ -120,7 +120,8 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         self._lock = None if in_memory else DriverLock(self.name)
         self._live = None if in_memory else LiveFile(self.name)
         self._driving = False
-        self._appender: Appender | None = None  # once it is known what is there
+        self._appending = threading.Lock()
+        self._appender: Appender | None = None  # while it is known what is there
         self._changing = threading.Lock()
         try:
             if not in_memory:
@@ -148,14 +149,22 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
 
     def append(self, entries: Sequence[Entry]) -> int:
         self._check_driving()
-        with self._writer.transaction() as rows:
-            if self._appender is None:  # from then on nobody else writes
-                last = int(rows.execute(_NUMBERS).fetchone()[0])
-                self._appender = Appender(self.name, rows, last)
-            appender = self._appender
-            appended = appender.append(rows, entries)
-        appender.done(appended)
-        return appended.last
+        with self._appending:
+            known, self._appender = self._appender, None  # if Ctrl-C comes, nobody knows
+            try:
+                with self._writer.transaction() as rows:
+                    appender = self._new_appender(rows) if known is None else known
+                    appended = appender.append(rows, entries)
+            except Exception:  # and all is as it was
+                self._appender = known
+                raise
+            appender.done(appended)
+            self._appender = appender
+            return appended.last
+
+    def _new_appender(self, rows: sqlite3.Connection) -> Appender:
+        """Return one that knows what is there; from then on nobody else writes."""
+        return Appender(self.name, rows, int(rows.execute(_NUMBERS).fetchone()[0]))
 
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
         with self._reading() as rows:
