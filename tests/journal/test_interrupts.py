@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,15 @@ class InterruptedStore(SqliteStore):
     """Is interrupted once, when it is written to on the main thread, where Ctrl-C comes."""
 
     interrupted = False
+    when_safe = False  # or before anything is written
 
     def append(self, entries: Sequence[Entry]) -> int:
         on_main = threading.current_thread() is threading.main_thread()
+        last = super().append(entries) if self.when_safe or not on_main or self.interrupted else 0
         if on_main and not self.interrupted:
             self.interrupted = True
             raise KeyboardInterrupt
-        return super().append(entries)
+        return last
 
 
 three = CodeFunction(name="three", callable=lambda ctx: 3, repeatable=True)
@@ -50,6 +52,57 @@ def test_an_interrupt_while_the_journal_is_written_does_not_keep_it_from_being_c
         assert store.interrupted
     with Runtime([many], store=tmp_path / "run.db") as runtime:
         assert [node.id for node in runtime.list_toplevel()] == [1]
+
+
+def test_what_was_safe_when_an_interrupt_came_is_not_taken_for_what_another_has_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = InterruptedStore(tmp_path / "run.db", synchronous="NORMAL")
+    store.when_safe = True
+
+    async def main() -> int:
+        async with Runtime([many], store=store) as runtime:
+            return await runtime.invoke(many)
+
+    try:
+        assert asyncio.run(main()) == 300  # if the disk is slow, another thread writes
+    except KeyboardInterrupt:
+        assert store.interrupted
+    assert caplog.messages == []  # all could be written down
+    with Runtime([many], store=tmp_path / "run.db") as runtime:
+        [node] = runtime.list_toplevel()
+        assert node.result(10) == 300
+
+
+@pytest.mark.parametrize("moment", range(1, 13))
+def test_an_interrupt_while_something_is_taken_down_does_not_keep_anybody_waiting(
+    moment: int,
+) -> None:
+    store, texts = MemoryStore(), list[str]()
+
+    def interrupt(text: str) -> str:
+        texts.append(text)
+        if len(texts) == moment:
+            raise KeyboardInterrupt
+        return text
+
+    async def tell(ctx: Any, word: str) -> str:
+        return word
+
+    tells = CodeFunction(name="tells", callable=tell, repeatable=True)
+
+    async def both(ctx: Any) -> str:
+        return "".join([await ctx.invoke(tells, {"word": word}) for word in ("one", "two")])
+
+    calls = CodeFunction(name="calls", callable=both, uses=[tells])
+
+    async def main(redact: Callable[[str], str] | None = None) -> str:
+        async with Runtime([calls], store=store, redact=redact) as runtime:
+            return await runtime.invoke(calls, key="a")
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main(interrupt))
+    assert asyncio.run(main()) == "onetwo"
 
 
 def test_calls_stay_open_when_asyncio_ends_all_tasks_at_once() -> None:

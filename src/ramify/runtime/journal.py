@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from traceback import clear_frames
 from typing import Any, Final
 
 from ramify.core.agent_events import ResponseStreamed
@@ -43,14 +44,15 @@ class Journal:
         self.store = store
         self.redact = redact
         self._trouble = trouble
-        self._lock = threading.Condition()  # for all below
-        self._entries: list[Entry] = []  # that are still to be written
+        self._lock = threading.RLock()  # for all below
+        self._news = threading.Condition(self._lock)  # for the writer
+        self._entries: list[Entry] = []  # that are not known to be safe
         self._recorded = 0
-        self._saved = 0
         self._failure: StoreError | None = None  # of the last try
         self._wanted = False  # somebody waits, or has waited for long enough
         self._due = False  # the loop is about to see who waits
-        self._writing = False  # what was taken from the entries is not safe yet
+        self._writing: int | None = None  # the thread that does, just now
+        self._interrupted = False  # somebody has been: it may be that the first entries are safe
         self._in_line = 0  # how many wait, or were woken and have not gone on: they come first
         self._writes_now: asyncio.Task[Any] | None = None  # and waits for no others
         self._crowd = 0  # how often one has to be alone until that is believed
@@ -86,8 +88,7 @@ class Journal:
             return
         with self._lock:
             for event in events:
-                self._entries.append(self._entry(tree, event))
-                self._recorded += 1
+                self._take_down(tree, event)
         if self._timer is None:
             try:
                 loop = asyncio.get_running_loop()
@@ -105,7 +106,7 @@ class Journal:
         if self.redact is None and not self._closed:
             self._teller.take(tree, event)
 
-    def _entry(self, tree: int, event: Event) -> Entry:
+    def _take_down(self, tree: int, event: Event) -> None:
         node = self._nodes.get(event.node)
         if node is None:
             node = self._nodes[event.node] = self._node(event)
@@ -118,10 +119,11 @@ class Journal:
             redact=self.redact,
             known=node.caller_knows if between else node.knows,
         )
-        node.number += 1
         if over:
             self._over.append(event.node)
-        return entry
+        self._entries += [entry]  # from here on nothing is called: that is where Ctrl-C comes
+        node.number += 1
+        self._recorded += 1
 
     def _node(self, event: Event) -> "_Node":
         if not isinstance(event, CallRequested):
@@ -158,22 +160,26 @@ class Journal:
             await self._trouble(node, failure)
 
     async def _try(self) -> StoreError | None:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if self._closed or (self._saved == self._recorded and not self._in_line):
-                return None
-            target = self._recorded
-            if self._is_alone(loop):
-                done, entries = None, self._take()
-            else:
-                done, entries = loop.create_future(), []
-                self._waiting.append((target, settle_from_anywhere(done)))
-                if not self._due:
-                    self._due = True
-                    loop.call_soon(self._write_here)  # when all have asked who would ask just now
-        if done is None:
-            self._write_now(entries)
-        else:
+        loop, done = asyncio.get_running_loop(), None
+        try:
+            with self._lock:
+                if self._closed or not (self._entries or self._in_line):
+                    return None
+                target = self._recorded
+                if self._is_alone(loop):
+                    entries = self._take()
+                else:
+                    entries, done = [], loop.create_future()
+                    self._waiting.append((target, settle_from_anywhere(done)))
+                    if not self._due:
+                        self._due = True
+                        loop.call_soon(self._write_here)  # when all have asked who would just now
+            if done is None:
+                self._settle(len(entries), self._append(entries))
+        except BaseException as error:
+            self._leave_to_writer(error)
+            raise
+        if done is not None:
             self._in_line += 1
             try:
                 await done
@@ -183,7 +189,7 @@ class Journal:
 
     def _is_alone(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether nobody else would ask just now, as far as can be told from the last times."""
-        if self._waiting or self._in_line or self._writing or self._took > _QUICK:
+        if self._waiting or self._in_line or self._writing is not None or self._took > _QUICK:
             return False
         task = asyncio.current_task()
         if self._writes_now is None:
@@ -207,12 +213,16 @@ class Journal:
 
     def try_again(self) -> None:
         """Have written what could not be when it was last tried, though nobody waits for it."""
-        if self._failure is not None and not self._writing:
+        if self._failure is not None and self._writing is None:
             self.mark()
 
     def is_saved(self, mark: int) -> bool:
         """Whether all is safe that had happened at that *mark*."""
         return self._saved >= mark
+
+    @property
+    def _saved(self) -> int:
+        return self._recorded - len(self._entries)
 
     def flush(self) -> None:
         """Block until all that happened so far is safe.
@@ -222,7 +232,7 @@ class Journal:
         """
         done = threading.Event()
         with self._lock:
-            if self._closed or self._saved == self._recorded:
+            if self._closed or not self._entries:
                 return
             target = self._recorded
             self._ask_for(target, done.set)
@@ -239,7 +249,7 @@ class Journal:
             self._writer = threading.Thread(target=self._write, name="ramify journal", daemon=True)
             self._writer.start()
         self._wanted = True
-        self._lock.notify()
+        self._news.notify()
 
     def _write_soon(self, target: int) -> None:
         """Have what was recorded up to *target* written, or look again if only newer is left."""
@@ -259,67 +269,66 @@ class Journal:
     def _write(self) -> None:
         while True:
             with self._lock:
-                while not self._wanted or self._writing:
+                while not self._wanted or self._writing is not None:
                     if self._closed and not self._wanted:
                         return
-                    self._lock.wait()
+                    self._news.wait()
                 entries = self._take()
-            self._settle(entries, self._append(entries))
+            self._settle(len(entries), self._append(entries))
 
     def _write_here(self) -> None:
         """Write, right on the loop, what only one waits for: that takes less than another thread.
 
         Not if the disk is slow, or the writer is at it.
         """
-        with self._lock:
-            self._due = False
-            if not self._waiting:
-                return
-            crowded = len(self._waiting) > 1
-            self._crowd = _ALONE_AFTER if crowded else max(0, self._crowd - 1)
-            if crowded or self._writing or self._took > _QUICK:
-                self._have_written()
-                return
-            entries = self._take()
-        self._write_now(entries)
-
-    def _write_now(self, entries: list[Entry]) -> None:
         try:
-            failure = self._append(entries)
-        except BaseException:  # Ctrl-C, say; what is left is written at the end
-            self._settle(entries, StoreError(self.store.name, "writing it was interrupted"))
+            with self._lock:
+                self._due = False
+                if not self._waiting:
+                    return
+                crowded = len(self._waiting) > 1
+                self._crowd = _ALONE_AFTER if crowded else max(0, self._crowd - 1)
+                if crowded or self._writing is not None or self._took > _QUICK:
+                    self._have_written()
+                    return
+                entries = self._take()
+            self._settle(len(entries), self._append(entries))
+        except BaseException as error:
+            self._leave_to_writer(error)
             raise
-        self._settle(entries, failure)
+
+    def _leave_to_writer(self, error: BaseException) -> None:
+        """Let the writer, to whom no Ctrl-C comes, finish what was begun in this thread."""
+        clear_frames(error.__traceback__)  # or a lock may stay with a generator that is in them
+        with self._lock:
+            if self._writing == threading.get_ident():
+                self._writing, self._interrupted = None, True
+            self._have_written()
 
     def _take(self) -> list[Entry]:
         """Return what is to be written, by one at a time."""
-        self._wanted, self._writing = False, True
-        entries, self._entries = self._entries, []
-        return entries
+        self._wanted, self._writing = False, threading.get_ident()
+        return self._entries.copy()
 
-    def _settle(self, entries: list[Entry], failure: StoreError | None) -> None:
-        """Wake those who waited for *entries*, or all if they could not be written."""
+    def _settle(self, count: int, failure: StoreError | None) -> None:
+        """Wake those who waited for the first entries, or all if they could not be written."""
         with self._lock:
-            self._writing = False
             self._failure = failure
             if failure is None:
-                self._saved += len(entries)
+                del self._entries[:count]
                 self._forget_ended()
-            else:
-                self._entries = entries + self._entries
-            woken, self._waiting = self._waiting, []
-            if failure is None:
-                self._waiting = [one for one in woken if one[0] > self._saved]
-                woken = [one for one in woken if one[0] <= self._saved]
-                self._wanted = self._wanted or bool(self._waiting)
-            if self._wanted:
+            saved = self._saved
+            for target, wake in self._waiting:  # before anybody else, who comes later
+                if failure is not None or target <= saved:
+                    wake()
+            self._waiting = [one for one in self._waiting if failure is None and one[0] > saved]
+            self._writing = None
+            if self._wanted or self._waiting:
                 self._have_written()
-            for _, wake in woken:  # before anybody else, who comes later
-                wake()
 
     def _forget_ended(self) -> None:
         """Let go of the nodes that have ended: all that there is of them can be counted."""
-        if self._over and self._saved == self._recorded:
+        if self._over and not self._entries:
             for node in self._over:
                 self._nodes.pop(node, None)
             self._over = []
@@ -329,8 +338,11 @@ class Journal:
             return self._failure
         begun = time.perf_counter()
         try:
+            if self._interrupted:
+                entries = [one for one in entries if self.store.length(one.node) < one.number]
             if entries:
                 self.store.append(entries)
+            self._interrupted = False
         except StoreError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a store of somebody else's; the run has to know
@@ -358,7 +370,7 @@ class Journal:
             with self._lock:
                 self._closed = True
                 waiting, self._waiting = self._waiting, []
-                self._lock.notify_all()
+                self._news.notify_all()
             for _, wake in waiting:
                 wake()
             if self._writer is not None:

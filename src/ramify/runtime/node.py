@@ -155,6 +155,33 @@ class CallNode(StatedNode):
             self._end(*self._given_up())
 
     async def _drive(self, context: RunContext) -> None:
+        outcome: Outcome
+        try:
+            self._begin(context)
+            try:
+                if self._request.timeout is not None or self.accounts:
+                    self._start_timers()
+                outcome = NodeState.Success, await self._work(context), None
+            except asyncio.CancelledError:
+                self._stay_open_if_all_ends()
+                outcome = self._given_up()
+            except BaseException as error:
+                if self._ends_the_loop(error):
+                    raise
+                outcome = NodeState.Error, None, error  # whatever a function raises is the outcome
+            self._returned = True
+            if self._running or self.unclaimed:
+                await self._join(cancel=outcome[0] is not NodeState.Success)
+            self._stop_timers()
+            if self.tree.journal is None and (self._parent is not None or self.tree.kept):
+                self._end(*outcome)
+            else:
+                await self._finish(outcome)
+        except KeyboardInterrupt as error:  # at any line, and nothing can be waited for any more
+            self._interrupt(error)
+            raise
+
+    def _begin(self, context: RunContext) -> None:
         RunContext.active.set(context)
         if self._task is None:  # the loop starts its tasks eagerly
             self._task = asyncio.current_task()
@@ -164,26 +191,6 @@ class CallNode(StatedNode):
             self._enter(NodeState.Running)
             self._started = now = time.time()
             self.tree.publish(CallStarted(self.id, now))
-        outcome: Outcome
-        try:
-            if self._request.timeout is not None or self.accounts:
-                self._start_timers()
-            outcome = NodeState.Success, await self._work(context), None
-        except asyncio.CancelledError:
-            self._stay_open_if_all_ends()
-            outcome = self._given_up()
-        except BaseException as error:
-            if self._ends_the_loop(error):
-                raise
-            outcome = NodeState.Error, None, error  # whatever a function raises is the outcome
-        self._returned = True
-        if self._running or self.unclaimed:
-            await self._join(cancel=outcome[0] is not NodeState.Success)
-        self._stop_timers()
-        if self.tree.journal is None and (self._parent is not None or self.tree.kept):
-            self._end(*outcome)
-        else:
-            await self._finish(outcome)
 
     async def _finish(self, outcome: Outcome) -> None:
         """End when that is written down, or when nothing is left of what its tree kept."""
@@ -253,17 +260,25 @@ class CallNode(StatedNode):
             )
 
     def _ends_the_loop(self, error: BaseException) -> bool:
-        """Whether *error* is not the function's own, so that nothing can be waited for any more."""
-        if not isinstance(error, KeyboardInterrupt):
-            return not self.home.loop.is_running()  # it has ended, and Python drops what is left
+        """Whether *error* is not the function's own: the loop ends, or has ended."""
+        return isinstance(error, KeyboardInterrupt) or not self.home.loop.is_running()
+
+    def _interrupt(self, error: KeyboardInterrupt) -> None:
+        """End at once, whatever was just being done."""
         if self.tree.journal is not None:  # whoever opens it next goes on from here
             self.tree.journal.suspend()
         for child in self.children:
             child.cancel_here("interrupted")
-        if self._task is not None:
-            self._task.add_done_callback(lambda task: task.exception())  # nobody else looks at it
-        self._end(NodeState.Error, None, error)
-        return True
+        if (task := asyncio.current_task()) is not None:
+            task.add_done_callback(lambda task: task.exception())  # nobody else looks at it
+        if self._ended is not None:
+            self._wake()
+        elif self.state.final:
+            self._settle()
+        elif self.state is NodeState.Waiting:
+            self._end(*self._given_up())
+        else:
+            self._end(NodeState.Error, None, error)
 
     async def send(self, value: Any) -> None:
         """Publish a value of this call, and hand it to whoever consumes them."""
@@ -397,7 +412,10 @@ class CallNode(StatedNode):
 
     def _settle(self) -> None:
         """Be over, and wake those who wait for that."""
-        self._ended = self._ends
+        if (parent := self._parent) is not None:
+            parent._running -= 1
+            parent._failures += self.state is NodeState.Error
+        self._ended = self._ends  # nothing was called since: that is where Ctrl-C comes
         self._task = None
         if self._failures:
             for child in self.children:
@@ -406,11 +424,12 @@ class CallNode(StatedNode):
         self._stop_timers()
         if self.leave is not None:
             self.leave()
-        if self._parent is not None:
-            self._parent._child_ended(failed=self.state is NodeState.Error)
-        waiters, self._waiters = self._waiters, {}
-        for wake in waiters:
+        self._wake()
+
+    def _wake(self) -> None:
+        for wake in tuple(self._waiters):
             wake()
+            self._waiters.pop(wake, None)
 
     def _conclude(self, state: NodeState, value: Any, error: BaseException | None) -> CallEnded:
         """Return what came of it."""

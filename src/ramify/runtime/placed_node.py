@@ -116,10 +116,6 @@ class PlacedNode(AwaitedNode):
                 " await what it starts before it returns"
             )
 
-    def _child_ended(self, *, failed: bool) -> None:
-        self._running -= 1
-        self._failures += failed
-
     # What they are known by
 
     def key_of(self, request: CallRequest) -> str:
