@@ -8,7 +8,17 @@ import pytest
 from pydantic import BaseModel, computed_field, model_validator
 
 from driving import wait
-from ramify import CodeFunction, MemoryStore, RunContext, Runtime, ThinkMore, ToolUse, agent, tool
+from ramify import (
+    CodeFunction,
+    MemoryStore,
+    QuestionKind,
+    RunContext,
+    Runtime,
+    ThinkMore,
+    ToolUse,
+    agent,
+    tool,
+)
 from ramify.core.packing import Opaque
 from ramify.testing import HANGS, ScriptedModel
 
@@ -47,6 +57,27 @@ def test_a_call_with_an_argument_that_is_within_itself_is_made() -> None:
     calls = CodeFunction(name="outer", callable=outer, uses=[count])
     with Runtime([calls], store=MemoryStore()) as runtime:
         assert runtime.invoke(calls).result(PATIENCE) == 1
+
+
+@pytest.mark.parametrize("make", [deep, within_itself])
+def test_a_call_with_an_argument_that_is_too_deep_is_in_doubt_after_a_restart(
+    make: Callable[[], Any],
+) -> None:
+    async def count(ctx: Any, items: list[Any], more: int) -> int:
+        return int(await ctx.ask("How many?"))
+
+    counts, store = CodeFunction(callable=count, repeatable=True), MemoryStore()
+    with Runtime([counts], store=store) as runtime:
+        runtime.invoke(counts, {"items": make(), "more": 2})
+    with Runtime([counts], store=store) as runtime:
+        [node] = runtime.recover()
+        assert node.inputs["more"] == 2
+        [question] = runtime.questions()
+        runtime.answer(question.id, "7")
+        [question] = wait(runtime.questions)
+        assert question.kind is QuestionKind.InDoubt
+        runtime.answer(question.id, "use: 3")
+        assert node.result(PATIENCE) == 3
 
 
 class Picky(BaseModel):

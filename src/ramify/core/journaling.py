@@ -291,6 +291,8 @@ def _codec(hint: Any) -> tuple[Write | None, Read | None]:
         return _written, None
     if isinstance(hint, type) and is_dataclass(hint):
         return _written, partial(_read, hint)
+    if get_origin(hint) is Mapping:
+        return (lambda value, packer: packer.pack_arguments(dict(value))), _read_mapping
     return (lambda value, packer: packer.pack_any(_plain_dict(value))), None
 
 
@@ -306,6 +308,12 @@ def _without_none(hint: Any) -> Any:
 
 def _plain_dict(value: Any) -> Any:
     return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else value
+
+
+def _read_mapping(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{type(value).__name__} is no mapping")
+    return cast("Mapping[Any, Any]", value)
 
 
 def _write_part(part: TranscriptPart, packer: Packer) -> list[Any]:

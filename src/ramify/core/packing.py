@@ -92,6 +92,13 @@ class Packer:
         except RuntimeError:  # recursion, or another thread changes it just now
             return self._other(_opaque(value))
 
+    def pack_arguments(self, args: dict[str, Any]) -> Any:
+        """Return arguments as plain JSON data; each that is far too deep as an Opaque."""
+        try:
+            return self.pack(args)
+        except RuntimeError:
+            return {self.redacted(name): self.pack_any(value) for name, value in args.items()}
+
     def pack(self, value: Any) -> Any:
         """Return *value* as plain JSON data."""
         kind = cast("type[Any]", type(value))

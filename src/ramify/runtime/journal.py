@@ -142,7 +142,7 @@ class Journal:
     def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments as they come back from the journal."""
         packer = Packer(self.redact)
-        return unpack(packer.pack_any(dict(args)), packer.texts.__getitem__)
+        return unpack(packer.pack_arguments(dict(args)), packer.texts.__getitem__)
 
     # Waiting until it is safe
 
