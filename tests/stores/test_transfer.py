@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -254,6 +255,31 @@ def test_other_files_are_refused(store: MemoryStore, file: Path, content: str, m
     file.write_text(content)
     with pytest.raises(StoreError, match=re.escape(message)):
         import_tree(store, file)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"inherited":0', '"inherited":9000000000000', "has more calls than there are"),
+        ('"parent":0', '"parent":7', "the top-level call of a tree is not in it"),
+        ('"node":1', '"node":[1]', "[1] is no node of an entry"),
+        ('"number":1', '"number":-1', "-1 is no number of an entry"),
+        ('"key":"a"', '"key":{}', "{} is no key of an entry"),
+        ('"index":1', '"index":1000000000000000000000000', "is no index of an entry"),
+    ],
+)
+def test_a_file_that_somebody_has_written_with_nonsense_in_it_is_refused(
+    store: MemoryStore, file: Path, old: str, new: str, message: str
+):
+    source = MemoryStore()
+    source.drive()
+    source.append([asked(1, key="a"), ended(1)])
+    export_tree(source, 1, file)
+    *lines, _ = file.read_bytes().splitlines(keepends=True)
+    content = b"".join(lines).replace(old.encode(), new.encode())
+    end = {"lines": len(lines), "crc": crc32(content)}
+    file.write_bytes(content + json.dumps(end, separators=(",", ":")).encode() + b"\n")
+    assert unchanged(store, lambda: import_tree(store, file), StoreError).endswith(message)
 
 
 def test_only_who_drives_can_take_in_a_tree(store: MemoryStore, file: Path):

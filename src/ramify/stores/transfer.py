@@ -20,6 +20,18 @@ from ramify.stores.private_file import write_file
 FORMAT: Final = "ramify journal"
 VERSION: Final = 1
 
+_HIGHEST: Final = 2**53  # number that anybody who writes JSON knows
+_CALL: Final = {
+    **dict.fromkeys(("parent", "index", "source", "inherited"), int),
+    **dict.fromkeys(("key", "function"), str),
+    "idles": bool,
+}
+_ENTRY: Final = {
+    **dict.fromkeys(("tree", "node", "number"), int),
+    **dict.fromkeys(("kind", "body", "settled"), str),
+    "at": int | float,
+}
+
 
 def export_tree(store: Store, tree: int, path: str | Path) -> None:
     """Write a tree, and those that it is a fork of, into a file that only its owner can read.
@@ -99,6 +111,8 @@ def _lines(store: Store, tree: int) -> Iterator[bytes]:
         entries = store.entries(source)
         if not entries or (call := entries[0].call) is None:
             raise UnknownNodeError(f"{store.name} has no tree {source}")
+        if call.source >= source:
+            raise StoreError(store.name, f"tree {source} is a fork of {call.source}, a later one")
         trees.append(entries)
         source = call.source
     yield _line({"format": FORMAT, "version": VERSION, "store": store.id, "tree": tree})
@@ -116,7 +130,7 @@ def _hashes(store: Store, entry: Entry) -> list[str]:
     try:
         lines = map(json.loads, entry.body.split("\n"))
         return sorted({hash for line in lines for hash in texts_in(line)})
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise StoreError(store.name, f"entry {entry.seq} cannot be read: {error}") from error
 
 
@@ -182,7 +196,9 @@ def _header(line: bytes) -> dict[str, Any]:
 
 def _entry(data: dict[str, Any], texts: Mapping[str, str]) -> Entry:
     said = dict(data)
+    _check(said, _ENTRY)
     if "call" in said:
+        _check(said["call"], _CALL)
         said["call"] = Call(**said["call"])
     if "state" in said:
         said["state"] = NodeState(said["state"])
@@ -191,6 +207,14 @@ def _entry(data: dict[str, Any], texts: Mapping[str, str]) -> Entry:
         kind, choices = QuestionKind(question["kind"]), tuple(question["choices"])
         said["question"] = Question(**question | {"kind": kind, "choices": choices})
     return Entry(**said, texts=texts)
+
+
+def _check(said: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Raise ValueError if something is no such thing as a store keeps there."""
+    for name, kind in kinds.items():
+        value = said.get(name)
+        if not isinstance(value, kind | None) or (kind is int and not -1 < (value or 0) < _HIGHEST):
+            raise ValueError(f"{value!r} is no {name} of an entry")
 
 
 def _words(error: Exception) -> str:
@@ -206,6 +230,10 @@ class _Move:
     def __init__(self, store: Store, entries: Sequence[Entry]) -> None:
         node, number = store.highest()
         calls = [(entry.node, entry.call) for entry in entries if entry.call is not None]
+        if any(call.inherited > len(calls) for _, call in calls):
+            raise ValueError("a fork in it has more calls than there are")
+        if not {entry.tree for entry in entries} <= {id for id, call in calls if not call.parent}:
+            raise ValueError("the top-level call of a tree is not in it")
         nodes = {id for entry in entries for id in (entry.node, entry.tree)}
         for id, call in calls:
             nodes.update(range(id, id + call.inherited + 1))
