@@ -1,13 +1,26 @@
 """Forks in the list of trees, and a fork that could not be written down."""
 
+import inspect
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ramify import CodeFunction, Edit, MemoryStore, NodeState, RunContext, Runtime, StoreError
+from ramify import (
+    CodeFunction,
+    Edit,
+    MemoryStore,
+    NodeState,
+    RunContext,
+    Runtime,
+    StoreError,
+    attach,
+)
 from ramify.core.errors import InvalidValueError, UsageError
-from ramify.stores import Entry
+from ramify.stores import Entry, export_tree
 
 
 class FullStore(MemoryStore):
@@ -47,6 +60,41 @@ def test_a_fork_has_a_beginning_and_an_end_in_the_list_of_trees():
     assert row.started is not None
     assert row.ended is not None
     assert row.started <= row.ended
+
+
+def test_a_fork_of_a_fork_of_a_fork_can_be_read_however_many_there_are():
+    store = MemoryStore()
+    with Runtime([one], store=store) as runtime:
+        node = runtime.invoke(one)
+        for _ in range(60):
+            assert node.result(10) == 1
+            node = runtime.fork(node.id)
+        assert node.result(10) == 1
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+    try:
+        with attach(store) as observer:
+            assert observer.get_view(node.id).outputs == 1
+    finally:
+        sys.setrecursionlimit(before)
+
+
+@pytest.mark.parametrize("source", [2, 3])
+def test_a_fork_of_a_tree_that_comes_later_is_damage(source: int, tmp_path: Path):
+    store = MemoryStore()
+    with Runtime([one], store=store) as runtime:
+        node = runtime.invoke(one)
+        assert runtime.fork(node.id).result(10) == 1
+        assert runtime.fork(node.id).result(10) == 1
+    [first, *others] = store.entries(2)
+    assert first.call is not None
+    odd, other = MemoryStore(), store.entries(3)
+    odd.drive()
+    odd.append([replace(first, call=replace(first.call, source=source)), *others, *other])
+    with attach(odd) as observer, pytest.raises(StoreError, match="fork of"):
+        observer.get_view(2)
+    with pytest.raises(StoreError, match="fork of"):
+        export_tree(odd, 2, tmp_path / "odd.jsonl")
 
 
 def test_a_fork_that_could_not_be_written_is_not_run_when_there_is_room_again():

@@ -22,10 +22,12 @@ from ramify import (
     StoreError,
     ToolUse,
     Turn,
+    attach,
     registries,
     tool,
 )
-from ramify.testing import ScriptedModel
+from ramify.stores import Call, Entry
+from ramify.testing import ScriptedModel, replay
 from ramify.toolbox import human_in_loop
 
 PATIENCE: Final = 20  # seconds
@@ -201,6 +203,39 @@ def test_a_damaged_tree_whose_function_is_not_known_stops_nobody(tmp_path: Path)
         assert runtime.invoke(three).result(PATIENCE) == 3
     with Runtime([three], store=path) as runtime:
         assert runtime.recover() == []
+
+
+ODD: Final = {
+    "too deep": '{"v":1,"sequence":1,"inputs":' + "[" * 100_000 + "]" * 100_000 + "}",
+    "no such writing": '{"v":1,"sequence":1,"inputs":{"a":{"$":"pieces","v":[["ab",9]]}}}',
+    "no arguments": '{"v":1,"sequence":1,"inputs":"none"}',
+    "no text": '{"v":1,"sequence":1,"inputs":{"a":{"$":"text","v":"ab"}}}',
+    "ends before it began": '{"v":1,"sequence":1,"inputs":{}}',
+}
+
+
+@pytest.mark.parametrize("body", ODD.values(), ids=list(ODD))
+def test_a_tree_with_something_odd_in_it_stops_nobody(body: str) -> None:
+    work = Stopped()
+    store = left_open(work)
+    store.drive()
+    call = Call(parent=0, key="=odd", index=2, function="work")
+    odd = Entry(tree=2, node=2, number=1, kind="CallRequested", body=body, call=call)
+    late = Entry(tree=2, node=2, number=2, kind="CallStarted", body='{"v":1}', at=1e300)
+    store.append([odd, late])
+    store.close()
+    with attach(store) as observer:
+        with pytest.raises(StoreError):
+            observer.get_view(2)
+        assert observer.get_view(1).fn == "work"
+    with Runtime([work.function], store=store) as runtime:
+        [question] = runtime.questions()
+        runtime.answer(question.id, "yes")
+        [node] = runtime.recover()
+        assert node.result(PATIENCE) == 7
+        assert [root.id for root in runtime.list_toplevel()] == [1]
+    with pytest.raises(StoreError):
+        replay([work.function], store, 2)
 
 
 class Unreadable(MemoryStore):

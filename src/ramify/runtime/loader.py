@@ -16,7 +16,7 @@ from ramify.runtime.journal import Journal
 from ramify.runtime.node import CallNode
 from ramify.runtime.spending import Spent
 from ramify.runtime.tree import Tree
-from ramify.runtime.tree_reader import read_events, without_collection
+from ramify.runtime.tree_reader import damage_told, read_events, without_collection
 from ramify.runtime.walk import upwards
 
 Remake = Callable[[Record, CallRequest, Tree, CallNode | None], CallNode]
@@ -59,7 +59,7 @@ class Loader:
 
     def load(self, id: int, events: Sequence[Event]) -> CallNode:
         """Return the top-level node of the tree with this id, all below it restored."""
-        with without_collection():
+        with damage_told(self._journal.store, id), without_collection():
             return self._restored(id, events)
 
     def _restored(self, id: int, events: Sequence[Event]) -> CallNode:
@@ -91,6 +91,11 @@ class Loader:
     def events(self, tree: int) -> list[Event]:
         """Return all that happened in a tree, with results as their functions gave them."""
         events = read_events(self._journal.store, tree)
+        with damage_told(self._journal.store, tree):
+            self._revive(events)
+        return events
+
+    def _revive(self, events: list[Event]) -> None:
         called: dict[int, Function | None] = {}
         for number, event in enumerate(events):
             if isinstance(event, CallRequested):
@@ -99,7 +104,6 @@ class Loader:
                 called[event.node] = own.get(event.function) or self.functions.get(event.function)
             elif isinstance(event, CallEnded | ValueSent):
                 events[number] = _revived(called[event.node], event)
-        return events
 
     def request_of(self, record: Record) -> CallRequest:
         """Return what was asked for, as far as that is written down."""

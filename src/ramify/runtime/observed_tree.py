@@ -11,7 +11,7 @@ from ramify.core.store import Store
 from ramify.core.views import NodeView
 from ramify.runtime.hearing import Hearer
 from ramify.runtime.poll import Poll
-from ramify.runtime.tree_reader import TreeReader
+from ramify.runtime.tree_reader import TreeReader, damage_told
 
 
 class ObservedTree:
@@ -79,10 +79,11 @@ class ObservedTree:
             if not isinstance(first, CallRequested):
                 raise StoreError(self._store.name, f"tree {self.id} has lost its first entry")
             self._fold = TreeFold(first.index)
-        self._fold.take(events)
-        for node, text in self._hearer.hear(self._reader.numbers).items():
-            self._fold.hear(node, text)
-        self._fold.apply()
+        with damage_told(self._store, self.id):
+            self._fold.take(events)
+            for node, text in self._hearer.hear(self._reader.numbers).items():
+                self._fold.hear(node, text)
+            self._fold.apply()
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Have *wake* called once, when something was written."""

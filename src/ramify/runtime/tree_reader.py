@@ -28,6 +28,7 @@ class TreeReader:
         self._store = store
         self._tree = tree
         self._long_texts = long_texts
+        self._with_source = True  # what a fork shares is read, too
         self._read = 0  # the place in the journal of the last entry that was read
         self.numbers: dict[int, int] = {}  # of the last entry of each node
 
@@ -50,18 +51,44 @@ class TreeReader:
         entries = self._store.entries(self._tree, after=self._read)
         if not entries:
             return []
-        try:
+        with damage_told(self._store, self._tree):
             with without_collection():
                 events = events_of(entries, text_of)
-            if not self._read and isinstance(forked := events[0], TreeForked):
-                source = read_events(self._store, forked.source, long_texts=wanted)
-                events[:0] = inherit(source, forked)
-        except (ValueError, UnknownNodeError) as error:
-            what = f"tree {self._tree} cannot be read: {error}"
-            raise StoreError(self._store.name, what) from error
+            if not self._read and self._with_source and isinstance(events[0], TreeForked):
+                events[:0] = self._inherited(events[0])
         self._read = entries[-1].seq
         self.numbers |= {entry.node: entry.number for entry in entries}
         return events
+
+    def _inherited(self, forked: TreeForked) -> list[Event]:
+        """Return what a fork knows of the tree that it comes from, which may be a fork as well."""
+        forks: list[tuple[TreeForked, list[Event]]] = []  # and what happened in its source
+        event: Event = forked
+        while isinstance(event, TreeForked):
+            if event.source >= event.node:
+                raise ValueError(f"it is a fork of {event.source}, which is no earlier tree")
+            reader = TreeReader(self._store, event.source, long_texts=self._long_texts)
+            reader._with_source = False
+            if not (events := reader.read()):
+                raise ValueError(f"{self._store.name} has no tree {event.source}")
+            forks.append((event, events))
+            event = events[0]
+        known: list[Event] = []
+        for fork, events in reversed(forks):
+            known = inherit([*known, *events], fork)
+        return known
+
+
+@contextmanager
+def damage_told(store: Store, tree: int) -> Generator[None]:
+    """Tell of whatever something in a tree leads to that nobody here has written: as damage."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
+        what = f"tree {tree} cannot be read: something in it is wrong ({error!r})"
+        raise StoreError(store.name, what) from error
+    except (OSError, RecursionError, ValueError) as error:
+        raise StoreError(store.name, f"tree {tree} cannot be read: {error}") from error
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from ramify.core.errors import InvalidValueError, StoreError
 from ramify.core.function import Function
 from ramify.core.store import Store
 from ramify.core.views import NodeView
-from ramify.runtime.archive import read_events
+from ramify.runtime.tree_reader import damage_told, read_events
 from ramify.stores.memory_store import MemoryStore
 from ramify.stores.sqlite_store import SqliteStore
 from ramify.stores.transfer import import_tree
@@ -106,7 +106,10 @@ def replay(
         +You are rude.
     """
     with _opened(source) as store:
-        recording = Recording(read_events(store, _found(store, tree)))
+        found = _found(store, tree)
+        events = read_events(store, found)
+        with damage_told(store, found):
+            recording = Recording(events)
         runtime = ReplayRuntime(functions, recording, hooks, store.id)
     try:
         root = runtime.play()
