@@ -197,3 +197,12 @@ def test_a_loop_that_ended_without_it_is_said_to_be_closed():
     with pytest.raises(ClosedError):
         asyncio.run(owner.call(lambda resource: resource.echo("")))
     asyncio.run(owner.aclose())
+
+
+def test_closing_what_nobody_has_opened_or_what_went_with_its_loop_does_not_wait():
+    owner = Owner(Resource().open(), "the resource")
+    asyncio.run(owner.aclose())
+    loop = asyncio.new_event_loop()
+    owner, _ = loop.run_until_complete(opened())
+    loop.close()  # with the task in it
+    asyncio.run(owner.aclose())

@@ -73,8 +73,10 @@ class Owner(Generic[T]):
 
         Being cancelled meanwhile does not leave anything open; it is raised at the end.
         """
-        with suppress(ClosedError):  # then its end was the end of all its tasks
+        try:
             self._post(self._close)
+        except ClosedError:  # nobody has opened it, or the end of its loop was that of its tasks
+            return
         interrupted = False
         while not self._ended.done():
             try:
