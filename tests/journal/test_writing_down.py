@@ -6,18 +6,20 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from command_line import environment
 from driving import wait
 from ramify import (
+    CodeFunction,
     Ensemble,
     Function,
     MemoryStore,
     RunContext,
     Runtime,
+    SqliteStore,
     StoreError,
     ToolUse,
     agent,
@@ -211,3 +213,19 @@ async def test_whoever_is_written_down_first_is_told_first() -> None:
         await end(4)
     journal.close()
     assert told == [1, 2, 3, 4]
+
+
+async def test_a_stream_that_is_quicker_than_the_disk_waits_for_it(tmp_path: Path) -> None:
+    behind: list[int] = []
+    store = SqliteStore(tmp_path / "run.db", synchronous="NORMAL")
+
+    async def give(ctx: RunContext) -> AsyncGenerator[int, None]:
+        for number in range(1, 20_000):
+            yield number
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+                behind.append(number - store.length(1))
+
+    async with Runtime(store=store) as runtime:
+        await runtime.invoke(CodeFunction(callable=give, repeatable=True))
+    assert max(behind) < 2000

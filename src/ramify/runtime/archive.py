@@ -375,10 +375,8 @@ class Archive:
         """Let go of the store."""
         if self._looking is not None:
             self._looking.cancel()
-        try:
-            self.suspend()
-        finally:  # Ctrl-C may come while it waits for the disk
-            self.store.close()
+        self.suspend()
+        self.store.close()
 
 
 def _model_of(wish: str | None, edit: AgentEdited | Edit | None) -> Any:

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _DELAY: Final = 0.01  # seconds that an event may wait which nobody waits for
 _QUICK: Final = 0.002  # seconds that a loop may be held up by writing
 _ALONE_AFTER: Final = 8  # times in which only one waited
+_MANY: Final = 1000  # entries
 
 Trouble = Callable[[Any, StoreError], Awaitable[None]]  # may return when it is worth another try
 
@@ -75,6 +76,11 @@ class Journal:
     def is_closed(self) -> bool:
         """Whether nothing is written any more."""
         return self._closed
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much is still to be written that whoever can should wait for it."""
+        return len(self._entries) > _MANY
 
     def live_on(self, loop: asyncio.AbstractEventLoop) -> None:
         """Wait on *loop*, wherever something happens, until it is time to write."""

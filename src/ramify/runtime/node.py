@@ -290,6 +290,8 @@ class CallNode(StatedNode):
             self._repeated -= 1
         else:
             self.tree.publish(ValueSent(self.id, value))
+            if (journal := self.tree.journal) is not None and journal.is_behind:
+                await journal.saved(self)  # or all others would have to wait the longer
         if self._request.sink is not None:
             await self._request.sink(value)
 
@@ -394,7 +396,7 @@ class CallNode(StatedNode):
         journal, task = self.tree.journal, self._task
         if journal is None or self._reason is not None or task is None or not task.cancelling():
             return
-        if self.home.is_ending():
+        if not journal.is_closed and self.home.is_ending():
             journal.suspend()
 
     def _end(self, state: NodeState, value: Any, error: BaseException | None) -> None:

@@ -24,6 +24,16 @@ class Recorder(Protocol):
         """Whether texts are changed before they are written."""
         ...
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is written any more."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much is still to be written that whoever can should wait for it."""
+        ...
+
     def record(self, tree: int, *events: Event) -> None:
         """Take down *events* of the tree with this id."""
         ...

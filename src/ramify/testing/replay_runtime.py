@@ -240,7 +240,7 @@ class ReplayRuntime(Runtime):
         """Return *text*, which is not written down."""
         return text
 
-    redacts = False
+    redacts = is_closed = is_behind = False
 
     def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return *args*, which are not written down."""
