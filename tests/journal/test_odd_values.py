@@ -80,6 +80,23 @@ def test_a_call_with_an_argument_that_is_too_deep_is_in_doubt_after_a_restart(
         assert node.result(PATIENCE) == 3
 
 
+def test_a_result_that_is_too_deep_to_be_read_is_asked_for_again() -> None:
+    async def pay(ctx: RunContext) -> list[int]:
+        return [len(await ctx.ask("Paid?"))]
+
+    pays, store = CodeFunction(callable=pay), MemoryStore()
+    with Runtime([pays], store=store) as runtime:
+        runtime.invoke(pays)
+    with Runtime([pays], store=store) as runtime:
+        [node] = runtime.recover()
+        runtime.answer(runtime.questions()[0].id, "yes")
+        for answer in ("use: " + "[" * 100_000, "use: [3]"):
+            [question] = wait(runtime.questions)
+            assert question.kind is QuestionKind.InDoubt
+            runtime.answer(question.id, answer)
+        assert node.result(PATIENCE) == [3]
+
+
 class Picky(BaseModel):
     n: int
 

@@ -98,7 +98,7 @@ def _read(annotation: Any, text: str) -> Any:
         return text
     try:
         value = json.loads(text)
-    except ValueError:
+    except (RecursionError, ValueError):
         value = text
     try:
         return TypeAdapter(annotation).validate_python(value)
