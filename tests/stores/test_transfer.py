@@ -257,6 +257,15 @@ def test_other_files_are_refused(store: MemoryStore, file: Path, content: str, m
         import_tree(store, file)
 
 
+def test_a_call_that_was_given_no_key_gets_none_that_another_will_have(
+    store: MemoryStore, target: Store, file: Path
+):
+    store.append([asked(1, key="#9"), ended(1)])
+    export_tree(store, 1, file)
+    import_tree(target, file)
+    assert target.trees()[-1].key == f"#{target.trees()[-1].id}"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

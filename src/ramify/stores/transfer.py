@@ -257,7 +257,8 @@ class _Move:
     def _call(self, node: int, call: Call) -> Call:
         if call.parent:
             return replace(call, parent=self.ids[call.parent])
-        named = call.key != f"#{node}" and call.key not in self._taken
+        unnamed = call.key[:1] == "#" and call.key[1:].isdecimal()  # it is called by its id
+        named = not unnamed and call.key not in self._taken
         return replace(
             call,
             key=call.key if named else f"#{self.ids[node]}",
