@@ -375,8 +375,10 @@ class Archive:
         """Let go of the store."""
         if self._looking is not None:
             self._looking.cancel()
-        self.suspend()
-        self.store.close()
+        try:
+            self.suspend()
+        finally:  # also if Ctrl-C has come once more
+            self.store.close()
 
 
 def _model_of(wish: str | None, edit: AgentEdited | Edit | None) -> Any:
