@@ -11,17 +11,21 @@ from pydantic import BaseModel
 
 from driving import wait
 from ramify import (
+    Agent,
     CancellationException,
+    ContextItem,
     Ensemble,
     Function,
     MemoryStore,
     NodeState,
+    QuestionKind,
     RunContext,
     Runtime,
     ToolUse,
     Turn,
     agent,
     attach,
+    registries,
     tool,
 )
 from ramify.core.errors import ClosedError, InvalidValueError
@@ -99,6 +103,46 @@ def test_values_that_were_streamed_come_back_as_what_they_were() -> None:
     leave(top, store)
     assert go_on(top, store) == "yes"
     assert seen == [[Item(n=0), Item(n=1)]] * 2
+
+
+@pytest.mark.parametrize("repeatable", [True, None])
+def test_a_stream_of_what_could_not_be_kept_is_not_given_back_as_how_it_looked(
+    *, repeatable: bool | None
+) -> None:
+    store, runs = MemoryStore(), list[str]()
+
+    @tool(repeatable=repeatable)
+    async def plan() -> AsyncGenerator[Turn, None]:
+        runs.append("plan")
+        for n in range(2):
+            yield Turn(read, kwargs={"n": n})
+
+    @tool
+    async def read(n: int) -> ContextItem:
+        runs.append(f"read {n}")
+        return ContextItem(n)
+
+    @tool(uses=[plan, read])
+    async def top(ctx: RunContext) -> list[int]:
+        with registries():
+            reader = Agent("reader", "Reads", [plan, read])
+        await reader.put(Turn(plan))
+        async for _ in reader.run():
+            pass
+        await ctx.ask("Is it time?")
+        return [item.content for item in reader.context_queue]
+
+    leave(top, store)
+    with Runtime([top], store=store) as runtime:
+        [node] = runtime.recover()
+        [question] = runtime.questions()
+        runtime.answer(question.id, "yes")
+        if repeatable is None:
+            [question] = wait(runtime.questions)
+            assert question.kind is QuestionKind.InDoubt
+            runtime.answer(question.id, "retry")
+        assert node.result(PATIENCE) == [0, 1]
+    assert runs == ["plan", "read 0", "read 1", "plan"]
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,8 @@ class Archive:
         assert node.record is not None  # as of every node that was loaded
         if node.is_ending:
             return
+        if node.has_ended and request.sink is not None and is_lost(node.record.values):
+            self._reopen(node, node.record)
         node.take_on(request)
         if node.has_ended:
             node.outputs = revived(request.function.output_type, node.outputs)
