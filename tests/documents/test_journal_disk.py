@@ -197,6 +197,24 @@ def test_a_file_that_is_locked_too_long_pauses_what_waits_for_it(world: World):
     assert world.done("look") == 2
 
 
+def test_a_file_that_was_moved_away_pauses_what_waits_for_it(world: World):
+    look, away = world.tool("look"), world.file.with_name("away.db")
+    with world.runtime(look) as runtime:
+        assert result(runtime.invoke(look, {"n": 1})) == "look 1"
+        world.file.rename(away)
+        node = runtime.invoke(look, {"n": 2}, key="two")
+        question = wait_long(runtime)
+        assert question.kind is QuestionKind.Paused
+        assert "put it back" in question.text
+        assert world.done("look") == 1
+        away.rename(world.file)
+        runtime.answer(question.id, "resume")
+        assert result(node) == "look 2"
+    with world.runtime(look) as runtime:
+        assert result(runtime.invoke(look, {"n": 2}, key="two")) == "look 2"
+    assert world.done("look") == 2
+
+
 def wait_long(runtime: Runtime) -> Any:
     for _ in range(LONG // 10):
         try:

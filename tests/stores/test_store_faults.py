@@ -305,6 +305,30 @@ def test_a_file_that_another_program_keeps_locked_says_so_after_a_while(path: Pa
         assert store.append([told(1, 2)]) == 2
 
 
+@pytest.mark.parametrize("meanwhile", ["nothing", "a copy"])
+def test_nothing_is_written_into_a_file_that_nobody_would_find(path: Path, meanwhile: str):
+    away = path.with_name("away.db")
+    with SqliteStore(path) as store, SqliteStore(path) as other:
+        store.drive()
+        store.append([asked(1)])
+        path.rename(away)
+        if meanwhile == "a copy":
+            shutil.copy(away, path)
+        uses: list[Callable[[], object]] = [
+            lambda: store.append([told(1, 2)]),
+            lambda: store.done(1),
+            lambda: other.post("hello"),
+        ]
+        for use in uses:
+            with pytest.raises(StoreError, match="moved, replaced or deleted .* put it back"):
+                use()
+        away.rename(path)
+        assert store.append([told(1, 2)]) == 2
+        assert other.post("hello")
+    with SqliteStore(path) as store:
+        assert [entry.number for entry in store.entries(1)] == [1, 2]
+
+
 # Damage
 
 

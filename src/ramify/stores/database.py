@@ -80,12 +80,14 @@ class Database:
         self._synchronous = synchronous
         self._lock = threading.RLock()
         self._process = os.getpid()
+        self._identity: tuple[int, int] | None = None
         with self._in_our_words():
             _create(self.path)
             self._connection: sqlite3.Connection | None = self._connect()
         try:
             with self._in_our_words():
                 self._prepare(self._connection)
+                self._identity = _identity(self.path)
         except BaseException:
             self.close()
             raise
@@ -95,6 +97,7 @@ class Database:
         """Lend the connection; all that is done with it is kept, or nothing if this raises."""
         with self._lock, self._in_our_words():
             connection = self._usable()
+            self._check_place()
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
@@ -147,6 +150,14 @@ class Database:
                 "open it here as well"
             )
         return self._connection
+
+    def _check_place(self) -> None:
+        """See that whoever opens the path finds what is written now; SQLite would not mind."""
+        if self._identity is not None and _identity(self.path) != self._identity:
+            raise self._error(
+                "it was moved, replaced or deleted while it was open, and what is written now would"
+                " not be found; put it back where it was"
+            )
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(
@@ -219,6 +230,17 @@ def absolute(path: str | Path) -> str:
     if not str(path) or "\0" in str(path):
         raise InvalidValueError(f"{str(path)!r} is no path of a file")
     return str(Path(path).expanduser().resolve())
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what tells the file that is there from any other."""
+    if path == MEMORY:
+        return None
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _create(path: str) -> None:
