@@ -325,3 +325,22 @@ def test_the_runtime_may_be_closed_first(tmp_path: Path):
     assert tracing.close(PATIENCE)
 
     assert [span.name for span in exporter.get_finished_spans()] == ["look"]
+
+
+def test_no_call_ends_before_it_began_if_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch):
+    store, clock = MemoryStore(), time.time
+
+    async def ask(ctx: RunContext) -> str:
+        return await ctx.ask("Ready?")
+
+    asking = CodeFunction(callable=ask, repeatable=True)
+    with Runtime([asking], store=store) as runtime:
+        runtime.invoke(asking)
+    monkeypatch.setattr(time, "time", lambda: clock() - 3600)
+    with Runtime([asking], store=store) as runtime:
+        [node] = runtime.recover()
+        answer_when_asked(runtime, QuestionKind.Human, "yes")
+        assert node.result(PATIENCE) == "yes"
+    [span] = sent_of(store)
+    assert span.start_time is not None
+    assert span.end_time == span.start_time

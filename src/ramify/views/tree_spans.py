@@ -58,6 +58,7 @@ class _Call:
     path: str
     key: str  # what its span is found by
     span: Span | None = None  # when it has begun
+    began: float = 0.0
     model: str = ""
     usage: TokenUsage = field(default_factory=TokenUsage)
     requests: int = 0
@@ -192,6 +193,7 @@ class TreeSpans:
         name = conventions.name_of(requested)
         over = None if above is None else above.span
         call.span = self._maker.begin(name, ids, over, at, attributes, links)
+        call.began = at
 
     def _end(self, call: _Call, event: CallEnded) -> None:
         if call.span is None:  # it never began
@@ -210,7 +212,8 @@ class TreeSpans:
         if self._contents and event.state is NodeState.Success:
             attributes[_name_of_value(call.requested, "result")] = conventions.value(event.outputs)
         call.span.set_attributes(attributes)
-        self._finish(call.span, event.at, None if _is_cancelled(event) else event.exception)
+        at = max(event.at, call.began)  # somebody may have set the clock back meanwhile
+        self._finish(call.span, at, None if _is_cancelled(event) else event.exception)
 
     def _note(self, call: _Call, event: Event) -> None:
         """Put something on the span that happened meanwhile."""
