@@ -329,6 +329,19 @@ def test_nothing_is_written_into_a_file_that_nobody_would_find(path: Path, meanw
         assert [entry.number for entry in store.entries(1)] == [1, 2]
 
 
+def test_nothing_is_written_into_a_log_that_was_deleted_and_what_was_is_kept(path: Path):
+    with SqliteStore(path) as store:
+        store.drive()
+        store.append([asked(1)])
+        path.with_name("run.db-wal").unlink()
+        with pytest.raises(StoreError, match="run.db-wal was moved or deleted .* open it again"):
+            store.append([told(1, 2)])
+    with SqliteStore(path) as store:
+        store.drive()
+        assert store.append([told(1, 2)]) == 2
+        assert [entry.number for entry in store.entries(1)] == [1, 2]
+
+
 # Damage
 
 

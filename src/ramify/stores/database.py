@@ -81,13 +81,16 @@ class Database:
         self._lock = threading.RLock()
         self._process = os.getpid()
         self._identity: tuple[int, int] | None = None
+        self._log_identity: tuple[int, int] | None = None
         with self._in_our_words():
             _create(self.path)
             self._connection: sqlite3.Connection | None = self._connect()
         try:
             with self._in_our_words():
                 self._prepare(self._connection)
-                self._identity = _identity(self.path)
+                if self.path != MEMORY:
+                    self._identity = _identity(self.path)
+                    self._log_identity = _identity(f"{self.path}-wal")
         except BaseException:
             self.close()
             raise
@@ -157,6 +160,12 @@ class Database:
             raise self._error(
                 "it was moved, replaced or deleted while it was open, and what is written now would"
                 " not be found; put it back where it was"
+            )
+        log = f"{self.path}-wal"
+        if self._log_identity is not None and _identity(log) != self._log_identity:
+            raise self._error(
+                f"{os.path.basename(log)} was moved or deleted while it was open; close what has it"
+                " open here, which puts into the file what was written so far, and open it again"
             )
 
     def _connect(self) -> sqlite3.Connection:
@@ -233,9 +242,7 @@ def absolute(path: str | Path) -> str:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells the file that is there from any other."""
-    if path == MEMORY:
-        return None
+    """Return what tells the file that is there from any other; None if there is none."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
