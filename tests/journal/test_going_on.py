@@ -21,6 +21,7 @@ from ramify import (
     QuestionKind,
     RunContext,
     Runtime,
+    StopReason,
     ToolUse,
     Turn,
     agent,
@@ -28,7 +29,12 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.core.errors import ClosedError, InvalidValueError
+from ramify.core.errors import (
+    CallTimeoutError,
+    ClosedError,
+    InvalidValueError,
+    TurnTimeoutError,
+)
 from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
 from support import forever
 
@@ -103,6 +109,31 @@ def test_values_that_were_streamed_come_back_as_what_they_were() -> None:
     leave(top, store)
     assert go_on(top, store) == "yes"
     assert seen == [[Item(n=0), Item(n=1)]] * 2
+
+
+def test_a_turn_that_took_too_long_has_done_so_in_the_next_process_as_well() -> None:
+    store, seen = MemoryStore(), list[Any]()
+
+    @tool(repeatable=True)
+    async def slow() -> None:
+        await forever()
+
+    @tool(uses=[slow])
+    async def outer(ctx: RunContext) -> None:
+        await ctx.invoke(slow, timeout=0.01)
+
+    @tool(uses=[slow, outer])
+    async def top(ctx: RunContext) -> str:
+        for turn in Turn(slow, timeout=0.01), Turn(outer):
+            with pytest.raises(CallTimeoutError) as raised:
+                await turn.returning()
+            seen.append((raised.type, turn.stop_reason))
+        return await ctx.ask("Is it time?")
+
+    leave(top, store)
+    assert go_on(top, store) == "yes"
+    once = [(TurnTimeoutError, StopReason.TIMEOUT), (CallTimeoutError, StopReason.ERROR)]
+    assert seen == once * 2
 
 
 @pytest.mark.parametrize("repeatable", [True, None])
