@@ -136,8 +136,9 @@ def fork_of(events: Sequence[Event], cut: Cut, forked: TreeForked) -> TreeForked
     """Return *forked* with what it shares filled in."""
     ids = _ids(events)
     reopened = tuple(ids.index(node) + 1 for node in cut.reopened)
-    forked = replace(forked, cut=cut.place, length=len(events), reopened=reopened)
-    forked = replace(forked, resumed=cut.resumed)
+    forked = replace(
+        forked, cut=cut.place, length=len(events), reopened=reopened, resumed=cut.resumed
+    )
     return replace(forked, inherited=len(_shared(events, forked)) - 1)
 
 
@@ -187,13 +188,11 @@ def _shared(events: Sequence[Event], forked: TreeForked) -> set[int]:
 def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Event:
     node = new_ids[event.node]
     match event:
-        case CallRequested(parent=None):
-            number = forked.number
-            event = replace(event, index=number, sequence=number, key=forked.key)
-            return replace(event, node=node, continues=_continued(event, forked))
-        case CallRequested(parent=int(parent)):
-            continues = _continued(event, forked)
-            return replace(event, node=node, parent=new_ids[parent], continues=continues)
+        case CallRequested(parent=parent):
+            moved = replace(event, node=node, continues=_continued(event, forked))
+            if parent is not None:
+                return replace(moved, parent=new_ids[parent])
+            return replace(moved, index=forked.number, sequence=forked.number, key=forked.key)
         case QuestionAsked():
             id = _question_id(event.question.id, node)
             return replace(event, node=node, question=replace(event.question, id=id, node_id=node))

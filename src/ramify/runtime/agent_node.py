@@ -207,7 +207,8 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
     @property
     def known_system(self) -> str | None:
         """The system prompt of a conversation that an earlier process has begun."""
-        return self.record.system if self.knows_all and self.record is not None else None
+        record = self.record
+        return record.system if record is not None and self.knows_all else None
 
     def find_model(self, wish: Any) -> Model:
         """Return the model that *wish* stands for; None is for the default of here.
@@ -234,7 +235,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
     def past(self) -> Past | None:
         """The conversation that it goes on with, of another call or an earlier process."""
         record = self.record
-        if record is None or not (record.exchanges or record.said):
+        if record is None or not self.knows_all:
             return self._request.past
         return Past(record.exchanges, _inputs(record), record.response)
 
