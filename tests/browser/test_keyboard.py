@@ -109,6 +109,7 @@ def test_calls_are_filtered_by_their_state(eyes: Eyes):
         page = opened(eyes, stage)
         page.get_by_role("button", name="error, 1").click()
         expect(page.get_by_text("1 found")).to_be_visible()
+        expect(calls(page)).to_have_count(3)  # the others go a moment later
         assert [row.locator(".path").inner_text() for row in calls(page).all()] == [
             "1",
             "1.4",
