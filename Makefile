@@ -13,12 +13,20 @@ COMMA := ,
 SPACE := $(subst ,, )
 DEMO_READY := $(VENV)/demo-$(subst $(SPACE),-,$(DEMO_EXTRAS)).done
 
+# Without bytecode every process of the tests would compile what it imports: twice the time.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Many tests wait for a process, a server or a browser: two workers for each core.
+WORKERS = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))')
+PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test tests lint style types bench crash pictures clean
+.PHONY: help demo test test-fast tests lint style types bench crash pictures clean
 
 help:
 	@echo "make demo      have a small model write a digest of some texts, and watch the tree"
 	@echo "make test      run every check and every test"
+	@echo "make test-fast run the tests that need no browser and no process of their own, in a minute"
 	@echo "make lint      run the checks only: style, types, direction of imports"
 	@echo "make bench     measure what calls, turns, imports, sessions, journals and traces cost"
 	@echo "make crash     kill a program at every moment, and see whether it goes on"
@@ -28,22 +36,27 @@ help:
 demo: $(DEMO_READY)
 	@mkdir -p .demo
 ifneq (,$(filter auto local,$(DEMO_MODEL)))
-	@echo "==> ramify local fetch (98 MB, once: the weights of a small model that runs here)"
-	@$(BIN)/ramify local fetch > /dev/null || \
+	@echo "==> treefold local fetch (98 MB, once: the weights of a small model that runs here)"
+	@$(BIN)/treefold local fetch > /dev/null || \
 		{ echo "without them, name another model: make demo DEMO_MODEL=ollama:qwen3"; exit 1; }
 endif
-	@echo "==> ramify run $(DEMO)"
-	@$(BIN)/ramify run $(DEMO)
+	@echo "==> treefold run $(DEMO)"
+	@$(BIN)/treefold run $(DEMO)
 	@echo
 	@echo "==> all of it is in the journal .demo/run.db; if you kill the run half way, the next goes on"
-	@echo "==> look at it in the browser: $(BIN)/ramify view --store .demo/run.db"
+	@echo "==> look at it in the browser: $(BIN)/treefold view --store .demo/run.db"
 
 test: style $(VENV)/browser.done
 	@$(MAKE) --no-print-directory --jobs 2 types tests
 
 tests: $(VENV)/dev.done
 	@echo "==> tests"
-	@$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	@$(BIN)/python -m compileall -q src examples
+	@$(PYTEST)
+
+test-fast: $(VENV)/dev.done
+	@echo "==> tests, but for the slow ones"
+	@$(PYTEST) -m "not slow"
 
 lint: style types
 
@@ -77,21 +90,21 @@ clean:
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null || \
-		{ echo "ramify needs Python 3.11, 3.12 or 3.13; say which: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "treefold needs Python 3.11 or newer; name one: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "==> environment in $(VENV)"
 	@$(PYTHON) -m venv $(VENV) || \
 		{ echo "python3 cannot make an environment; on Debian: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 
 $(VENV)/base.done: $(VENV)/bin/python pyproject.toml
-	@echo "==> installing ramify"
+	@echo "==> installing treefold"
 	@$(BIN)/python -m pip install --quiet --editable . || \
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
 	@touch $@
 
 $(DEMO_READY): $(VENV)/base.done
-	@echo "==> installing what the demo needs: ramify[$(subst $(SPACE),$(COMMA),$(DEMO_EXTRAS))]"
+	@echo "==> installing what the demo needs: treefold[$(subst $(SPACE),$(COMMA),$(DEMO_EXTRAS))]"
 	@$(BIN)/python -m pip install --quiet --editable '.[$(subst $(SPACE),$(COMMA),$(DEMO_EXTRAS))]' || \
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
 	@touch $@
@@ -104,10 +117,10 @@ $(VENV)/dev.done: $(VENV)/base.done
 
 # What the viewer is looked at with. CHROMIUM=/path/to/chrome make test   uses another one.
 $(VENV)/browser.done: $(VENV)/dev.done
-	@if [ -n "$$CHROMIUM" ] || command -v chromium >/dev/null; then :; \
+	@if [ -n "$$CHROMIUM" ] || command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "==> installing Chromium for the browser tests"; \
-		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 || \
-			{ echo "Chromium could not be installed: run apt-get install chromium, or set CHROMIUM to the path of one"; exit 1; }; \
-	else echo "the browser tests need Chromium: install the package chromium, or set CHROMIUM to the path of one"; exit 1; fi
+		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium-headless-shell fonts-dejavu-core; } >/dev/null 2>&1 || \
+			{ echo "Chromium could not be installed: run apt-get install chromium-headless-shell, or set CHROMIUM to the path of one"; exit 1; }; \
+	else echo "the browser tests need Chromium: install the package chromium-headless-shell, or set CHROMIUM to the path of one"; exit 1; fi
 	@touch $@

@@ -13,8 +13,8 @@ import by_hand
 from side_by_side import Row, Run, compare
 
 from models import PATHS, add, ours
-from ramify import AgentFunction, AgentOptions, Client, Limits, Runtime
-from ramify.models import Model
+from treefold import AgentFunction, AgentOptions, Client, Limits, Runtime
+from treefold.models import Model
 
 AGENTS = 500
 CYCLES = 5

@@ -164,7 +164,7 @@ def journal(path: Path, texts: Sequence[str], synchronous: str) -> None:
 
 
 def read_journal(path: Path) -> int:
-    """Read the JSON of each event of a ramify journal; return how many there are."""
+    """Read the JSON of each event of a treefold journal; return how many there are."""
     with closing(sqlite3.connect(path)) as rows:
         bodies = [body for (body,) in rows.execute("SELECT body FROM events")]
         return len([[json.loads(line) for line in body.split("\n")] for body in bodies])

@@ -26,10 +26,10 @@ from typing import Any, Literal
 
 import by_hand
 
-from ramify import AgentFunction, CodeFunction, RunContext, Runtime, SqliteStore
-from ramify.stores import Entry
-from ramify.testing import ScriptedModel
-from ramify.toolbox import human_in_loop
+from treefold import AgentFunction, CodeFunction, RunContext, Runtime, SqliteStore
+from treefold.stores import Entry
+from treefold.testing import ScriptedModel
+from treefold.toolbox import human_in_loop
 
 Synchronous = Literal["NORMAL", "FULL"]
 
@@ -295,7 +295,7 @@ def report(found: dict[str, Any]) -> None:
 
 async def measure(rounds: int) -> dict[str, Any]:
     """Measure everything."""
-    with tempfile.TemporaryDirectory(prefix="ramify-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="treefold-bench-") as name:
         folder = Path(name)
         return {
             "python": platform.python_version(),

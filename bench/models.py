@@ -9,10 +9,10 @@ from typing import Any
 import by_hand
 from side_by_side import Row, Run, compare
 
-from ramify import registries, tool
-from ramify.core.model_events import PartCompleted
-from ramify.core.transcript import ModelText, ToolResult, ToolUse, UserText
-from ramify.models import AnthropicModel, GeminiModel, Model, OpenAIModel
+from treefold import registries, tool
+from treefold.core.model_events import PartCompleted
+from treefold.core.transcript import ModelText, ToolResult, ToolUse, UserText
+from treefold.models import AnthropicModel, GeminiModel, Model, OpenAIModel
 
 with registries():
 

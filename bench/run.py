@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 
-from ramify import Agent, RunContext, Runtime, Turn, registries, tool
+from treefold import Agent, RunContext, Runtime, Turn, registries, tool
 
 Operation = Callable[[int], Awaitable[None]]  # does it that many times
 
@@ -34,8 +34,8 @@ TARGETS = {
     "child call at depth 200": 4.0,
 }
 IMPORTS = {
-    "import ramify": 1.2,
-    "from ramify import Agent, Runtime, Turn, tool": 2.0,  # with asyncio, and still no pydantic
+    "import treefold": 1.2,
+    "from treefold import Agent, Runtime, Turn, tool": 2.0,  # with asyncio, and still no pydantic
 }
 
 

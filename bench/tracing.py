@@ -22,9 +22,9 @@ from durable import Canned, asking, worker
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from ramify import AgentFunction, CodeFunction, RunContext, Runtime, SqliteStore
-from ramify.core.function import Function
-from ramify.views import otel
+from treefold import AgentFunction, CodeFunction, RunContext, Runtime, SqliteStore
+from treefold.core.function import Function
+from treefold.views import otel
 
 STEPS = 200
 CALLS = 2_000
@@ -142,7 +142,7 @@ async def measure(rounds: int) -> dict[str, dict[str, float]]:
         f"{AGENTS} agents at once, models take {LATENCY * 1e3:.0f} ms": agents,
     }
     found: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory(prefix="ramify-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="treefold-bench-") as folder:
         for name, make in jobs.items():
             rows: list[tuple[float, float, float, int]] = []
             for number in range(rounds + 1):

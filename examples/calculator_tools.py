@@ -1,13 +1,13 @@
 """Let a model calculate: once the client makes the calls, once you do.
 
-RAMIFY_MODEL=qwen3 RAMIFY_BASE_URL=http://localhost:11434/v1 python examples/calculator_tools.py
+TREEFOLD_MODEL=qwen3 TREEFOLD_BASE_URL=http://localhost:11434/v1 python examples/calculator_tools.py
 python examples/calculator_tools.py --model qwen3 "What is the mean of 3, 4 and 8, in two digits?"
 
 What it shows: tools in the named form, whose handler takes all arguments as one dict; handlers with
 ``async`` and without; parameters that may be left out, said in three ways; failures that the model
 is told of; automatic and manual mode side by side.
 
-``RAMIFY_BASE_URL`` is the address of any OpenAI-compatible server; without it that is LM Studio's.
+``TREEFOLD_BASE_URL`` is the address of any OpenAI-compatible server; the default is LM Studio's.
 """
 
 import argparse
@@ -17,13 +17,13 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from ramify import (
+from treefold import (
     AgentOptions,
     Client,
-    RamifyError,
     TextBlock,
     ToolUseBlock,
     ToolUseError,
+    TreefoldError,
     get_base_url,
     get_model,
     tool,
@@ -129,7 +129,7 @@ def main() -> int:
     about, _, _ = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("question", nargs="?", default=QUESTION)
-    parser.add_argument("--model", help="its name on the server; otherwise RAMIFY_MODEL")
+    parser.add_argument("--model", help="its name on the server; otherwise TREEFOLD_MODEL")
     given = parser.parse_args()
     try:
         options = AgentOptions(
@@ -142,7 +142,7 @@ def main() -> int:
         asyncio.run(automatic(given.question, options))
         print("\nThe calls are made here:")
         asyncio.run(manual(given.question, options))
-    except RamifyError as error:
+    except TreefoldError as error:
         print(f"calculator_tools: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,13 +1,13 @@
 """Keep watch over a chat with hooks: forbid, redirect, record, clean up, ask a person.
 
-RAMIFY_MODEL=qwen3 RAMIFY_BASE_URL=http://localhost:11434/v1 python examples/chat_hooks.py
+TREEFOLD_MODEL=qwen3 TREEFOLD_BASE_URL=http://localhost:11434/v1 python examples/chat_hooks.py
 python examples/chat_hooks.py --model qwen3 gate layers
 
 What it shows, one pattern after the other, or those that are named: ``gate``, a security gate;
 ``audit``, a log of all calls; ``sanitize``, prompts that are cleaned up or refused; ``layers``, all
 of them together; ``approval``, a person who is asked. The files are in memory: nothing is deleted.
 
-``RAMIFY_BASE_URL`` is the address of any OpenAI-compatible server; without it that is LM Studio's.
+``TREEFOLD_BASE_URL`` is the address of any OpenAI-compatible server; the default is LM Studio's.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from dataclasses import replace
 from posixpath import normpath
 from typing import Any
 
-from ramify import (
+from treefold import (
     HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE,
     HOOK_USER_PROMPT_SUBMIT,
@@ -32,10 +32,10 @@ from ramify import (
     PostToolUseEvent,
     PreToolUseEvent,
     Question,
-    RamifyError,
     Runtime,
     TextBlock,
     ToolUseError,
+    TreefoldError,
     UserPromptSubmitEvent,
     get_base_url,
     get_model,
@@ -206,7 +206,7 @@ def main() -> int:
     about, _, _ = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("patterns", nargs="*", help=f"some of: {', '.join(PATTERNS)}")
-    parser.add_argument("--model", help="its name on the server; otherwise RAMIFY_MODEL")
+    parser.add_argument("--model", help="its name on the server; otherwise TREEFOLD_MODEL")
     given = parser.parse_args()
     names: list[str] = given.patterns or list(PATTERNS)
     if unknown := set(names) - set(PATTERNS):
@@ -217,9 +217,10 @@ def main() -> int:
             model=get_model(given.model, prefer_env=False),
             base_url=get_base_url(),
             auto_execute_tools=True,
+            on_blocked="tell",  # by default a blocked call raises RuntimeError
         )
         asyncio.run(show(names, options))
-    except RamifyError as error:
+    except TreefoldError as error:
         print(f"chat_hooks: {error}", file=sys.stderr)
         return 1
     return 0

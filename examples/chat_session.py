@@ -1,15 +1,15 @@
 """A conversation that is kept: gone on with in the next run, and forked to try something else.
 
-RAMIFY_MODEL=qwen3 python examples/chat_session.py "Plan a day in Lyon for me."
-RAMIFY_MODEL=qwen3 python examples/chat_session.py "And if it rains?" --fork rain
-RAMIFY_MODEL=qwen3 python examples/chat_session.py "Is all that open on Mondays?" --session rain
+TREEFOLD_MODEL=qwen3 python examples/chat_session.py "Plan a day in Lyon for me."
+TREEFOLD_MODEL=qwen3 python examples/chat_session.py "And if it rains?" --fork rain
+TREEFOLD_MODEL=qwen3 python examples/chat_session.py "Is all that open on Mondays?" --session rain
 python examples/chat_session.py --list
 
 What it shows: sessions in a file, forks, and an agent that the model may call like any other tool;
 the turn is a call in a runtime, with the agent's below it, and the tree of them is printed.
 
-``RAMIFY_BASE_URL`` is the address of any OpenAI-compatible server; without it that is LM Studio's.
-With ``--local`` the small model answers that runs in this process (``ramify local fetch``), which
+``TREEFOLD_BASE_URL`` is the address of any OpenAI-compatible server; the default is LM Studio's.
+With ``--local`` the small model answers that runs in this process (``treefold local fetch``), which
 calls no agents.
 """
 
@@ -18,20 +18,20 @@ import asyncio
 import sys
 from pathlib import Path
 
-from ramify import (
+from treefold import (
     AgentFunction,
     AgentOptions,
     Client,
     FunctionArg,
-    RamifyError,
     Runtime,
     SessionStore,
     TextBlock,
+    TreefoldError,
     get_base_url,
     get_model,
 )
-from ramify.models import Model, find_model
-from ramify.views.text import render
+from treefold.models import Model, find_model
+from treefold.views.text import render
 
 critic = AgentFunction(
     name="criticize",
@@ -89,7 +89,7 @@ def main() -> int:
     parser.add_argument("--fork", metavar="NAME", help="leave it as it is, and go on as NAME")
     parser.add_argument("--list", action="store_true", help="show the conversations, and end")
     parser.add_argument("--store", type=Path, default=Path("chats.db"), help="where they are kept")
-    parser.add_argument("--model", help="its name on the server; otherwise RAMIFY_MODEL")
+    parser.add_argument("--model", help="its name on the server; otherwise TREEFOLD_MODEL")
     parser.add_argument("--local", action="store_true", help="ask the model in this process")
     given = parser.parse_args()
     try:
@@ -99,7 +99,7 @@ def main() -> int:
         server = f"openai:{{}}@{get_base_url()}"
         name = "local" if given.local else server.format(get_model(given.model, prefer_env=False))
         asyncio.run(talk(given.prompt, find_model(name), given.store, given.session, given.fork))
-    except RamifyError as error:
+    except TreefoldError as error:
         print(f"chat_session: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,14 +1,14 @@
 """Keep a chat within the context of its model: four ways, for four kinds of work.
 
-RAMIFY_MODEL=qwen3 RAMIFY_BASE_URL=http://localhost:11434/v1 python examples/context_management.py
+TREEFOLD_MODEL=qwen3 TREEFOLD_BASE_URL=ollama python examples/context_management.py
 python examples/context_management.py --local
 
 What it shows: a client for each task, a history that is cut at breakpoints, one that is cut when it
 has become too long, and facts that are kept outside of it. Nothing is cut unless you do it: the
 history is a list, and you know best what in it still matters.
 
-``RAMIFY_BASE_URL`` is the address of any OpenAI-compatible server; without it that is LM Studio's.
-With ``--local`` the small model answers that runs in this process (``ramify local fetch``).
+``TREEFOLD_BASE_URL`` is the address of any OpenAI-compatible server; the default is LM Studio's.
+With ``--local`` the small model answers that runs in this process (``treefold local fetch``).
 """
 
 import argparse
@@ -16,11 +16,11 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from ramify import (
+from treefold import (
     AgentOptions,
     Client,
-    RamifyError,
     TextBlock,
+    TreefoldError,
     compact_messages,
     estimate_tokens,
     get_base_url,
@@ -106,7 +106,7 @@ def main() -> int:
     """Show them with the model that the command line names."""
     about, _, _ = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--model", help="its name on the server; otherwise RAMIFY_MODEL")
+    parser.add_argument("--model", help="its name on the server; otherwise TREEFOLD_MODEL")
     parser.add_argument("--local", action="store_true", help="ask the model in this process")
     given = parser.parse_args()
     try:
@@ -116,7 +116,7 @@ def main() -> int:
             base_url=None if given.local else get_base_url(),
         )
         asyncio.run(show(options))
-    except RamifyError as error:
+    except TreefoldError as error:
         print(f"context_management: {error}", file=sys.stderr)
         return 1
     return 0

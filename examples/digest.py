@@ -1,12 +1,12 @@
 """Write a digest of a folder of texts: code and agents in one tree. ``make demo`` runs it.
 
-ramify run examples/digest.py:digest --model local --store run.db
+treefold run examples/digest.py:digest --model local --store run.db
 
 Code reads the texts. An agent keeps one sentence of each; code looks whether every word of it is in
 the text, has a second agent try if not, and takes the text's own first sentence in the end. An
 ensemble, the same agent asked twice, makes one paragraph of the notes, and a last agent chooses how
 the digest begins. The result says which part is whose: the prompts are made for the small model
-that runs here (``ramify local fetch``), and that one is easily wrong.
+that runs here (``treefold local fetch``), and that one is easily wrong.
 
 It can be killed at any moment; the same command goes on, and asks for no answer twice.
 """
@@ -19,8 +19,8 @@ from textwrap import fill, indent
 
 from pydantic import BaseModel
 
-from ramify import Ensemble, EnsembleError, Function, NoAnswerError, RunContext, agent, tool
-from ramify.models import ModelSettings
+from treefold import Ensemble, EnsembleError, Function, NoAnswerError, RunContext, agent, tool
+from treefold.models import ModelSettings
 
 EXACTLY = ModelSettings(temperature=0, thinking=0, max_tokens=1000)
 LOOSELY = ModelSettings(temperature=0.1, thinking=0, max_tokens=300)  # or two would say the same

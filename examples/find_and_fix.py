@@ -1,6 +1,6 @@
 """Find a bug in a small project, fix it, and see whether the tests agree.
 
-python examples/find_and_fix.py --model anthropic:claude-opus-4-1
+python examples/find_and_fix.py --model anthropic:claude-opus-5-5
 python examples/find_and_fix.py --model openai:qwen3@ollama --project path/to/project
 
 It works on a copy in a temporary folder; the tests are what ``python -m unittest`` finds there. The
@@ -9,7 +9,7 @@ copy protects the project, not the computer: ``find_bug`` has a shell, and may r
 What it shows: code and agents that call each other as functions, a result with a type, tools that
 are bound to a folder, an agent that may give up, a budget, and the tree of it all.
 
-Without ``--model`` it asks the small model that runs in this process (``ramify local fetch``). That
+Without ``--model`` it asks the small model that runs in process (``treefold local fetch``). That
 one cannot call functions and will not find the bug; the example then says so and ends.
 """
 
@@ -22,10 +22,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from ramify import Budget, CodeFunction, Function, Node, RamifyError, RunContext, Runtime, agent
-from ramify.models import Model, find_model
-from ramify.toolbox import Bash, TextEditor, raise_exception
-from ramify.views.text import render
+from treefold import Budget, CodeFunction, Function, Node, RunContext, Runtime, TreefoldError, agent
+from treefold.models import Model, find_model
+from treefold.toolbox import Bash, TextEditor, raise_exception
+from treefold.views.text import render
 
 PROJECT = Path(__file__).parent / "buggy_project"
 TESTS = f"{shlex.quote(sys.executable)} -B -m unittest"  # -B: an edit is never taken for old code
@@ -119,7 +119,7 @@ def main() -> int:
         shutil.copytree(options.project, root, ignore=shutil.ignore_patterns("__pycache__"))
         try:
             return 0 if fix(root, find_model(options.model), options.rounds) else 1
-        except RamifyError as error:
+        except TreefoldError as error:
             print(f"find_and_fix: {error}", file=sys.stderr)
             return 1
 

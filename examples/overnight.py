@@ -20,9 +20,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from ramify import NodeView, RamifyError, RunContext, Runtime, UserText, agent, attach, tool
-from ramify.models import Model, find_model
-from ramify.testing import ScriptedModel, ScriptedRequest
+from treefold import NodeView, RunContext, Runtime, TreefoldError, UserText, agent, attach, tool
+from treefold.models import Model, find_model
+from treefold.testing import ScriptedModel, ScriptedRequest
 
 TEXTS = Path(__file__).parent / "texts"
 
@@ -136,7 +136,7 @@ def main() -> int:
     parser.add_argument("--night", default="tonight", help="the name of the job; another is new")
     parser.add_argument("--folder", type=Path, default=TEXTS, help="where the .txt files are")
     parser.add_argument("--outbox", type=Path, default=Path("outbox.txt"))
-    parser.add_argument("--model", help="such as anthropic:claude-opus-4-1, or local")
+    parser.add_argument("--model", help="such as anthropic:claude-opus-5-5, or local")
     parser.add_argument("--answer", help="answer what the job has asked, and do nothing else")
     options = parser.parse_args()
     if not any(options.folder.glob("*.txt")):
@@ -147,7 +147,7 @@ def main() -> int:
         else:
             model = find_model(options.model) if options.model else ScriptedModel(begin)
             work(options.journal, options.night, options.folder, options.outbox, model)
-    except RamifyError as error:
+    except TreefoldError as error:
         print(f"overnight: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,13 +1,13 @@
 """Answer a question from a folder of texts: split it, look up the parts, conclude, and write it up.
 
-python examples/research.py --model anthropic:claude-opus-4-1 --second openai:gpt-5
+python examples/research.py --model anthropic:claude-opus-5-5 --second openai:gpt-6.1-sol
 python examples/research.py --model ollama:qwen3 --folder my/notes "What did we decide on hosting?"
 
 What it shows: calls in parallel, an ensemble of two models that reconciles what they conclude, an
 agent that looks again at its own answer, bounds on what is spent and on how many requests are under
 way, and progress as it happens.
 
-Without ``--model`` it asks the small model that runs in this process (``ramify local fetch``). That
+Without ``--model`` it asks the small model that runs in process (``treefold local fetch``). That
 one cannot call functions, so it never sees the texts, and what it says has little to do with them;
 most likely the example ends by saying that there was no answer.
 """
@@ -20,7 +20,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ramify import (
+from treefold import (
     Budget,
     CodeFunction,
     Ensemble,
@@ -28,13 +28,13 @@ from ramify import (
     Limits,
     NodeState,
     NodeView,
-    RamifyError,
     RunContext,
     Runtime,
     ThinkMore,
+    TreefoldError,
     agent,
 )
-from ramify.models import Model, find_model
+from treefold.models import Model, find_model
 
 TEXTS = Path(__file__).parent / "texts"
 QUESTION = "When can a tide mill grind, and why is that never the same from day to day?"
@@ -148,7 +148,7 @@ def main() -> int:
         first = find_model(options.model)
         second = find_model(options.second) if options.second else first
         answer(options.question, options.folder, {"first": first, "second": second})
-    except RamifyError as error:
+    except TreefoldError as error:
         print(f"research: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,13 +1,13 @@
 """Review the Python files of a folder: a queue of turns, in which agents are the tools.
 
-python examples/review_queue.py --model anthropic:claude-opus-4-1 --folder src/package
+python examples/review_queue.py --model anthropic:claude-opus-5-5 --folder src/package
 python examples/review_queue.py --model ollama:qwen3 --yes
 
 What it shows: turns that run agents, a queue to which each review may add closer looks, findings
 that later turns get to see, a check that ends the run early, and a person who is asked before an
 agent runs a command (``--yes`` allows them all: the shell can do whatever you can).
 
-Without ``--model`` it asks the small model that runs in this process (``ramify local fetch``). That
+Without ``--model`` it asks the small model that runs in process (``treefold local fetch``). That
 one cannot call functions and will hardly give a review; the example then says so and ends.
 """
 
@@ -20,7 +20,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     Agent,
     AgentFunction,
@@ -31,17 +31,17 @@ from ramify import (
     HookDecision,
     PreToolUseEvent,
     Question,
-    RamifyError,
     Runtime,
     ToolType,
+    TreefoldError,
     Turn,
     agent,
     registries,
     tool,
 )
-from ramify.models import Model, find_model
-from ramify.toolbox import bash
-from ramify.views.text import render
+from treefold.models import Model, find_model
+from treefold.toolbox import bash
+from treefold.views.text import render
 
 FOLDER = Path(__file__).parent / "buggy_project"
 ENOUGH = 5  # bugs to send it all back without reading on
@@ -165,7 +165,7 @@ def main() -> int:
         parser.error(f"there is no Python file in {options.folder}")
     try:
         found = review(options.folder, find_model(options.model), yes=options.yes)
-    except RamifyError as error:
+    except TreefoldError as error:
         print(f"review_queue: {error}", file=sys.stderr)
         return 1
     print(f"{len(found)} findings")

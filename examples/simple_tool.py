@@ -1,14 +1,14 @@
 """Give a model one tool, and ask something that it needs the tool for.
 
-RAMIFY_MODEL=qwen3 RAMIFY_BASE_URL=http://localhost:11434/v1 python examples/simple_tool.py
+TREEFOLD_MODEL=qwen3 TREEFOLD_BASE_URL=http://localhost:11434/v1 python examples/simple_tool.py
 
-``RAMIFY_BASE_URL`` is the address of any OpenAI-compatible server; without it that is LM Studio's.
+``TREEFOLD_BASE_URL`` is the address of any OpenAI-compatible server; the default is LM Studio's.
 """
 
 import asyncio
 from datetime import date
 
-from ramify import AgentOptions, TextBlock, get_base_url, get_model, query, tool
+from treefold import AgentOptions, TextBlock, get_base_url, get_model, query, tool
 
 
 @tool

@@ -1,6 +1,6 @@
 """Survey the Python files of a folder: a tree of calls, with a queue of turns in the middle.
 
-ramify run examples/survey.py:survey --arg folder=src/ramify/core
+treefold run examples/survey.py:survey --arg folder=src/treefold/core
 
 With --store survey.db it can be killed at any moment, and goes on when it is started again.
 """
@@ -9,7 +9,7 @@ import ast
 import asyncio
 from pathlib import Path
 
-from ramify import Agent, ContextItem, ContextQueue, RunContext, Turn, registries, tool
+from treefold import Agent, ContextItem, ContextQueue, RunContext, Turn, registries, tool
 
 
 @tool(repeatable=True)

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from ramify import (
+from treefold import (
     AgentNode,
     Function,
     Node,
@@ -18,8 +18,15 @@ from ramify import (
     TranscriptPart,
     UserText,
 )
-from ramify.models import Exchange, Model, ModelEvent, ModelSettings, Session
-from ramify.testing import ScriptedModel, ScriptedRequest
+from treefold.models import (
+    Exchange,
+    Model,
+    ModelEvent,
+    ModelSettings,
+    ResponseStarted,
+    Session,
+)
+from treefold.testing import ScriptedModel, ScriptedRequest
 
 T = TypeVar("T")
 
@@ -27,8 +34,8 @@ T = TypeVar("T")
 class StagedModel(Model):
     """Plays a script under a name and a provider of its own, and can be held up.
 
-    No request is answered before ``gate`` is open, and no more than its first event comes before
-    ``rest`` is.
+    No request is answered before ``gate`` is open, and no more than the first event with
+    something of the answer comes before ``rest`` is.
     """
 
     def __init__(
@@ -108,7 +115,8 @@ class StagedSession(WrappedSession):
             await model.gate.wait()
             async for event in events:
                 yield event
-                await model.rest.wait()
+                if not isinstance(event, ResponseStarted):
+                    await model.rest.wait()
         finally:
             model.in_flight -= 1
             await events.aclose()
@@ -116,7 +124,7 @@ class StagedSession(WrappedSession):
 
 async def until(condition: Callable[[], T]) -> T:
     """Wait until *condition* holds, and return what it gave."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (found := condition()):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.001)
     return found
@@ -126,7 +134,7 @@ async def seen(
     runtime: Runtime, node: Node | int, condition: Callable[[NodeView], object]
 ) -> NodeView:
     """Watch *node* until *condition* holds of a view, and return that."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for view in runtime.watch(node):
             if condition(view):
                 return view
@@ -135,7 +143,7 @@ async def seen(
 
 async def ended(node: Node) -> Node:
     """Wait until *node* has ended, whatever came of it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with suppress(Exception):
             await node
     return node

@@ -1,4 +1,4 @@
-"""The ``ramify`` command in a process of its own."""
+"""The ``treefold`` command in a process of its own."""
 
 import os
 import subprocess
@@ -11,14 +11,14 @@ import warm_python
 ROOT: Final = Path(__file__).parent.parent
 PATIENCE: Final = 60  # seconds
 
-_NOT_OURS: Final = ("_API_KEY", "_BASE_URL", "RAMIFY_")  # what whoever runs the tests has set
+_NOT_OURS: Final = ("_API_KEY", "_BASE_URL", "TREEFOLD_")  # what whoever runs the tests has set
 
 
-def ramify(
+def treefold(
     *args: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end; of keys and settings it finds only what *env* has."""
-    return warm_python.run("-m", "ramify", *args, cwd=cwd, env=environment(env))
+    return warm_python.run("-m", "treefold", *args, cwd=cwd, env=environment(env))
 
 
 def environment(env: Mapping[str, str] | None = None) -> dict[str, str]:

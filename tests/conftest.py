@@ -1,14 +1,53 @@
-"""What every test gets: asyncio, and registries of its own; and some the real weights."""
+"""What every test gets: asyncio, and time enough; and some the real weights."""
 
 import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import warm_python
-from ramify import registries
-from ramify.models.local.weights import fetch_weights
+from treefold.models.local.weights import fetch_weights
+
+# On a busy machine an example may take long for no fault of its own.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
+
+# Folders and files whose tests start processes, browsers or thousands of calls.
+SLOW: Final = (
+    "tests/crash",
+    "tests/browser",
+    "tests/mcp",
+    "tests/cli",
+    "tests/examples",
+    "tests/journal",
+    "tests/views/web",
+    "tests/testing",
+    "tests/documents/test_seeing",
+    "tests/documents/test_journal",
+    "tests/documents/test_local",
+    "tests/models/test_llama",
+    "tests/models/test_local",
+    "tests/models/test_weights",
+    "tests/runtime/test_random",
+    "tests/toolbox",
+    "tests/turns/test_endurance",
+    "tests/chat/test_llama",
+    "tests/chat/test_any",
+    "tests/test_readme",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow, and have it go first: a worker that ends with it keeps all waiting."""
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker("slow")
+    items.sort(key=lambda item: "slow" not in item.keywords)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -21,12 +60,6 @@ def small_heap() -> None:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@pytest.fixture(autouse=True)
-def own_registries() -> Iterator[None]:
-    with registries():
-        yield
 
 
 @pytest.fixture(scope="session")

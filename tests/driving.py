@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 import errands
 import warm_python
-from command_line import PATIENCE, environment, ramify
-from ramify import NodeView, attach
+from command_line import PATIENCE, environment, treefold
+from treefold import NodeView, attach
 
 T = TypeVar("T")
 
@@ -69,5 +69,5 @@ def is_over(view: NodeView) -> bool:
 
 def act(path: Path, *args: str) -> tuple[int, str, str]:
     """Run a command beside the journal; it finds that by itself."""
-    done = ramify(*args, cwd=path.parent)
+    done = treefold(*args, cwd=path.parent)
     return done.returncode, done.stdout, done.stderr

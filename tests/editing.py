@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ramify import CodeFunction, RunContext, Runtime
-from ramify.toolbox import TextEditor, text_editor
+from treefold import CodeFunction, RunContext, Runtime
+from treefold.toolbox import TextEditor, text_editor
 
 Call = Callable[..., str]
 

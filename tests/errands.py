@@ -10,7 +10,7 @@ import logging
 import sys
 from typing import Any
 
-from ramify import (
+from treefold import (
     HookDecision,
     PreToolUseEvent,
     RunContext,
@@ -20,9 +20,9 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.core.decisions import HOOK_PRE_TOOL_USE
-from ramify.core.transcript import ToolResult, UserText
-from ramify.testing import ScriptedModel, ScriptedRequest
+from treefold.core.decisions import HOOK_PRE_TOOL_USE
+from treefold.core.transcript import ToolResult, UserText
+from treefold.testing import ScriptedModel, ScriptedRequest
 
 with registries():  # they are nobody else's
 

@@ -28,9 +28,9 @@ async def start(
     name: str, *options: str, server: ModelServer | None = None, typed: str = "", **variables: str
 ) -> Run:
     """Run the example *name* with *options*; with a *server*, its variables say where that is."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("RAMIFY_")}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("TREEFOLD_")}
     if server is not None:
-        variables = {"RAMIFY_BASE_URL": f"{server.url}/v1", "RAMIFY_MODEL": MODEL} | variables
+        variables = {"TREEFOLD_BASE_URL": f"{server.url}/v1", "TREEFOLD_MODEL": MODEL} | variables
     done = await asyncio.to_thread(
         warm_python.run, str(EXAMPLES / f"{name}.py"), *options, said=typed, env=kept | variables
     )

@@ -8,9 +8,17 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import warm_python
+
 SERVERS = Path(__file__).parent / "mcp" / "servers"
-TOOLS = [sys.executable, str(SERVERS / "tools.py")]
 SECRET = "s3cret-key"
+TOKEN = "a-token-for-tests"
+WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def tools() -> list[str]:
+    """Return the command of a server that has tools of every kind."""
+    return warm_python.command(str(SERVERS / "tools.py"))
 
 
 def bare(manner: str = "good") -> list[str]:
@@ -52,8 +60,8 @@ def open_files() -> set[str]:
     return found
 
 
-async def until(folder: Path, command: str) -> None:
-    """Wait until *command* runs in *folder*."""
-    async with asyncio.timeout(20):
-        while not any(command in line for line in living(folder)):  # noqa: ASYNC110 - nobody tells us
+async def until(folder: Path, command: str, count: int = 1) -> None:
+    """Wait until *command* runs in *folder*, in so many processes."""
+    async with asyncio.timeout(60):
+        while sum(command in line for line in living(folder)) < count:  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.01)

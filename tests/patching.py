@@ -4,12 +4,12 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from ramify import Runtime, ToolUse
-from ramify.models import Model
-from ramify.testing import ScriptedModel
-from ramify.toolbox import ApplyDiffPatch, apply_diff_patch
-from ramify.toolbox.patching.hunk import Hunk
-from ramify.toolbox.patching.sections import read_sections
+from treefold import Runtime, ToolUse
+from treefold.models import Model
+from treefold.testing import ScriptedModel
+from treefold.toolbox import ApplyDiffPatch, apply_diff_patch
+from treefold.toolbox.patching.hunk import Hunk
+from treefold.toolbox.patching.sections import read_sections
 
 
 def apply(

@@ -5,9 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ramify import CodeFunction, Function, Node, Runtime
-from ramify.testing import HANGS, ScriptedModel
-from ramify.testing.scripted import Script
+from treefold import CodeFunction, Function, Node, Runtime
+from treefold.testing import HANGS, ScriptedModel
+from treefold.testing.scripted import Script
 
 
 class Tools:
@@ -48,7 +48,7 @@ def record(
                     break
                 assert not view.state.final
         with suppress(Exception):
-            node.result(timeout=10)
+            node.result(timeout=60)
         return node
 
 

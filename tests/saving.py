@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from ramify import SessionStore, TokenUsage
-from ramify.models import Exchange, Finish
+from treefold import SessionStore, TokenUsage
+from treefold.models import Exchange, Finish
 
 
 def exchange(text: str) -> Exchange:

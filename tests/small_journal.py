@@ -4,7 +4,7 @@ from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 
-from ramify import (
+from treefold import (
     CodeFunction,
     ModelText,
     RunContext,
@@ -14,8 +14,8 @@ from ramify import (
     ToolUse,
     agent,
 )
-from ramify.core.function import Function
-from ramify.testing import ScriptedModel
+from treefold.core.function import Function
+from treefold.testing import ScriptedModel
 
 TEXTS = ["The sea rises.", "The sea falls."]
 

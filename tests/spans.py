@@ -9,10 +9,10 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from ramify.views import otel
+from treefold.views import otel
 
-PATIENCE: Final = 30.0  # seconds
-OURS: Final = "ramify.views.otel"  # the name of its log
+PATIENCE: Final = 60  # seconds
+OURS: Final = "treefold.views.otel"  # the name of its log
 
 
 def provider_for(exporter: SpanExporter, **options: Any) -> TracerProvider:
@@ -72,7 +72,7 @@ def ids(span: ReadableSpan) -> tuple[int, int]:
 
 def facts(span: ReadableSpan) -> dict[str, Any]:
     """Return the attributes of a span but for those that say where it is."""
-    places = {"ramify.journal.id", "ramify.tree.id", "ramify.node.id", "ramify.node.path"}
+    places = {"treefold.journal.id", "treefold.tree.id", "treefold.node.id", "treefold.node.path"}
     return {name: item for name, item in (span.attributes or {}).items() if name not in places}
 
 
@@ -88,5 +88,5 @@ def happenings(span: ReadableSpan) -> list[tuple[str, dict[str, Any]]]:
 
 
 def complaints(records: Iterable[logging.LogRecord]) -> list[str]:
-    """Return what ramify had to say of it."""
+    """Return what treefold had to say of it."""
     return [record.getMessage() for record in records if record.name == OURS]

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from typing import Any
 
-from ramify import StopReason, Tool, Turn, registries, tool
+from treefold import StopReason, Tool, Turn, registries, tool
 
 with registries():  # so that no test finds their names taken
 

@@ -17,7 +17,7 @@ import pyte
 
 import warm_python
 
-PATIENCE = 30.0
+PATIENCE = 60
 CTRL_C, CTRL_D, UP = "\x03", "\x04", "\x1b[A"
 
 # What readline itself sends: that pasted lines are to be marked, and where the cursor goes.

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-import ramify
-import ramify.mcp
-import ramify.models
-import ramify.stores
-import ramify.testing
-import ramify.toolbox
+import treefold
+import treefold.chat
+import treefold.mcp
+import treefold.models
+import treefold.stores
+import treefold.testing
+import treefold.toolbox
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -33,8 +34,8 @@ PUBLIC = {
     "CancellationException", "CodeFunction", "CodeNode", "DeniedError", "Ensemble", "EnsembleError",
     "Frame", "FromFile", "Function", "FunctionArg", "Limits", "NoAnswerError",
     "NoParentSessionError", "Node", "NodeState", "NodeView", "Question", "QuestionKind",
-    "RamifyError", "RunContext", "Runtime", "SessionBag", "SessionScope", "StepLimitError",
-    "ThinkMore", "agent",
+    "TreefoldError", "RunContext", "Runtime", "SessionBag", "SessionScope", "StepLimitError",
+    "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent",
     # decisions about calls
     "HOOK_POST_TOOL_USE", "HOOK_PRE_TOOL_USE", "HOOK_USER_PROMPT_SUBMIT", "HookDecision",
     "PostToolUseEvent", "PreToolUseEvent", "UserPromptSubmitEvent",
@@ -45,7 +46,7 @@ PUBLIC = {
     "SessionConflictError", "SessionInfo", "SessionStore", "StoreError", "UnknownSessionError",
     # journals
     "Edit", "FencedError", "InDoubtError", "MemoryStore", "Observer", "RecordedError",
-    "SqliteStore", "StoreOwnedError", "attach",
+    "SqliteStore", "StoreBusyError", "StoreOwnedError", "TooLargeError", "attach",
     # chat
     "compact_messages", "estimate_tokens", "get_base_url", "get_model", "truncate_messages",
     # turns
@@ -91,28 +92,41 @@ def test_the_journal_of_the_tour_goes_on_and_is_forked(
 
 
 def test_the_public_names_are_exactly_these():
-    assert set(vars(ramify)["__all__"]) == PUBLIC
-    assert {name for name in dir(ramify) if not name.startswith("_")} - PUBLIC <= {
+    assert set(vars(treefold)["__all__"]) == PUBLIC
+    assert {name for name in dir(treefold) if not name.startswith("_")} - PUBLIC <= {
         # the folders, once something in them was used, and what __init__ itself needs
         "agents", "chat", "core", "models", "runtime", "stores", "testing", "toolbox", "turns",
-        "views", "cli", "mcp", "version", "exports",
+        "views", "cli", "mcp", "http_server", "version", "exports",
     }  # fmt: skip
 
 
+TYPE_ALIASES = {"HookEvent", "HookHandler", "ModelEvent", "ThinkingSignature"}
 PACKAGES = pytest.mark.parametrize(
-    "package", [ramify, ramify.mcp, ramify.models, ramify.stores, ramify.testing, ramify.toolbox]
+    "package",
+    [
+        treefold,
+        treefold.chat,
+        treefold.mcp,
+        treefold.models,
+        treefold.stores,
+        treefold.testing,
+        treefold.toolbox,
+    ],
 )
 
 
 @PACKAGES
 def test_every_public_name_has_a_docstring_with_an_example(package: ModuleType):
     constants = {name for name in package.__all__ if name.isupper()}
-    for name in set(package.__all__) - constants - {"__version__", "ModelEvent"}:
+    for name in set(package.__all__) - constants - TYPE_ALIASES - {"__version__"}:
         found = getattr(package, name)
         assert ">>>" in (found.__doc__ or ""), f"{name} needs an example in its docstring"
 
 
-@pytest.mark.parametrize("package", [ramify, ramify.mcp, ramify.models, ramify.stores])
+@pytest.mark.parametrize(
+    "package",
+    [treefold, treefold.chat, treefold.mcp, treefold.models, treefold.stores, treefold.toolbox],
+)
 def test_type_checkers_are_told_the_same_names(package: ModuleType):
     stub = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text())
     told = {
@@ -130,14 +144,14 @@ def test_type_checkers_are_told_the_same_names(package: ModuleType):
 
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Agnet'"):
-        _ = ramify.Agnet  # pyright: ignore
+        _ = treefold.Agnet  # pyright: ignore
 
 
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import ramify", ["pydantic", "asyncio"]),
-        ("from ramify import *", ["pydantic", "docstring_parser"]),
+        ("import treefold", ["pydantic", "asyncio"]),
+        ("from treefold import *", ["pydantic", "docstring_parser"]),
     ],
 )
 def test_importing_loads_no_provider_no_web_framework_and_nothing_heavy(
@@ -153,4 +167,4 @@ def test_importing_loads_no_provider_no_web_framework_and_nothing_heavy(
 
 
 def test_the_changelog_tells_of_this_version():
-    assert f"## {ramify.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"## {treefold.__version__}" in (ROOT / "CHANGELOG.md").read_text()

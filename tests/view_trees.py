@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from ramify import NodeState, NodeView
+from treefold import NodeState, NodeView
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 import httpx
 
-from ramify.views.web import Viewer
+from treefold.views.web import Viewer
 
 T = TypeVar("T")
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60
 
 
 def wait(look: Callable[[], T]) -> T:

@@ -4,6 +4,9 @@ Each is a process of its own with its own folder, environment, files and termina
 its threads and does what is to be done at exit; only the time is saved that it takes to import
 modules and to take them apart, which is most of a short life. What depends on those, on options of
 Python or on who started it is tested with processes from scratch.
+
+What starts programs by a command line of its own (``subprocess``, an MCP client, a shell) is given
+``command(...)``: a small program that has one forked with its files, and stands for it.
 """
 
 import asyncio
@@ -26,16 +29,18 @@ from fcntl import ioctl
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, Final
 
 PATIENCE: Final = 60  # seconds
 
 _EARLY: Final = (
     "openai", "aiohttp", "httpx", "mcp", "pydantic", "rich.live", "uvicorn",
-    "ramify.cli", "ramify.models.openai", "ramify.stores", "ramify.testing", "ramify.views.web",
+    "treefold.cli", "treefold.models.openai", "treefold.stores", "treefold.testing",
+    "treefold.views.web",
 )  # fmt: skip
 _LARGEST: Final = 1 << 17  # what a program is told, in bytes
+_LAUNCHER: Final = Path(__file__).with_name("warm_launcher.py")
 
 
 class Program:
@@ -174,21 +179,36 @@ class Talk:
         return self.end()
 
 
+def command(*args: str) -> list[str]:
+    """Return a command line that does quickly what ``python *args*`` does.
+
+    Signals reach the program, its exit status is that of the command, and it is killed when the
+    command is. Only what looks closely can tell: the program is not a child of the command.
+    """
+    return [sys.executable, "-I", "-S", str(_LAUNCHER), _parent().address, *args]
+
+
 class _Parent:
     """The process that forks, which ends when nobody can tell it anything."""
 
     def __init__(self) -> None:
+        self._folder = TemporaryDirectory()
+        self.address = f"{self._folder.name}/warm"
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
+            door.bind(self.address)
+            door.listen(100)
+            inherited = [theirs.fileno(), door.fileno()]
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, __file__, *map(str, inherited)],
+                pass_fds=inherited,
                 stdin=subprocess.DEVNULL,
             )
 
     def close(self) -> None:
         self.line.close()
         self._process.wait(PATIENCE)
+        self._folder.cleanup()
 
 
 @cache
@@ -206,17 +226,24 @@ def close() -> None:
 # --- the other side
 
 
-def _serve(line: socket.socket) -> Mapping[str, Any]:
+def _serve(line: socket.socket, door: socket.socket) -> Mapping[str, Any]:
     """Fork a child for each call that comes, and return in that one; else never."""
     while True:
-        told, files, _, _ = socket.recv_fds(line, _LARGEST, 4)
+        ready, _, _ = select.select([line, door], [], [])
+        if door in ready:
+            caller, _ = door.accept()
+            told, files, _, _ = socket.recv_fds(caller, _LARGEST, 3)
+            files.append(caller.detach())
+        else:
+            told, files, _, _ = socket.recv_fds(line, _LARGEST, 4)
+            if not told:
+                os._exit(0)
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        if not told:
-            os._exit(0)
-        if not os.fork():
+        if told and not os.fork():
             line.close()
+            door.close()
             *files, tell = files
             if child := os.fork():
                 _tell_of(child, files, tell)
@@ -229,14 +256,22 @@ def _serve(line: socket.socket) -> Mapping[str, Any]:
 
 
 def _tell_of(child: int, files: list[int], tell: int) -> None:
-    """Tell whoever started *child* its id, and how it ends; does not return."""
+    """Tell the caller the id of *child* and how it ends; kill it if the caller goes first."""
     for file in files:
         os.close(file)
-    with suppress(OSError):  # whoever started it has gone
+    with suppress(OSError):  # the caller has gone
         os.write(tell, str(child).encode())
+        watch = threading.Thread(target=_kill_if_left, args=[child, tell], daemon=True)
+        watch.start()
         _, status = os.waitpid(child, 0)
         os.write(tell, str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
+
+
+def _kill_if_left(child: int, tell: int) -> None:
+    if not os.read(tell, 1):
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 def _take(files: list[int], *, in_terminal: bool) -> None:
@@ -303,7 +338,7 @@ if __name__ == "__main__":
     end = _End()
     atexit.register(end.come)
     with socket.socket(fileno=int(sys.argv[1])) as line:
-        call = _serve(line)
+        call = _serve(line, socket.socket(fileno=int(sys.argv[2])))
     try:
         _become(call)
         end.code = 0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import StagedModel, ended, run_agent, until
-from ramify import (
+from treefold import (
     AgentFunction,
     Budget,
     BudgetExceeded,
@@ -17,9 +17,9 @@ from ramify import (
     TokenUsage,
     ToolUse,
 )
-from ramify.core.agent_errors import UnknownPriceError
-from ramify.core.errors import CallTimeoutError
-from ramify.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
+from treefold.core.agent_errors import UnknownPriceError
+from treefold.core.errors import CallTimeoutError
+from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
 
 
 def looking(request: ScriptedRequest) -> Any:

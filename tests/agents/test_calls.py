@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent_scripts import ended, run_agent, until
-from ramify import (
+from treefold import (
     HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE,
     AgentFunction,
@@ -15,7 +15,7 @@ from ramify import (
     Runtime,
     ToolUse,
 )
-from ramify.testing import ScriptedModel
+from treefold.testing import ScriptedModel
 
 
 def worker(*uses: Any, **options: Any) -> AgentFunction:

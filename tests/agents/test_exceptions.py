@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import run_agent, told
-from ramify import (
+from treefold import (
     AgentException,
     AgentFunction,
     BudgetExceeded,
@@ -19,14 +19,14 @@ from ramify import (
     ModelProviderException,
     ModelRefusedError,
     NoAnswerError,
-    RamifyError,
     RunContext,
     Runtime,
     StepLimitError,
     ToolUse,
+    TreefoldError,
 )
-from ramify.testing import ScriptedModel, ScriptedRequest
-from ramify.toolbox import raise_exception
+from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.toolbox import raise_exception
 
 
 def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
@@ -62,7 +62,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_an_error_can_be_pickled_and_copied(error: RamifyError):
+def test_an_error_can_be_pickled_and_copied(error: TreefoldError):
     for made in pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error):
         assert (type(made), str(made)) == (type(error), str(error))
         assert vars(made).items() >= vars(error).items()

@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 from agent_scripts import StagedModel, ended, until
-from ramify import (
+from support import settle
+from treefold import (
     AgentFunction,
     CodeFunction,
     Ensemble,
@@ -13,8 +14,7 @@ from ramify import (
     RunContext,
     Runtime,
 )
-from ramify.testing import ScriptedModel
-from support import settle
+from treefold.testing import ScriptedModel
 
 
 def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
@@ -43,7 +43,7 @@ async def test_branches_that_began_to_wait_before_their_tree_had_a_lease_share_t
         await settle()
         model.gate.set()
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert await node == ["done", "done"]
         finally:
             node.cancel()
@@ -55,7 +55,7 @@ async def test_ensembles_of_several_models_share_one_lease():
     async with Runtime([ensemble], models=models, limits=Limits(1)) as runtime:
         nodes = [runtime.invoke(ensemble) for _ in range(3)]
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert [await node for node in nodes] == ["4", "4", "4"]
         finally:
             for node in nodes:
@@ -75,7 +75,7 @@ async def test_a_lease_is_given_back_whenever_its_call_is_cancelled():
             nodes[ticks % 3].cancel()
             for node in nodes:
                 await ended(node)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert await runtime.invoke(agents[0]) == "done"
         for ticks in range(25):
             nodes = [runtime.invoke(top) for _ in range(3)]

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
-from ramify import AgentFunction, CodeFunction, Limits, RunContext, Runtime, ToolUse
-from ramify.testing import ScriptedModel
+from treefold import AgentFunction, CodeFunction, Limits, RunContext, Runtime, ToolUse
+from treefold.testing import ScriptedModel
 
 
 def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
@@ -21,7 +21,7 @@ async def test_a_tool_that_waits_for_another_tree_lets_it_have_the_lease():
 
     model = ScriptedModel(ToolUse("1", "elsewhere"), "done")
     boss = worker("boss", CodeFunction(callable=elsewhere), default_model=model)
-    async with asyncio.timeout(5), Runtime([boss, sub], limits=Limits(1)) as runtime:
+    async with asyncio.timeout(60), Runtime([boss, sub], limits=Limits(1)) as runtime:
         assert await runtime.invoke(boss) == "done"
     assert model.requests[-1].transcript[-1].content == "from the other tree"  # pyright: ignore
 
@@ -30,19 +30,19 @@ async def test_the_same_in_a_thread():
     sub = worker("sub", default_model=ScriptedModel("from the other tree"))
 
     def elsewhere(ctx: RunContext) -> str:
-        return ctx.runtime.invoke(sub).result(timeout=5)
+        return ctx.runtime.invoke(sub).result(timeout=60)
 
     model = ScriptedModel(ToolUse("1", "elsewhere"), "done")
     boss = worker("boss", CodeFunction(callable=elsewhere), default_model=model)
-    async with asyncio.timeout(5), Runtime([boss, sub], limits=Limits(1)) as runtime:
+    async with asyncio.timeout(60), Runtime([boss, sub], limits=Limits(1)) as runtime:
         assert await runtime.invoke(boss) == "done"
     assert model.requests[-1].transcript[-1].content == "from the other tree"  # pyright: ignore
 
 
 CLOSED = """
 import asyncio
-from ramify import AgentFunction, Limits, Runtime
-from ramify.testing import HANGS, ScriptedModel
+from treefold import AgentFunction, Limits, Runtime
+from treefold.testing import HANGS, ScriptedModel
 
 limits = Limits(1)
 lost = AgentFunction("lost", "", user_prompt_template="x", default_model=ScriptedModel(HANGS))
@@ -56,7 +56,7 @@ async def begin():
         await asyncio.sleep(0)
 
 async def later():
-    async with asyncio.timeout(5), Runtime([found], limits=limits) as runtime:
+    async with asyncio.timeout(60), Runtime([found], limits=limits) as runtime:
         return await runtime.invoke(found)
 
 loop = asyncio.new_event_loop()
@@ -79,7 +79,7 @@ async def test_a_tool_that_wants_to_end_the_program_is_a_failed_call():
 
     model = ScriptedModel(ToolUse("1", "leave"), "I stay.")
     stubborn = worker("stubborn", CodeFunction(callable=leave), default_model=model)
-    async with asyncio.timeout(5), Runtime([stubborn]) as runtime:
+    async with asyncio.timeout(60), Runtime([stubborn]) as runtime:
         assert await runtime.invoke(stubborn) == "I stay."
     result: Any = model.requests[-1].transcript[-1]
     assert (result.content, result.is_error) == ("SystemExit: 3", True)

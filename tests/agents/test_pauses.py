@@ -5,9 +5,9 @@ import threading
 from typing import Any
 
 from agent_scripts import StagedModel, ended, until
-from ramify import AgentFunction, CodeFunction, Limits, NodeState, RunContext, Runtime
-from ramify.testing import ScriptedModel
 from support import settle
+from treefold import AgentFunction, CodeFunction, Limits, NodeState, RunContext, Runtime
+from treefold.testing import ScriptedModel
 
 
 def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
@@ -40,7 +40,7 @@ async def test_a_paused_tree_lets_others_make_requests():
         may_end.set()
         await until(lambda: node.state is NodeState.Paused)
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert await runtime.invoke(other) == "done"
                 runtime.resume(node.id)
                 assert await node == "done"
@@ -63,7 +63,7 @@ async def test_an_agent_that_was_paused_while_it_waited_for_a_lease_makes_no_req
         try:
             assert node.state is NodeState.Paused
             assert len(model.script.requests) == 1
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 assert await runtime.invoke(other) == "done"
                 runtime.resume(node.id)
                 assert await node == "done"
@@ -74,7 +74,7 @@ async def test_an_agent_that_was_paused_while_it_waited_for_a_lease_makes_no_req
 async def test_the_question_of_a_second_pause_is_withdrawn_when_the_call_ends():
     model = StagedModel(ScriptedModel("done"), held=True)
     one = worker("one")
-    async with Runtime([one], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([one], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(one)
         await until(lambda: model.in_flight)
         runtime.pause(node.id)
@@ -94,7 +94,7 @@ def test_several_threads_may_resume_a_call_at_the_same_time():
         await asyncio.Event().wait()
 
     def resume(runtime: Runtime, id: int) -> None:
-        ready.wait(10)
+        ready.wait(60)
         try:
             runtime.resume(id)
         except Exception as error:  # noqa: BLE001 - the test looks at it
@@ -109,7 +109,7 @@ def test_several_threads_may_resume_a_call_at_the_same_time():
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(10)
+                thread.join(60)
             assert runtime.questions() == []
         node.cancel()
     assert surprises == []

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from agent_scripts import until
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     HOOK_USER_PROMPT_SUBMIT,
     AgentFunction,
@@ -28,8 +28,8 @@ from ramify import (
     UserText,
     agent,
 )
-from ramify.models import Caching, ModelSettings
-from ramify.testing import HANGS, ScriptedFailure, ScriptedModel
+from treefold.models import Caching, ModelSettings
+from treefold.testing import HANGS, ScriptedFailure, ScriptedModel
 
 
 class Point(BaseModel):
@@ -46,7 +46,7 @@ def worker(name: str = "work", *uses: Any, **options: Any) -> AgentFunction:
 
 
 async def outcome(function: Any, args: Any = None, **options: Any) -> Any:
-    async with asyncio.timeout(5), Runtime([function], **options) as runtime:
+    async with asyncio.timeout(60), Runtime([function], **options) as runtime:
         node = runtime.invoke(function, args)
         try:
             return await node
@@ -101,7 +101,7 @@ async def test_the_candidates_of_an_ensemble_stand_in_the_order_of_its_members()
         return "from one"
 
     models = {"one": ScriptedModel(late), "other": ScriptedModel("from other")}
-    async with asyncio.timeout(5), Runtime([panel], models=models) as runtime:
+    async with asyncio.timeout(60), Runtime([panel], models=models) as runtime:
         node = runtime.invoke(panel)
         await node
     reconciling: Any = node.get_children()[-1]
@@ -128,7 +128,7 @@ async def test_a_prompt_that_needs_approval_may_be_edited():
 
     model = ScriptedModel("done")
     work, hooks = worker(), {HOOK_USER_PROMPT_SUBMIT: [ask]}
-    async with asyncio.timeout(5), Runtime([work], models=model, hooks=hooks) as runtime:
+    async with asyncio.timeout(60), Runtime([work], models=model, hooks=hooks) as runtime:
         node = runtime.invoke(work)
         await until(runtime.questions)
         runtime.answer(runtime.questions()[0].id, args={"prompt": "Play."})
@@ -149,7 +149,7 @@ async def test_what_was_said_survives_a_resume_that_fails_at_once():
             return script.open(*args, **kwargs)
 
     door = Door()
-    async with asyncio.timeout(5), Runtime([work], models=door) as runtime:
+    async with asyncio.timeout(60), Runtime([work], models=door) as runtime:
         node = runtime.invoke(work)
         for door.shut in (True, False):
             with pytest.raises(ModelProviderException):
@@ -227,7 +227,7 @@ async def test_a_call_that_is_made_again_is_not_shown_as_parallel():
     work = worker("work", CodeFunction(callable=save))
     model = ScriptedModel(ToolUse("1", "save"), "done")
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(60),
         Runtime([work], models=model, on_tool_error="pause") as runtime,
     ):
         node = runtime.invoke(work)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import agent_node
-from ramify import (
+from treefold import (
     AgentFunction,
     CallGraphError,
     Ensemble,
@@ -14,8 +14,8 @@ from ramify import (
     Runtime,
     ToolUse,
 )
-from ramify.core.errors import UsageError
-from ramify.testing import ScriptedFailure, ScriptedModel
+from treefold.core.errors import UsageError
+from treefold.testing import ScriptedFailure, ScriptedModel
 
 
 def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
@@ -33,7 +33,7 @@ def test_a_circle_through_the_functions_of_one_provider_is_found():
 async def test_only_a_top_level_agent_is_called_again_when_its_provider_has_failed():
     sub = worker("sub")
     model = ScriptedModel(ToolUse("1", "sub"), ScriptedFailure(500), "done without it")
-    async with Runtime([worker("boss", sub)], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([worker("boss", sub)], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(runtime.invocable_functions["boss"])
         assert await node == "done without it"
         failed = agent_node(node.get_children()[0])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import StagedModel, asked, told
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
     Budget,
@@ -24,8 +24,8 @@ from ramify import (
     Runtime,
     ToolUse,
 )
-from ramify.core.errors import UnknownQuestionError, UsageError
-from ramify.testing import ScriptedModel, ScriptedRequest
+from treefold.core.errors import UnknownQuestionError, UsageError
+from treefold.testing import ScriptedModel, ScriptedRequest
 
 
 def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
@@ -51,7 +51,7 @@ def boss(*, parallel_tools: bool) -> AgentFunction:
         return "back"
 
     def blocking(ctx: RunContext) -> str:
-        return ctx.invoke(leaf).result(20)
+        return ctx.invoke(leaf).result(60)
 
     return worker(
         "boss",
@@ -115,7 +115,7 @@ async def test_every_tree_ends_and_leaves_nothing_behind(seed: int):
     top = boss(parallel_tools=seed % 4 >= 2)
     before = asyncio.all_tasks()
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         Runtime(
             [top],
             models={"default": model, "a": model, "b": model},

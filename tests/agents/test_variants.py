@@ -5,17 +5,17 @@ from typing import Any, cast
 import pytest
 
 from agent_scripts import asked, run
-from ramify import (
+from treefold import (
     AgentFunction,
     Ensemble,
     Function,
     FunctionArg,
-    RamifyError,
     Runtime,
     ThinkMore,
+    TreefoldError,
     agent,
 )
-from ramify.testing import ScriptedModel
+from treefold.testing import ScriptedModel
 
 
 def greet() -> AgentFunction:
@@ -47,7 +47,7 @@ async def test_an_agent_with_an_argument_called_candidates_can_be_an_ensemble():
 
 @pytest.mark.parametrize("wrap", [ThinkMore, lambda agent: Ensemble(agent, {"x": 2})])
 def test_what_is_no_agent_cannot_be_wrapped(wrap: Any):
-    with pytest.raises(RamifyError, match="needs an AgentFunction, not 'greet'"):
+    with pytest.raises(TreefoldError, match="needs an AgentFunction, not 'greet'"):
         wrap(cast("Any", "greet"))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import run_agent
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
     Budget,
@@ -15,11 +15,11 @@ from ramify import (
     HookDecision,
     Limits,
     Provider,
-    RamifyError,
     Runtime,
     ToolUse,
+    TreefoldError,
 )
-from ramify.testing import ScriptedModel
+from treefold.testing import ScriptedModel
 
 greet = AgentFunction("greet", "", user_prompt_template="Say hello.")
 code = CodeFunction(name="code", callable=lambda ctx: 1)
@@ -68,7 +68,7 @@ WRONG: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("message", WRONG)
 def test_what_cannot_be_used_is_refused_at_once_with_a_sentence(message: str):
-    with pytest.raises(RamifyError) as caught:
+    with pytest.raises(TreefoldError) as caught:
         WRONG[message]()
     assert message in str(caught.value)
 

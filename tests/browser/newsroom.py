@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_scripts import WrappedSession
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
     CodeFunction,
@@ -28,8 +28,8 @@ from ramify import (
     ToolUse,
     UserText,
 )
-from ramify.models import Exchange, Model, ModelEvent, ModelSettings, Session
-from ramify.testing import ScriptedModel, ScriptedRequest
+from treefold.models import Exchange, Model, ModelEvent, ModelSettings, Session
+from treefold.testing import ScriptedModel, ScriptedRequest
 
 TEXTS: Final = Path(__file__).parents[2] / "examples" / "texts"
 PRICE: Final = Decimal("0.000003")

@@ -1,7 +1,7 @@
 """What the tests of the page share: a journal that is written and served, and rows on a screen."""
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +9,10 @@ from playwright.sync_api import Locator, Page, expect
 
 from browser import newsroom
 from browser.newsroom import PacedModel
-from ramify import Function, MemoryStore, Node, Runtime
-from ramify.stores import Store
-from ramify.testing import ScriptedModel
-from ramify.views.web import Viewer, view
+from treefold import Function, MemoryStore, Node, Runtime
+from treefold.stores import Store
+from treefold.testing import ScriptedModel
+from treefold.views.web import Viewer, view
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,14 @@ def open_run(page: Page, text: str = "") -> None:
 
 def choose(page: Page, text: str) -> Locator:
     """Click on a row of the tree; gives what is shown of that call."""
-    call(page, text).click()
     detail = page.get_by_role("complementary")
-    expect(detail.get_by_role("heading", level=2)).to_contain_text(text.partition("(")[0])
-    return detail
+    heading = expect(detail.get_by_role("heading", level=2))
+    for _ in range(20):
+        call(page, text).click()
+        with suppress(AssertionError):  # while a tree grows, another row may be there by now
+            heading.to_contain_text(text.partition("(")[0], timeout=3_000)
+            return detail
+    raise AssertionError(f"{text} could not be chosen")
 
 
 def state(row: Locator, word: str) -> None:
@@ -80,7 +84,12 @@ def state(row: Locator, word: str) -> None:
     expect(row.get_by_role("img", name=word, exact=True)).to_be_visible()
 
 
-def when(page: Page, condition: Callable[[], object], patience: float = 15.0) -> None:
+def gone(locator: Locator) -> None:
+    """Wait until nothing of it is to be seen; unlike ``to_be_hidden`` it may match several."""
+    expect(locator.filter(visible=True)).to_have_count(0)
+
+
+def when(page: Page, condition: Callable[[], object], patience: float = 60.0) -> None:
     """Wait until something holds outside of the page, which lives on meanwhile."""
     for _ in range(int(patience / 0.02)):
         if condition():

@@ -1,21 +1,21 @@
 """What can be asked for on the page is done."""
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+import warm_python
 from browser import newsroom
 from browser.conftest import Eyes
-from browser.stage import Stage, call, calls, choose, open_run, staged, state, when
-from ramify import CodeFunction, InDoubtError, NodeState, RunContext, SqliteStore
+from browser.stage import Stage, call, calls, choose, gone, open_run, staged, state, when
+from treefold import CodeFunction, InDoubtError, NodeState, RunContext, SqliteStore
 
 DIES = """
 import os, sys
-from ramify import CodeFunction, Runtime
+from treefold import CodeFunction, Runtime
 def pay(ctx, amount: int) -> str:
     os._exit(7)
 pay = CodeFunction(callable=pay)
@@ -44,8 +44,8 @@ def test_a_choice_is_made_with_a_button(eyes: Eyes):
         page.get_by_role("button", name="Go to it").click()
         page.get_by_role("complementary").get_by_role("button", name="Jena").click()
         state(call(page, "ask"), "success")
-        expect(page.get_by_role("button", name="1 question for you")).to_be_hidden()
-        assert node.result(10) == "Jena"
+        gone(page.get_by_role("button", name="1 question for you"))
+        assert node.result(60) == "Jena"
 
 
 def test_a_question_is_answered_in_words_wherever_one_is(eyes: Eyes):
@@ -58,8 +58,8 @@ def test_a_question_is_answered_in_words_wherever_one_is(eyes: Eyes):
         panel.get_by_label("Your answer").fill("Ulm\non the river")
         eyes.picture(page)
         panel.get_by_label("Your answer").press("Control+Enter")
-        expect(panel).to_be_hidden()
-        assert node.result(10) == "Ulm\non the river"
+        gone(panel)
+        assert node.result(60) == "Ulm\non the river"
 
 
 def approving(stage: Stage, page: Page) -> None:
@@ -125,7 +125,7 @@ def test_a_call_is_allowed_with_other_arguments(eyes: Eyes):
 @pytest.mark.parametrize("how", ["retry", "use", "empty", "fail"])
 def test_a_call_that_nobody_knows_the_end_of_is_decided_upon(eyes: Eyes, tmp_path: Path, how: str):
     path = tmp_path / "run.db"
-    died = subprocess.run([sys.executable, "-c", DIES, str(path)], check=False, timeout=60)
+    died = subprocess.run(warm_python.command("-c", DIES, str(path)), check=False, timeout=60)
     assert died.returncode == 7
 
     def pay(ctx: RunContext, amount: int) -> str:
@@ -141,7 +141,7 @@ def test_a_call_that_nobody_knows_the_end_of_is_decided_upon(eyes: Eyes, tmp_pat
         eyes.picture(page, "in_doubt")
         if how != "empty":
             detail.get_by_label("The result it had").fill("it was paid")
-            expect(detail.get_by_role("button", name="Use an empty text")).to_be_hidden()
+            gone(detail.get_by_role("button", name="Use an empty text"))
         detail.get_by_label("Why it fails").fill("the bank says no")
         [node] = stage.runtime.recover()
         button = {
@@ -154,9 +154,9 @@ def test_a_call_that_nobody_knows_the_end_of_is_decided_upon(eyes: Eyes, tmp_pat
         state(call(page, "pay"), "error" if how == "fail" else "success")
         if how == "fail":
             with pytest.raises(InDoubtError, match="the bank says no"):
-                node.result(10)
+                node.result(60)
         else:
-            assert node.result(10) == {"retry": "paid 3", "use": "it was paid", "empty": ""}[how]
+            assert node.result(60) == {"retry": "paid 3", "use": "it was paid", "empty": ""}[how]
 
 
 def test_a_run_is_paused_and_goes_on(eyes: Eyes):
@@ -229,7 +229,7 @@ def finished(stage: Stage, page: Page) -> None:
     node = stage.digest()
     when(page, stage.runtime.questions)
     stage.runtime.answer(stage.runtime.questions()[0].id, "publish")
-    node.result(10)
+    node.result(60)
 
 
 def test_an_agent_is_told_something_else_in_a_fork(eyes: Eyes):

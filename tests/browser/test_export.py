@@ -2,36 +2,48 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page, expect
 
-import ramify
+import treefold
 from browser.conftest import Eyes
-from browser.stage import call, calls, choose, staged, state, when
+from browser.stage import call, calls, choose, gone, staged, state, when
 from browser.test_hostile import HOSTILE, agent, model
-from ramify.cli import main
-from ramify.views import data
-from ramify.views.html import page as html_page
+from driving import wait
+from treefold.cli import main
+from treefold.views import data
+from treefold.views.html import page as html_page
 
 
-def written(path: Path, store: Any, id: int) -> str:
-    """Write the file of a run, and give its address."""
-    journal = {"name": "run.db", "driven": False, "version": ramify.__version__}
-    with ramify.attach(store) as observer:
+def written(path: Path, store: Any, id: int, ready: Callable[[treefold.Observer], object]) -> str:
+    """Write the file of a run as soon as its journal is *ready*, and give its address.
+
+    The runtime knows of a question or a result a moment before the journal has it.
+    """
+    journal = {"name": "run.db", "driven": False, "version": treefold.__version__}
+    with treefold.attach(store) as observer:
+        wait(lambda: ready(observer) or None)
         [row] = [tree for tree in observer.trees() if tree.id == id]
         held = data.run(observer.get_view(id), row, len(observer.questions()), journal)
         path.write_text(html_page(held), encoding="utf-8")
     return path.as_uri()
 
 
+def asked(observer: treefold.Observer) -> object:
+    return observer.questions()
+
+
+def ended(id: int) -> Callable[[treefold.Observer], object]:
+    return lambda observer: any(tree.id == id and tree.state.final for tree in observer.trees())
+
+
 def test_a_run_is_read_from_a_file(eyes: Eyes, tmp_path: Path):
     with staged() as stage:
         node = stage.digest(key="nightly")
-        waiting = eyes.open("about:blank")
-        when(waiting, stage.runtime.questions)
-        url = written(tmp_path / "run.html", stage.runtime.store, node.id)
+        url = written(tmp_path / "run.html", stage.runtime.store, node.id, asked)
     page = eyes.open(url)
     expect(page.get_by_text("saved run")).to_be_visible()
     state(call(page, "publish"), "waits for you")
@@ -61,17 +73,17 @@ def test_a_run_is_read_from_a_file(eyes: Eyes, tmp_path: Path):
 
 def test_a_question_that_is_answered_does_not_wait_in_a_file(eyes: Eyes, tmp_path: Path):
     journal, target = tmp_path / "run.db", tmp_path / "run.html"
-    with staged(store=ramify.SqliteStore(journal)) as stage:
+    with staged(store=treefold.SqliteStore(journal)) as stage:
         stage.digest()
         when(eyes.open("about:blank"), stage.runtime.questions)
-    with ramify.attach(journal) as observer:
+    with treefold.attach(journal) as observer:
         [question] = observer.questions()
         observer.answer(question.id, "publish")
     assert main(["export", "--html", str(target), "--store", str(journal)]) == 0
     page = eyes.open(target.as_uri())
     expect(call(page, "publish")).to_contain_text("answered; it goes on when its program does")
-    expect(page.get_by_text("waits for you")).to_be_hidden()
-    expect(page.get_by_role("button", name="question for you")).to_be_hidden()
+    gone(page.get_by_text("waits for you"))
+    gone(page.get_by_role("button", name="question for you"))
     detail = choose(page, "publish")
     expect(detail).to_contain_text("Answered; it goes on when its program does.")
     expect(detail.get_by_role("article")).to_have_count(0)
@@ -84,9 +96,7 @@ def buttons(page: Page) -> list[str]:
 def test_a_file_offers_no_actions(eyes: Eyes, tmp_path: Path):
     with staged() as stage:
         node = stage.digest()
-        waiting = eyes.open("about:blank")
-        when(waiting, stage.runtime.questions)
-        url = written(tmp_path / "run.html", stage.runtime.store, node.id)
+        url = written(tmp_path / "run.html", stage.runtime.store, node.id, asked)
     page = eyes.open(url)
     detail = choose(page, "publish")
     expect(detail.get_by_text("Publish the digest on the front page?")).to_be_visible()
@@ -99,9 +109,7 @@ def test_a_file_offers_no_actions(eyes: Eyes, tmp_path: Path):
 def test_hostile_text_in_a_file_stays_text(eyes: Eyes, tmp_path: Path):
     with staged(agent, script=model()) as stage:
         node = stage.runtime.invoke(agent, {"text": HOSTILE}, key=HOSTILE.replace("\x00", ""))
-        waiting = eyes.open("about:blank")
-        when(waiting, lambda: node.state.final)
-        url = written(tmp_path / "run.html", stage.runtime.store, node.id)
+        url = written(tmp_path / "run.html", stage.runtime.store, node.id, ended(node.id))
     page = eyes.open(url)
     state(call(page, "agent"), "success")
     for path in ("1", "1.1", "1.2"):
@@ -118,7 +126,7 @@ def test_the_file_lets_one_script_run_and_loads_nothing():
     assert rules["default-src"] == "'none'"
     assert re.fullmatch(r"'sha256-[\w+/]+='", rules["script-src"])
     assert re.fullmatch(r"'sha256-[\w+/]+='", rules["style-src"])
-    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', text.partition("ramify-data")[0]) == []
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', text.partition("treefold-data")[0]) == []
 
 
 def test_data_is_read_back_as_it_was_given():
@@ -130,5 +138,5 @@ def test_data_is_read_back_as_it_was_given():
         "flame": {},
     }
     text = html_page(given, at=12.5)
-    [held] = re.findall(r'id="ramify-data">(.*?)</script>', text)
+    [held] = re.findall(r'id="treefold-data">(.*?)</script>', text)
     assert json.loads(held) == {**given, "at": 12.5}

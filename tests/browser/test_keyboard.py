@@ -192,7 +192,7 @@ def test_assistive_technology_is_told_what_is_there(eyes: Eyes):
         page = opened(eyes, stage)
         expect(page.locator("body")).to_match_aria_snapshot("""
           - banner:
-            - 'link "ramify: all runs"'
+            - 'link "treefold: all runs"'
             - status: live
             - button "1 question for you"
             - button /Colours/

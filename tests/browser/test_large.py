@@ -9,8 +9,8 @@ from playwright.sync_api import Page, expect
 
 from browser.conftest import Eyes
 from browser.stage import call, calls, staged, state
-from ramify import CodeFunction, MemoryStore, RunContext, Runtime
-from ramify.views.web import view
+from treefold import CodeFunction, MemoryStore, RunContext, Runtime
+from treefold.views.web import view
 
 GROUPS, EACH = 100, 49  # with the groups and the top, 5,001 calls
 

@@ -1,20 +1,24 @@
 """A run that goes on is seen to go on."""
 
+import asyncio
+import sqlite3
 import subprocess
-import sys
+from contextlib import closing
 from pathlib import Path
 
 from playwright.sync_api import Locator, expect
 
+import warm_python
 from browser.conftest import Eyes
-from browser.stage import call, calls, choose, open_run, staged, state, when
-from ramify import SqliteStore
-from ramify.views.web import view
+from browser.stage import call, calls, choose, gone, open_run, staged, state, when
+from treefold import CodeFunction, NodeState, RunContext, Runtime, SqliteStore, attach
+from treefold.views.web import view
+from viewing import wait
 
 PROGRAM = """
 import sys
 from browser import newsroom
-from ramify import Runtime
+from treefold import Runtime
 with Runtime([newsroom.digest], models=newsroom.model(), store=sys.argv[1]) as runtime:
     print(runtime.invoke(newsroom.digest, newsroom.ARGS, key="nightly").result(60))
 """
@@ -34,7 +38,7 @@ def test_a_run_appears_and_comes_to_its_end_without_a_reload(eyes: Eyes):
         state(call(page, "publish"), "waits for you")
         stage.runtime.answer(stage.runtime.questions()[0].id, "publish")
         state(call(page, "digest"), "success")
-        expect(call(page, "digest")).to_contain_text(node.result(10))
+        expect(call(page, "digest")).to_contain_text(node.result(60))
         assert calls(page).count() == 12
 
 
@@ -68,6 +72,37 @@ def test_time_passes_on_the_screen(eyes: Eyes):
         stage.model.gate.set()
 
 
+async def _wait(ctx: RunContext) -> None:
+    await asyncio.Event().wait()
+
+
+def test_a_run_whose_process_has_ended_is_interrupted_until_it_is_driven_again(
+    eyes: Eyes, tmp_path: Path
+):
+    waiting, path = CodeFunction(callable=_wait, name="wait"), tmp_path / "dead.db"
+    with Runtime([waiting], store=tmp_path / "run.db") as runtime:
+        node = runtime.invoke(waiting)
+        with attach(tmp_path / "run.db") as observer:
+            wait(lambda: [one for one in observer.trees() if one.state is NodeState.Running])
+        with (
+            closing(sqlite3.connect(tmp_path / "run.db")) as source,
+            closing(sqlite3.connect(path)) as copy,
+        ):
+            source.backup(copy)  # what a killed process leaves behind
+        node.cancel()
+    with view(path, port=0) as viewer:
+        page = eyes.open(viewer.url)
+        open_run(page)
+        state(call(page, "wait"), "interrupted")
+        expect(page.locator(".state-name")).to_have_text("interrupted")
+        eyes.picture(page, "interrupted")
+        store = SqliteStore(path)
+        store.drive()
+        state(call(page, "wait"), "running")
+        store.close()
+        state(call(page, "wait"), "interrupted")
+
+
 def test_a_run_of_another_process_is_followed(eyes: Eyes, tmp_path: Path):
     path = tmp_path / "run.db"
     SqliteStore(path).close()
@@ -76,7 +111,7 @@ def test_a_run_of_another_process_is_followed(eyes: Eyes, tmp_path: Path):
         expect(page.get_by_text("No runs yet.")).to_be_visible()
         tests = str(Path(__file__).parents[1])
         program = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(path)],
+            warm_python.command("-c", PROGRAM, str(path)),
             env={"PYTHONPATH": tests},
             stdout=subprocess.PIPE,
             text=True,
@@ -87,7 +122,7 @@ def test_a_run_of_another_process_is_followed(eyes: Eyes, tmp_path: Path):
             detail.get_by_role("button", name="publish", exact=True).click()
             state(call(page, "digest"), "success")
             when(page, lambda: program.poll() is not None)
-            printed, _ = program.communicate(timeout=10)
+            printed, _ = program.communicate(timeout=60)
         finally:
             program.kill()
             program.wait()
@@ -106,7 +141,7 @@ def test_it_is_said_that_nobody_drives_the_journal(eyes: Eyes, tmp_path: Path):
         page = eyes.open(stage.url)
         stage.digest()
         expect(page.get_by_role("button", name="1 question for you")).to_be_visible()
-        expect(page.get_by_text("No program drives this journal now")).to_be_hidden()
+        gone(page.get_by_text("No program drives this journal now"))
         expect(page.locator(".connection")).to_have_text("live")
         open_run(page)
         assert spins(call(page, "digest"))
@@ -115,13 +150,13 @@ def test_it_is_said_that_nobody_drives_the_journal(eyes: Eyes, tmp_path: Path):
         expect(page.get_by_text("No program drives this journal now")).to_be_visible()
         expect(page.locator(".connection")).to_have_text("not driven")
         open_run(page)
-        state(call(page, "digest"), "running")
+        state(call(page, "digest"), "interrupted")
         assert not spins(call(page, "digest"))
         detail = choose(page, "publish")
         detail.get_by_role("button", name="publish", exact=True).click()
         expect(page.get_by_text("Answered. No program drives")).to_be_visible()
-        expect(page.get_by_role("button", name="question for you")).to_be_hidden()
-        expect(page.get_by_text("waits for you")).to_be_hidden()
+        gone(page.get_by_role("button", name="question for you"))
+        gone(page.get_by_text("waits for you"))
         expect(call(page, "publish")).to_contain_text("answered; it goes on when its program does")
         expect(detail).to_contain_text("Answered; it goes on when its program does.")
         expect(detail.get_by_role("article")).to_have_count(0)

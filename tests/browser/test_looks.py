@@ -9,8 +9,8 @@ from playwright.sync_api import Page, expect
 
 from browser import newsroom
 from browser.conftest import SCREENSHOTS, Eyes
-from browser.stage import Stage, call, choose, open_run, staged, state, when
-from ramify import CodeFunction, RunContext
+from browser.stage import Stage, call, choose, gone, open_run, staged, state, when
+from treefold import CodeFunction, RunContext
 
 # The smallest contrast of any text that can be seen, and where it is: as WCAG counts it.
 CONTRAST = """() => {
@@ -64,11 +64,11 @@ def several(stage: Stage, page: Page) -> None:
     first = stage.digest(key="monday")
     when(page, stage.runtime.questions)
     stage.runtime.answer(stage.runtime.questions()[0].id, "publish")
-    first.result(10)
+    first.result(60)
     broken = stage.runtime.invoke(failing, {"city": "Ulm"}, key="delivery")
     when(page, lambda: broken.state.final)
     with pytest.raises(ConnectionError):
-        broken.result(10)
+        broken.result(60)
     stopped = stage.digest(key="tuesday")
     when(page, stage.runtime.questions)
     stage.runtime.cancel(stopped.id, "not today")
@@ -146,7 +146,7 @@ def test_a_phone_shows_one_thing_at_a_time_and_goes_back(eyes: Eyes):
         expect(page.get_by_role("complementary")).to_have_count(0)
         call(page, "publish").tap()
         expect(page.get_by_role("complementary")).to_be_visible()
-        expect(page.get_by_role("treegrid")).to_be_hidden()
+        gone(page.get_by_role("treegrid"))
         page.go_back()
         expect(page.get_by_role("treegrid")).to_be_visible()
         page.go_back()

@@ -8,7 +8,7 @@ from browser import newsroom
 from browser.conftest import Eyes
 from browser.relay import Relay
 from browser.stage import Stage, call, calls, open_run, staged, state, when
-from ramify.views import data
+from treefold.views import data
 
 
 def seqs_asked_for(page: Page) -> list[int]:

@@ -25,9 +25,9 @@ from hypothesis.stateful import (
 )
 
 from documents.chat_stage import ANTHROPIC, GEMINI, add, after
-from ramify import AgentOptions, Client, ModelProviderException, NodeState, Runtime, TextBlock
-from ramify.core.errors import CancellationException, InvalidValueError
-from ramify.models import Retry
+from treefold import AgentOptions, Client, ModelProviderException, NodeState, Runtime, TextBlock
+from treefold.core.errors import CancellationException, InvalidValueError
+from treefold.models import Retry
 from wire import ModelServer, Reply, anthropic_wire, gemini_wire, openai_wire
 from wire.protocols import PROTOCOLS, Protocol
 from wire.replies import Cut, Stall

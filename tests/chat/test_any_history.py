@@ -9,15 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from documents.chat_stage import add, joined
-from ramify import AgentOptions, AssistantMessage, Client, TextBlock
-from ramify.core.errors import InvalidValueError
-from ramify.models import Retry
+from treefold import AgentOptions, AssistantMessage, Client, TextBlock
+from treefold.core.errors import InvalidValueError
+from treefold.models import Retry
 from wire import ModelServer
 from wire.protocols import PROTOCOLS, Protocol
 
 Message = dict[str, Any]
 
-IDS = ("1", "2", "a b", "a_b", "", "None", "ramify-call-1-0", "é" * 90)
+IDS = ("1", "2", "a b", "a_b", "", "None", "treefold-call-1-0", "é" * 90)
 NAMES = ("add", "no_such_tool", "", "two words", "né", "9", "x" * 200, "functions.add:0")
 OBJECTS = ('{"a":1,"b":2}', "{}", '{"a":NaN}')
 ARGUMENTS = (*OBJECTS, "", "[1]", "null", '{"a":', '"\ud800"', "[" * 5000)
@@ -40,7 +40,7 @@ class Stage:
     async def _send(self, history: list[Message], prompt: str) -> None:
         model = self.protocol.model(self.server, retry=Retry([]))
         options = AgentOptions("You help.", model, tools=[add])
-        async with asyncio.timeout(10), Client(options) as client:
+        async with asyncio.timeout(60), Client(options) as client:
             client.message_history = history
             try:
                 await client.query(prompt)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from documents.chat_stage import Assistant, Result, User, add, asked, call, written
-from ramify import AgentOptions, Client, ModelProviderException, ToolUse
-from ramify.testing import HANGS, ScriptedFailure, ScriptedModel
+from treefold import AgentOptions, Client, ModelProviderException, ModelText, ToolUse
+from treefold.testing import HANGS, ScriptedFailure, ScriptedModel
 
 ADDING = ToolUse("1", "add", {"a": 1, "b": 2})
 ASKED = [User("1 + 2?"), Assistant("", (call("1", "add", a=1, b=2),))]
@@ -55,3 +55,16 @@ async def test_what_is_done_to_a_copy_of_the_history_does_not_change_it():
         client.history[0]["content"] = "no"
         client.history[1]["tool_calls"].clear()
         assert written(client.history) == ASKED
+
+
+async def test_a_message_written_by_hand_can_be_changed_in_place_after_it_was_sent():
+    model = ScriptedModel("a", "b")
+    async with Client(AgentOptions("You help.", model)) as client:
+        client.message_history = [
+            {"role": "user", "content": "one"},
+            {"role": "assistant", "content": "two"},
+        ]
+        await asked(client, "x")
+        client.message_history[1]["content"] = "changed"
+        await asked(client, "y")
+    assert model.requests[1].transcript[1] == ModelText("changed")

@@ -1,8 +1,8 @@
 """What is shared and what is not: histories, models that others use; and odd messages in them."""
 
 from documents.chat_stage import Assistant, User, add, asked, written
-from ramify import AgentOptions, Client, Runtime, ToolResultBlock, UserMessage, UserText
-from ramify.testing import ScriptedModel
+from treefold import AgentOptions, Client, Runtime, ToolResultBlock, UserMessage, UserText
+from treefold.testing import ScriptedModel
 
 HELLO = [User("Hi."), Assistant("Hello.")]
 

@@ -7,7 +7,7 @@ import pytest
 
 from documents.chat_stage import OPENAI, add, adding, options, serving
 from driving import wait
-from ramify import (
+from treefold import (
     AgentOptions,
     Client,
     MemoryStore,
@@ -20,7 +20,7 @@ from ramify import (
     UserText,
     tool,
 )
-from ramify.testing import HANGS, ScriptedModel, ScriptedRequest, replay
+from treefold.testing import HANGS, ScriptedModel, ScriptedRequest, replay
 
 
 class Model:
@@ -55,7 +55,7 @@ def interrupted(function: Any) -> list[Any]:
         [node] = runtime.recover()
         [question] = runtime.questions()
         runtime.answer(question.id, "go on")
-        return node.result(10)
+        return node.result(60)
 
 
 def test_what_a_model_has_said_is_said_again_and_the_conversation_goes_on():
@@ -140,7 +140,7 @@ def test_a_turn_that_was_cut_off_goes_on_after_the_last_response(script: list[An
         [node] = runtime.recover()
         if last == 9:
             runtime.answer(wait(runtime.questions)[0].id, "use: 9")
-        blocks, roles = node.result(10)
+        blocks, roles = node.result(60)
     calls = [str({"amount": amount}) for amount in (1, 2, last)]
     assert blocks == ["Hm.", *calls, "Paid.", "Bye."]
     assert " ".join(roles) == "user assistant tool assistant tool tool assistant user assistant"

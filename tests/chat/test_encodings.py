@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ramify.chat.encodings import ADDRESS, FILES
+from treefold.chat.encodings import ADDRESS, FILES
 
 KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # what tiktoken calls the file of cl100k_base
 
@@ -31,7 +31,7 @@ socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
 arguments = json.loads(sys.argv[1])
 if arguments["hide"]:
     sys.modules["tiktoken"] = None
-from ramify import estimate_tokens
+from treefold import estimate_tokens
 
 try:
     counts = [estimate_tokens(arguments["messages"], model) for model in arguments["models"]]

@@ -5,8 +5,8 @@ import gc
 from typing import Any
 
 from documents.chat_stage import Assistant, User, by_name, heard, text_of, written
-from ramify import AgentOptions, Client, NodeState, ToolUse, ToolUseBlock, tool
-from ramify.testing import HANGS, ScriptedModel
+from treefold import AgentOptions, Client, NodeState, ToolUse, ToolUseBlock, tool
+from treefold.testing import HANGS, ScriptedModel
 
 
 def options(*script: Any, **changes: Any) -> AgentOptions:
@@ -20,7 +20,7 @@ async def test_a_query_that_is_given_up_while_a_hook_thinks_ends_its_turn():
         entered.set()
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(10), Client(options("no", hooks=by_name(prompt=[think]))) as client:
+    async with asyncio.timeout(60), Client(options("no", hooks=by_name(prompt=[think]))) as client:
         async with asyncio.TaskGroup() as group:
             query = group.create_task(client.query("Hi."))
             await entered.wait()
@@ -32,7 +32,7 @@ async def test_a_query_that_is_given_up_while_a_hook_thinks_ends_its_turn():
 
 async def test_the_turn_of_a_client_that_was_forgotten_ends():
     client = Client(options(HANGS))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await client.query("Hi.")
         node: Any = client.node
         del client
@@ -52,7 +52,7 @@ async def test_a_reader_that_leaves_does_not_take_the_turn_from_the_next_one():
 
     script = [ToolUse("1", "look", {}), "It is 42."]
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         Client(options(*script, tools=[look], auto_execute_tools=True)) as client,
         asyncio.TaskGroup() as group,
     ):

@@ -1,23 +1,30 @@
-"""A client talks to a real llama.cpp server by its address, as to any other server."""
+"""A real llama.cpp server, asked by its address as any other server.
+
+It announces keep-alive and closes each connection after a streamed answer. No retries are allowed
+here, so a request that such a connection loses fails its test.
+"""
 
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
-from ramify import (
+from treefold import (
+    AgentFunction,
     AgentOptions,
     Client,
     ModelProviderException,
     NodeState,
     Runtime,
     TextBlock,
+    UserText,
     query,
     tool,
 )
-from ramify.models import Retry
-from ramify.models.local.llama import LlamaServer
+from treefold.models import OpenAIModel, Profile, Retry
+from treefold.models.local.llama import LlamaServer
 
 
 @tool("add", "Add two numbers", {"a": int, "b": int})
@@ -33,8 +40,7 @@ def server(smollm2: Path) -> Iterator[LlamaServer]:
 
 
 def options(server: LlamaServer, **more: object) -> AgentOptions:
-    again = Retry([0.1] * 3)  # it closes connections that have been idle
-    given: dict[str, object] = {"max_tokens": 24, "temperature": 0.0, "retry": again}
+    given: dict[str, object] = {"max_tokens": 24, "temperature": 0.0, "retry": Retry(())}
     return AgentOptions(
         "You are a helpful assistant.",
         "smollm2",
@@ -103,12 +109,68 @@ async def test_tools_may_be_offered_whatever_the_model_makes_of_them(server: Lla
     assert client.turn_count == 2
 
 
+def model(server: LlamaServer, max_tokens: int) -> OpenAIModel:
+    return OpenAIModel(
+        "smollm2",
+        base_url=server.base_url,
+        api_key=server.api_key,
+        profile=Profile(max_tokens=max_tokens, temperature=0.0),
+        retry=Retry(()),
+    )
+
+
+async def test_thirty_requests_back_to_back_need_no_retry(server: LlamaServer):
+    asked = model(server, 2)
+    async with asyncio.timeout(120):
+        for _ in range(30):
+            session = asked.open()
+            async for _ in session.send(UserText("Hi")):
+                pass
+            assert session.transcript[-1] != UserText("Hi")
+
+
+async def test_agents_need_no_retry_one_after_the_other_and_six_at_once(server: LlamaServer):
+    worker = AgentFunction("worker", "", user_prompt_template="Say hello.")
+    async with asyncio.timeout(120), Runtime([worker], models=model(server, 64)) as runtime:
+        for at_once in (1, 1, 1, 6):
+            nodes = [runtime.invoke(worker, {}) for _ in range(at_once)]
+            for node in nodes:
+                await node
+        assert all(node.state is NodeState.Success for node in runtime.list_toplevel())
+
+
+class City(BaseModel):
+    is_large: bool
+    in_europe: bool
+
+
+async def test_an_agent_without_functions_returns_a_result_of_a_type(server: LlamaServer):
+    judge = AgentFunction(
+        "judge",
+        "",
+        system_prompt="You know the cities of the world.",
+        user_prompt_template="Tell me about Paris.",
+        returns=City,
+    )
+    async with asyncio.timeout(60), Runtime([judge], models=model(server, 40)) as runtime:
+        node = runtime.invoke(judge, {})
+        assert isinstance(await node, City)
+        assert runtime.get_view(node.id).notices == ()
+
+
+async def test_a_chat_of_many_turns_needs_no_retry(server: LlamaServer):
+    async with Client(options(server, max_tokens=2)) as client:
+        for _ in range(6):
+            await client.query("Hi")
+            await heard(client)
+    assert client.turn_count == 6
+
+
 async def test_a_wrong_key_is_told(server: LlamaServer):
     given = options(server)
     given.api_key = "sk-wrong"
     async with Client(given) as client:
-        await client.query("Hello")
         with pytest.raises(ModelProviderException) as failure:
-            await heard(client)
+            await client.query("Hello")
     assert failure.value.status == 401
     assert "sk-wrong" not in str(failure.value)

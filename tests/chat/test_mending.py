@@ -15,9 +15,9 @@ from documents.chat_stage import (
     serving,
     told,
 )
-from ramify import Client
-from ramify.chat.conversation import Conversation
-from ramify.core.errors import InvalidValueError
+from treefold import Client
+from treefold.chat.conversation import Conversation
+from treefold.core.errors import InvalidValueError
 from wire import anthropic_wire, openai_wire
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import until
-from ramify import (
+from treefold import (
     HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE,
     AgentFunction,
@@ -23,11 +23,11 @@ from ramify import (
     ToolUseError,
     tool,
 )
-from ramify.chat.blocks import Block
-from ramify.core.errors import DuplicateNameError
-from ramify.models import Retry
-from ramify.runtime.model_book import ModelBook
-from ramify.testing import ScriptedModel
+from treefold.chat.blocks import Block
+from treefold.core.errors import DuplicateNameError
+from treefold.models import Retry
+from treefold.runtime.model_book import ModelBook
+from treefold.testing import ScriptedModel
 from wire.protocols import PROTOCOLS
 
 
@@ -46,7 +46,7 @@ def automatic(model: Any, *tools: Any, **more: Any) -> AgentOptions:
 
 
 async def asked(client: Client, prompt: str) -> list[Block]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await client.query(prompt)
         return [block async for block in client.receive_messages()]
 
@@ -208,7 +208,7 @@ async def test_no_call_is_without_a_result_after_an_interrupt():
 
     calls = [ToolUse("1", "wait"), ToolUse("2", "add", {"a": 1, "b": 2})]
     async with Client(automatic(ScriptedModel(calls, "Fine."), wait, add)) as client:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await client.query("Go.")
             await begun.wait()
             await client.interrupt()

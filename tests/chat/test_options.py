@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ramify import AgentOptions
-from ramify.core.errors import InvalidValueError
+from treefold import AgentOptions
+from treefold.core.errors import InvalidValueError
 
 
 @pytest.mark.parametrize("key", [5, b"sk-secret", ["sk-secret"]])

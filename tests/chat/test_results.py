@@ -17,8 +17,8 @@ from documents.chat_stage import (
     told,
     written,
 )
-from ramify import AgentOptions, Client, ToolResultBlock, ToolUse, ToolUseError, UserMessage
-from ramify.testing import ScriptedModel
+from treefold import AgentOptions, Client, ToolResultBlock, ToolUse, ToolUseError, UserMessage
+from treefold.testing import ScriptedModel
 
 
 async def test_a_result_is_saved_as_soon_as_it_is_given(tmp_path: Path):

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ramify import AgentOptions, Client, SessionStore
-from ramify.testing import ScriptedModel
+from treefold import AgentOptions, Client, SessionStore
+from treefold.testing import ScriptedModel
 
 
 async def converse(store: SessionStore, model: ScriptedModel, prompt: str) -> Client:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from documents.chat_stage import Assistant, Result, User, add, asked, call, heard, written
-from ramify import AgentOptions, Client, Runtime, ToolUse
-from ramify.core.errors import SessionConflictError, StoreError
-from ramify.testing import ScriptedModel
+from treefold import AgentOptions, Client, Runtime, ToolUse
+from treefold.core.errors import SessionConflictError, StoreError
+from treefold.testing import ScriptedModel
 
 ADDING = ToolUse("1", "add", {"a": 1, "b": 2})
 ASKED = [User("1 + 2?"), Assistant("", (call("1", "add", a=1, b=2),))]
@@ -46,7 +46,7 @@ async def saved(path: Path, session: str = "s") -> list[Any]:
 @pytest.mark.parametrize("way", ["raise", "pause"])
 async def test_a_response_that_cannot_be_saved_is_kept_and_saved_later(path: Path, way: Any):
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         Runtime(on_provider_failure=way) as runtime,
         Client(options("Hello.", "Good."), session="s", store=path) as client,
     ):

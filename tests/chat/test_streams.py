@@ -3,8 +3,8 @@
 import pytest
 
 from documents.chat_stage import add, asked, joined, options, serving, text_of, until_failure
-from ramify import Client, ModelProviderException, TextBlock, ThinkingBlock, ToolUseDelta
-from ramify.models import Retry
+from treefold import Client, ModelProviderException, TextBlock, ThinkingBlock, ToolUseDelta
+from treefold.models import Retry
 from wire import openai_wire
 from wire.replies import Cut, stream
 

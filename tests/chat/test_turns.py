@@ -18,7 +18,7 @@ from documents.chat_stage import (
     text_of,
     written,
 )
-from ramify import (
+from treefold import (
     AgentNode,
     AgentOptions,
     Client,
@@ -30,9 +30,9 @@ from ramify import (
     ToolUseBlock,
     UserText,
 )
-from ramify.core.errors import UsageError
-from ramify.models import AnthropicModel
-from ramify.testing import HANGS, ScriptedModel, ScriptedRequest
+from treefold.core.errors import UsageError
+from treefold.models import AnthropicModel
+from treefold.testing import HANGS, ScriptedModel, ScriptedRequest
 
 ADDING = ToolUse("1", "add", {"a": 1, "b": 2})
 
@@ -42,7 +42,7 @@ def options(*script: Any, **changes: Any) -> AgentOptions:
 
 
 async def test_every_reader_comes_to_the_end_when_the_turn_does():
-    async with Client(options(HANGS)) as client, asyncio.timeout(10):
+    async with Client(options(HANGS)) as client, asyncio.timeout(60):
         await client.query("Hello.")
         async with asyncio.TaskGroup() as group:
             readers = [group.create_task(heard(client)) for _ in range(3)]
@@ -55,7 +55,7 @@ async def test_every_reader_comes_to_the_end_when_the_turn_does():
 async def test_whoever_reads_of_a_call_may_ask_a_model_himself():
     found: list[Any] = []
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         Runtime(limits=Limits(concurrent_requests=1)),
         Client(options(ADDING, "It is 3.", auto_execute_tools=True)) as client,
         Client(options("Go ahead. ")) as other,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from documents.chat_stage import add, asked, by_name
-from ramify import (
+from treefold import (
     AgentOptions,
     AssistantMessage,
     Client,
@@ -15,7 +15,7 @@ from ramify import (
     ToolUseError,
     UserText,
 )
-from ramify.testing import ScriptedModel
+from treefold.testing import ScriptedModel
 
 
 def options(model: ScriptedModel, **changes: Any) -> AgentOptions:

@@ -5,20 +5,20 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from command_line import PATIENCE, environment, ramify
+import warm_python
+from command_line import PATIENCE, environment, treefold
 from driving import ERRANDS, Drive, act, asked, is_over, seen, wait
-from ramify import NodeState
-from ramify.views.answered import ANSWERED
 from terminal import Terminal
+from treefold import NodeState
+from treefold.views.answered import ANSWERED
 
 LATER: Final = (
-    "when the program that made it is started again, such as by the same 'ramify run ... --store"
+    "when the program that made it is started again, such as by the same 'treefold run ... --store"
     " run.db' as before\n"
 )
 
@@ -151,7 +151,7 @@ def test_a_wrong_answer_lists_the_right_ones_and_the_question_stays(path: Path, 
     asked(path, 2)
     for args, said in [
         (["1-1", "perhaps"], "'perhaps' does not answer question 1-1: 'yes', 'no'"),
-        (["1-1"], "say what the answer is: ramify answer ID TEXT"),
+        (["1-1"], "say what the answer is: treefold answer ID TEXT"),
         (["1-1", "--args", "{}"], "question 1-1 (human) takes no arguments"),
         (
             ["3-1", "so what"],
@@ -161,9 +161,13 @@ def test_a_wrong_answer_lists_the_right_ones_and_the_question_stays(path: Path, 
             ["3-1", "--args", "[5]"],
             """--args takes a JSON object such as '{"name": "Ada"}', not '[5]'""",
         ),
-        (["9-9", "yes"], "no question '9-9' waits for an answer; open: 1-1, 3-1"),
+        (
+            ["9-9", "yes"],
+            "no question '9-9' waits for an answer (it may have been answered already);"
+            " open: 1-1, 3-1",
+        ),
     ]:
-        assert act(path, "answer", *args) == (2, "", f"ramify answer: {said}\n")
+        assert act(path, "answer", *args) == (2, "", f"treefold answer: {said}\n")
     assert asked(path, 2) == ["1-1", "3-1"]
 
 
@@ -211,7 +215,7 @@ def test_a_run_that_is_alive_is_paused_and_goes_on_and_is_cancelled(path: Path, 
     drive("walk")
     seen(path, 1, lambda view: len(view.children) > 1)
     name = "walk (node 1)"
-    paused = f"{name} is paused; 'ramify resume 1' lets it go on\n"
+    paused = f"{name} is paused; 'treefold resume 1' lets it go on\n"
     assert act(path, "pause", "last", "--reason", "look at this") == (0, paused, "")
     assert act(path, "pause", "last") == (0, paused, "")  # it is
     stopped = seen(path, 1, lambda view: view.state is NodeState.Paused)
@@ -228,12 +232,12 @@ def test_what_cannot_be_done_is_exit_code_2_and_says_why(path: Path, drive: Driv
     drive("deploy")
     asked(path)
     idle = "deploy (node 1) is not paused, nor is anything below it"
-    assert act(path, "resume", "1") == (2, "", f"ramify resume: {idle}\n")
+    assert act(path, "resume", "1") == (2, "", f"treefold resume: {idle}\n")
     act(path, "answer", "1-1", "yes")
     seen(path, 1, is_over)
     for do, done in [("pause", "paused"), ("cancel", "cancelled"), ("resume", "resumed")]:
         over = f"deploy (node 1) has ended (success), and cannot be {done} any more"
-        assert act(path, do, "1") == (2, "", f"ramify {do}: {over}\n")
+        assert act(path, do, "1") == (2, "", f"treefold {do}: {over}\n")
         code, shown, told = act(path, do, "99")
         assert (code, shown, "has no node 99" in told) == (2, "", True)
         code, shown, told = act(path, do)
@@ -285,11 +289,11 @@ def test_a_driver_that_does_not_come_to_it_is_exit_code_3(path: Path, drive: Dri
 
 def test_without_a_journal_it_says_how_to_give_one(tmp_path: Path):
     for args in ["questions"], ["answer", "1-1", "yes"], ["cancel", "1"], ["fork", "1"]:
-        done = ramify(*args, cwd=tmp_path)
+        done = treefold(*args, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            f"ramify {args[0]}: run.db: there is no such journal; give --store FILE or set"
-            " RAMIFY_STORE\n"
+            f"treefold {args[0]}: run.db: there is no such journal; give --store FILE or set"
+            " TREEFOLD_STORE\n"
         )
 
 
@@ -300,7 +304,7 @@ def test_a_run_of_another_process_is_followed_to_its_end(path: Path, drive: Driv
     drive("deploy")
     asked(path)
     following = subprocess.Popen(
-        [sys.executable, "-m", "ramify", "tree", "--follow"],
+        warm_python.command("-m", "treefold", "tree", "--follow"),
         cwd=path.parent,
         env=environment(),
         stdout=subprocess.PIPE,
@@ -318,7 +322,7 @@ async def test_an_answer_that_nobody_takes_is_seen_by_whoever_follows(path: Path
     driver = drive("deploy")
     asked(path)
     driver.end()
-    following = ["-m", "ramify", "tree", "--follow", "--store", str(path)]
+    following = ["-m", "treefold", "tree", "--follow", "--store", str(path)]
     async with Terminal(*following, env={}) as terminal:
         await terminal.see_on_screen("? 1 deploy(", "Deploy here?", "? 1 waits for you")
         assert (await asyncio.to_thread(act, path, "answer", "1-1", "yes"))[0] == 0
@@ -329,14 +333,14 @@ async def test_an_answer_that_nobody_takes_is_seen_by_whoever_follows(path: Path
 def test_what_is_followed_is_shown_whole(path: Path, drive: Drive):
     drive("deploy")
     asked(path)
-    said = "ramify tree: --follow shows all of a tree: leave out --json and --depth\n"
+    said = "treefold tree: --follow shows all of a tree: leave out --json and --depth\n"
     for more in ["--json"], ["--depth", "1"]:
         assert act(path, "tree", "--follow", *more) == (2, "", said)
 
 
 def test_a_run_that_nobody_sits_at_is_answered_from_elsewhere(path: Path):
     running = subprocess.Popen(
-        [sys.executable, "-m", "ramify", "run", f"{ERRANDS}:deploy", "--store", str(path)],
+        warm_python.command("-m", "treefold", "run", f"{ERRANDS}:deploy", "--store", str(path)),
         cwd=path.parent,
         env=environment(),
         stdin=subprocess.DEVNULL,

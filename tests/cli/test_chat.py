@@ -1,10 +1,9 @@
-"""``ramify chat``, as a person uses it: in a terminal, with a server that speaks the protocol."""
+"""``treefold chat``, as a person uses it: in a terminal, with a server that speaks the protocol."""
 
 import asyncio
 import json
 import os
 import stat
-import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -23,7 +22,7 @@ TOOLS = '''
 import asyncio
 import time
 from contextlib import suppress
-from ramify import RunContext, tool
+from treefold import RunContext, tool
 
 @tool
 async def add(a: int, b: int) -> int:
@@ -62,14 +61,14 @@ async def server() -> AsyncIterator[ModelServer]:
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    return {"RAMIFY_HOME": str(tmp_path / "home")}
+    return {"TREEFOLD_HOME": str(tmp_path / "home")}
 
 
 @pytest.fixture
 def chat(server: ModelServer, env: dict[str, str]) -> Chat:
     def start(*options: str, columns: int = 100) -> Terminal:
         model = ["--model", "qwen3", "--base-url", server.url]
-        args = ["-m", "ramify", "chat", *model, *options]
+        args = ["-m", "treefold", "chat", *model, *options]
         return Terminal(*args, env=env, columns=columns)
 
     return start
@@ -85,7 +84,7 @@ def tools(tmp_path: Path) -> str:
 async def piped(
     *options: str, said: str, env: dict[str, str], cwd: Path | None = None
 ) -> tuple[int, str, str]:
-    args = ["-m", "ramify", "chat", *options]
+    args = ["-m", "treefold", "chat", *options]
     done = await asyncio.to_thread(warm_python.run, *args, said=said, env=os.environ | env, cwd=cwd)
     return done.returncode, done.stdout, done.stderr
 
@@ -403,7 +402,7 @@ async def test_what_was_typed_can_be_called_back_but_for_secrets(
         terminal.press(CTRL_D)
         assert await terminal.exit_code() == 0
     assert messages(server)[-1] == ("user", "first")
-    kept = Path(env["RAMIFY_HOME"]) / "chat_history"
+    kept = Path(env["TREEFOLD_HOME"]) / "chat_history"
     assert kept.read_text() == "first\nfirst\n"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     async with chat() as terminal:
@@ -483,7 +482,7 @@ async def test_from_a_pipe_each_line_is_a_prompt_and_only_answers_are_on_stdout(
         " done\n· add(a=1, b=1) → 2\n"
     )
     assert messages(server)[2] == ("user", "second\nline")
-    assert not (Path(env["RAMIFY_HOME"]) / "chat_history").exists()
+    assert not (Path(env["TREEFOLD_HOME"]) / "chat_history").exists()
 
 
 async def test_from_a_pipe_a_prompt_without_answer_is_exit_code_1(
@@ -504,7 +503,8 @@ async def test_a_reader_that_goes_away_ends_the_chat_without_a_word(
     read, write = os.pipe()
     os.close(read)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ramify", "chat", "--model", "qwen3", "--base-url", server.url,
+        *warm_python.command("-m", "treefold", "chat", "--model", "qwen3"),
+        "--base-url", server.url,
         env=os.environ | env, stdin=PIPE, stdout=write, stderr=PIPE,
     )  # fmt: skip
     os.close(write)
@@ -549,8 +549,8 @@ async def test_the_example_of_the_help_runs_on_the_embedded_model(
     smollm2: Path, env: dict[str, str]
 ):
     code, shown, _ = await piped("--help", said="", env=env)
-    (example,) = [line for line in shown.splitlines() if line.startswith("example: ramify chat")]
-    options = example.removeprefix("example: ramify chat").split()
+    (example,) = [line for line in shown.splitlines() if line.startswith("example: treefold chat")]
+    options = example.removeprefix("example: treefold chat").split()
     assert (code, options) == (0, ["--local"])
     code, out, err = await piped(
         *options, "--max-tokens", "24", "--temperature", "0",

@@ -1,12 +1,12 @@
-"""``ramify check``, as a pipeline uses it."""
+"""``treefold check``, as a pipeline uses it."""
 
 import json
 from pathlib import Path
 
-from command_line import ramify
+from command_line import treefold
 
 CHAIN = """
-from ramify import CodeFunction, RunContext, agent, tool
+from treefold import CodeFunction, RunContext, agent, tool
 
 print("loaded")
 
@@ -35,7 +35,7 @@ def oversee(folder: str) -> str:
     raise AssertionError("nothing is run")
 """
 FAULTY = """
-from ramify import AgentFunction, CodeFunction, Ensemble
+from treefold import AgentFunction, CodeFunction, Ensemble
 
 def first(ctx): ...
 def second(ctx): ...
@@ -54,7 +54,7 @@ def written(folder: Path, text: str) -> str:
 
 
 def test_each_function_has_a_line_and_who_calls_whom_is_a_tree():
-    done = ramify("check", "examples/survey.py")
+    done = treefold("check", "examples/survey.py")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "code  measure(path)  Count lines and functions of one file.\n"
@@ -71,7 +71,7 @@ def test_each_function_has_a_line_and_who_calls_whom_is_a_tree():
 
 
 def test_nothing_is_run_and_no_key_is_needed(tmp_path: Path):
-    done = ramify("check", written(tmp_path, CHAIN))
+    done = treefold("check", written(tmp_path, CHAIN))
     assert (done.returncode, done.stderr) == (0, "loaded\n")
     assert done.stdout == (
         "code  look(path)  Look at a file.\n"
@@ -89,7 +89,7 @@ def test_nothing_is_run_and_no_key_is_needed(tmp_path: Path):
 
 
 def test_what_was_shown_is_not_shown_again(tmp_path: Path):
-    module = "from ramify import RunContext, tool\n@tool\nasync def f0() -> None: ...\n"
+    module = "from treefold import RunContext, tool\n@tool\nasync def f0() -> None: ...\n"
     for n in range(1, 40):  # two ways down from each would be as many lines as the world has sand
         twins = [
             f"@tool(uses=[f{n - 1}])\nasync def {x}{n}(ctx: RunContext) -> None: ...\n"
@@ -97,7 +97,7 @@ def test_what_was_shown_is_not_shown_again(tmp_path: Path):
         ]
         module += "".join(twins)
         module += f"@tool(uses=[a{n}, b{n}])\nasync def f{n}(ctx: RunContext) -> None: ...\n"
-    done = ramify("check", f"{written(tmp_path, module)}:f39")
+    done = treefold("check", f"{written(tmp_path, module)}:f39")
     tree = done.stdout.split("\n\n")[1].splitlines()
     assert done.returncode == 0
     assert tree[:2] == ["f39", "├─ a39"]
@@ -106,7 +106,7 @@ def test_what_was_shown_is_not_shown_again(tmp_path: Path):
 
 
 def test_all_faults_are_listed_and_exit_code_1(tmp_path: Path):
-    done = ramify("check", written(tmp_path, FAULTY))
+    done = treefold("check", written(tmp_path, FAULTY))
     assert done.returncode == 1
     assert done.stdout.startswith("code  same()\ncode  same()\nagent greet()  Greet.\n")
     told = done.stderr.splitlines()
@@ -118,15 +118,15 @@ def test_all_faults_are_listed_and_exit_code_1(tmp_path: Path):
 
 def test_names_of_models_that_the_program_knows_can_be_given(tmp_path: Path):
     models = ["--model", "first=local", "--model", "second=openai:gpt-5"]
-    assert ramify("check", "examples/research.py").returncode == 1
-    assert ramify("check", "examples/research.py", *models).returncode == 0
-    done = ramify("check", "examples/research.py", *models, "--model", "nobody:knows")
+    assert treefold("check", "examples/research.py").returncode == 1
+    assert treefold("check", "examples/research.py", *models).returncode == 0
+    done = treefold("check", "examples/research.py", *models, "--model", "nobody:knows")
     assert done.returncode == 1
     assert "no provider is called 'nobody'" in done.stderr
 
 
 def test_json_is_one_value_whatever_the_module_prints(tmp_path: Path):
-    done = ramify("check", f"{written(tmp_path, CHAIN)}:explain", "--json")
+    done = treefold("check", f"{written(tmp_path, CHAIN)}:explain", "--json")
     path = {
         "type": "object",
         "properties": {"path": {"type": "string"}},
@@ -148,7 +148,7 @@ def test_json_is_one_value_whatever_the_module_prints(tmp_path: Path):
             {
                 "name": "look",
                 "agent": False,
-                "description": "Look at a file.\n\nArgs:\n    path: which.",
+                "description": "Look at a file.",
                 "inputs": path | {"properties": described},
                 "uses": [],
                 "named": False,
@@ -156,21 +156,21 @@ def test_json_is_one_value_whatever_the_module_prints(tmp_path: Path):
         ],
         "faults": [],
     }
-    faulty = ramify("check", written(tmp_path, FAULTY), "--json")
+    faulty = treefold("check", written(tmp_path, FAULTY), "--json")
     assert faulty.returncode == 1
     assert len(json.loads(faulty.stdout)["faults"]) == 3
 
 
 def test_what_json_cannot_express_is_a_fault_only_if_a_model_is_to_say_it(tmp_path: Path):
-    odd = "from ramify import CodeFunction, agent\nclass Odd: ...\ndef f(ctx, x: Odd): ...\n"
+    odd = "from treefold import CodeFunction, agent\nclass Odd: ...\ndef f(ctx, x: Odd): ...\n"
     odd += "take = CodeFunction(callable=f, name='take')\n"
-    code = ramify("check", written(tmp_path, odd), "--json")
+    code = treefold("check", written(tmp_path, odd), "--json")
     assert code.returncode == 0
     assert [one["inputs"] for one in json.loads(code.stdout)["functions"]] == [None]
     told = odd + "@agent(uses=[take])\ndef tell() -> str: return 'x'\n"
-    model = ramify("check", written(tmp_path, told))
+    model = treefold("check", written(tmp_path, told))
     assert model.returncode == 1
-    assert "ramify check: tell: 'take' takes something that JSON cannot express" in model.stderr
+    assert "treefold check: tell: 'take' takes something that JSON cannot express" in model.stderr
 
 
 def test_what_cannot_be_loaded_is_exit_code_2(tmp_path: Path):
@@ -179,6 +179,6 @@ def test_what_cannot_be_loaded_is_exit_code_2(tmp_path: Path):
         ("examples/survey.py:nothing", "has no function 'nothing'"),
         ("no_such_module", "No module named 'no_such_module'"),
     ]:
-        done = ramify("check", "examples/survey.py", target)
+        done = treefold("check", "examples/survey.py", target)
         assert (done.returncode, done.stdout, words in done.stderr) == (2, "", True), done.stderr
-        assert done.stderr.startswith("ramify check: ")
+        assert done.stderr.startswith("treefold check: ")

@@ -1,4 +1,4 @@
-"""The ``ramify`` command before any subcommand."""
+"""The ``treefold`` command before any subcommand."""
 
 import re
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ramify.cli import exit_codes, main, parser_of
-from ramify.cli.commands import COMMANDS, GROUPS
+from treefold.cli import exit_codes, main, parser_of
+from treefold.cli.commands import COMMANDS, GROUPS
 
 
 def test_the_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str]):
@@ -31,51 +31,52 @@ def test_the_help_of_a_command_fits_on_a_screen(name: str, monkeypatch: pytest.M
 def test_the_help_loads_no_command():
     script = (
         "import sys\n"
-        "from ramify.cli import main\n"
+        "from treefold.cli import main\n"
         "try:\n"
         "    main(['--help'])\n"
         "except SystemExit:\n"
         "    pass\n"
-        "print([name for name in sys.modules if name.startswith('ramify.cli.')], file=sys.stderr)\n"
+        "names = [name for name in sys.modules if name.startswith('treefold.cli.')]\n"
+        "print(names, file=sys.stderr)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
     )
-    assert done.stderr == "['ramify.cli.commands', 'ramify.cli.exit_codes']\n"
+    assert done.stderr == "['treefold.cli.commands', 'treefold.cli.exit_codes']\n"
 
 
 def test_an_unknown_command_is_exit_code_2_and_the_nearest_is_named(
     capsys: pytest.CaptureFixture[str],
 ):
-    usage = "usage: ramify [-h] [--version] COMMAND ...\n"
+    usage = "usage: treefold [-h] [--version] COMMAND ...\n"
     for given, said in [
         (["lokal"], "there is no command 'lokal'; did you mean 'local'?"),
-        (["zzz\x1b"], "there is no command 'zzz\\x1b'; 'ramify --help' lists them"),
-        ([], "say which command; 'ramify --help' lists them"),
-        ([""], "say which command; 'ramify --help' lists them"),
+        (["zzz\x1b"], "there is no command 'zzz\\x1b'; 'treefold --help' lists them"),
+        ([], "say which command; 'treefold --help' lists them"),
+        ([""], "say which command; 'treefold --help' lists them"),
     ]:
         assert main(given) == 2
-        assert capsys.readouterr().err == f"{usage}ramify: {said}\n"
+        assert capsys.readouterr().err == f"{usage}treefold: {said}\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_says_what_it_does_by_example_and_what_its_exit_codes_mean(name: str):
     shown = parser_of(COMMANDS[name]).format_help()
-    assert shown.startswith(f"usage: ramify {name} ")
-    assert f"\nexample: ramify {name} " in shown or f"\nexample: ramify {name}\n" in shown
+    assert shown.startswith(f"usage: treefold {name} ")
+    assert f"\nexample: treefold {name} " in shown or f"\nexample: treefold {name}\n" in shown
     assert "\nexit codes: 0 " in shown
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_module_of_a_command_says_its_name(name: str):
-    module = import_module(f"ramify.cli.{COMMANDS[name].module}")
-    assert f"``ramify {name}``" in str(module.__doc__)
+    module = import_module(f"treefold.cli.{COMMANDS[name].module}")
+    assert f"``treefold {name}``" in str(module.__doc__)
 
 
 @pytest.mark.parametrize("args", [["--help"], ["local", "--help"]])
 def test_nobody_is_told_when_whoever_reads_has_had_enough(args: list[str]):
     with subprocess.Popen(
-        [sys.executable, "-m", "ramify", *args],
+        [sys.executable, "-m", "treefold", *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -89,18 +90,18 @@ def test_nobody_is_told_when_whoever_reads_has_had_enough(args: list[str]):
 def test_what_cannot_be_written_is_said_in_a_sentence():
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "ramify", "completion", "bash"],
+            [sys.executable, "-m", "treefold", "completion", "bash"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             timeout=60,
         )
-    said = "ramify: what it says cannot be written (No space left on device)\n"
+    said = "treefold: what it says cannot be written (No space left on device)\n"
     assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_a_closed_stdout_is_no_trouble():
-    line = f"{sys.executable} -m ramify completion bash >&-"
+    line = f"{sys.executable} -m treefold completion bash >&-"
     done = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 

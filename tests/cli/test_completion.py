@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from ramify.cli import main, parser_of
-from ramify.cli.commands import COMMANDS
+from treefold.cli import main, parser_of
+from treefold.cli.commands import COMMANDS
 
 # what bash does when Tab is pressed: it sets these and calls the function
 TAB = """
 source "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
-_ramify ramify "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+_treefold treefold "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
 [ ${#COMPREPLY[@]} -eq 0 ] || printf '%s\\n' "${COMPREPLY[@]}"
 """
 
@@ -20,14 +20,14 @@ _ramify ramify "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
 @pytest.fixture
 def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     assert main(["completion", "bash"]) == 0
-    path = tmp_path / "ramify.bash"
+    path = tmp_path / "treefold.bash"
     path.write_text(capsys.readouterr().out)
     return path
 
 
 def completed(script: Path, *words: str) -> list[str]:
     done = subprocess.run(
-        ["bash", "-u", "-c", TAB, "bash", str(script), "ramify", *words],
+        ["bash", "-u", "-c", TAB, "bash", str(script), "treefold", *words],
         capture_output=True,
         text=True,
         timeout=60,
@@ -63,12 +63,12 @@ def test_bash_completes_values_and_leaves_files_to_itself(script: Path):
     assert completed(script, "run", "") == []
     assert completed(script, "nothing", "") == []
     registered = subprocess.run(
-        ["bash", "-c", 'source "$1"; complete -p ramify', "bash", str(script)],
+        ["bash", "-c", 'source "$1"; complete -p treefold', "bash", str(script)],
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert registered.stdout == "complete -o default -F _ramify ramify\n"  # default: files
+    assert registered.stdout == "complete -o default -F _treefold treefold\n"  # default: files
 
 
 @pytest.mark.parametrize("shell", ["fish", "zsh"])

@@ -1,4 +1,4 @@
-"""``ramify doctor``, on machines that have much or little."""
+"""``treefold doctor``, on machines that have much or little."""
 
 import asyncio
 import json
@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from command_line import environment, ramify
+from command_line import environment, treefold
 from permissions import without_privileges
-from ramify.cli.doctor import examine
-from ramify.cli.packages import Extra, Package, extras_of
-from ramify.models.local.weights import SMOLLM2
 from terminal import Terminal
+from treefold.cli.doctor import examine
+from treefold.cli.packages import Extra, Package, extras_of
+from treefold.models.local.weights import SMOLLM2
 from wire.replies import failure
 from wire.server import ModelServer
 
@@ -39,39 +39,42 @@ def lines(shown: str) -> dict[str, list[str]]:
 
 def test_keys_are_named_and_no_part_of_them_is_shown(tmp_path: Path):
     env = {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": "  ", "GOOGLE_API_KEY": "schlüssel"}
-    env |= {"RAMIFY_CACHE": str(tmp_path), "ANTHROPIC_BASE_URL": f"https://user:{KEY}@example.org"}
+    env |= {
+        "TREEFOLD_CACHE": str(tmp_path),
+        "ANTHROPIC_BASE_URL": f"https://user:{KEY}@example.org",
+    }
     for args in ["doctor"], ["doctor", "--json"]:
-        done = ramify(*args, env=env)
+        done = treefold(*args, env=env)
         assert (done.returncode, done.stderr) == (0, "")
         assert not [part for part in parts(KEY) if part in done.stdout]
         assert "schl" not in done.stdout
-    shown = ramify("doctor", env=env).stdout
+    shown = treefold("doctor", env=env).stdout
     assert lines(shown)["keys"] == [
         "✗ ANTHROPIC_API_KEY it is empty",
         "· GEMINI_API_KEY is not set: gemini needs it",
         "✗ GOOGLE_API_KEY it has characters that no key has; was it copied whole?",
         "✓ OPENAI_API_KEY is set",
-        "✓ RAMIFY_CACHE is set",
+        "✓ TREEFOLD_CACHE is set",
         "✓ ANTHROPIC_BASE_URL is set",
     ]
     assert shown.splitlines()[-1].startswith("models to work with: openai (OPENAI_API_KEY)")
 
 
 def test_where_no_model_can_be_asked_it_says_how_to_get_one(tmp_path: Path):
-    env = {"RAMIFY_CACHE": str(tmp_path)}
-    done = ramify("doctor", "--json", env=env)
+    env = {"TREEFOLD_CACHE": str(tmp_path)}
+    done = treefold("doctor", "--json", env=env)
     found = json.loads(done.stdout)
     assert done.returncode == (0 if found["usable"] else 1)  # somebody's server may be there
     assert found["weights"] == {"file": SMOLLM2.file, "path": None}
-    assert "· local " + SMOLLM2.file + " is not here: ramify local fetch" in str(
-        lines(ramify("doctor", env=env).stdout)["embedded model"]
+    assert "· local " + SMOLLM2.file + " is not here: treefold local fetch" in str(
+        lines(treefold("doctor", env=env).stdout)["embedded model"]
     )
 
 
 def test_nothing_usable_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in set(os.environ) - set(environment()):
         monkeypatch.delenv(name)
-    monkeypatch.setenv("RAMIFY_CACHE", str(tmp_path))
+    monkeypatch.setenv("TREEFOLD_CACHE", str(tmp_path))
     found = examine({})
     assert (found["usable"], found["servers"]) == ([], {"fault": None, "asked": []})
 
@@ -80,17 +83,17 @@ async def test_a_server_that_answers_is_found_with_its_models_and_cannot_write_o
     models = [{"id": f"m{n}\x1b[2J"} for n in range(7)]
     reply = failure(200, {"object": "list", "data": models})
     async with asyncio.timeout(60), ModelServer([reply, reply]) as server:
-        env = {"RAMIFY_BASE_URL": f"{server.url}/v1"}
-        done = await asyncio.to_thread(ramify, "doctor", env=env)
-        told = json.loads((await asyncio.to_thread(ramify, "doctor", "--json", env=env)).stdout)
+        env = {"TREEFOLD_BASE_URL": f"{server.url}/v1"}
+        done = await asyncio.to_thread(treefold, "doctor", env=env)
+        told = json.loads((await asyncio.to_thread(treefold, "doctor", "--json", env=env)).stdout)
     assert done.returncode == 0
     named = ", ".join(f"m{n}\\x1b[2J" for n in range(5))
     assert lines(done.stdout)["servers"][-1] == (
-        f"✓ RAMIFY_BASE_URL the address in it has {named} and 2 more"
+        f"✓ TREEFOLD_BASE_URL the address in it has {named} and 2 more"
     )
-    assert "RAMIFY_BASE_URL" in done.stdout.splitlines()[-1]
+    assert "TREEFOLD_BASE_URL" in done.stdout.splitlines()[-1]
     assert told["servers"]["asked"][-1] == {
-        "name": "RAMIFY_BASE_URL",
+        "name": "TREEFOLD_BASE_URL",
         "base_url": None,
         "models": [one["id"] for one in models],
     }
@@ -103,7 +106,7 @@ async def test_a_server_that_answers_is_found_with_its_models_and_cannot_write_o
 
 
 def test_a_journal_is_tried_in_the_folder_and_nothing_is_left_of_it(tmp_path: Path):
-    done = ramify("doctor", "--json", cwd=tmp_path)
+    done = treefold("doctor", "--json", cwd=tmp_path)
     journal = json.loads(done.stdout)["journal"]
     assert (journal["folder"], journal["fault"]) == (str(tmp_path), None)
     assert journal["sqlite"].startswith("3.")
@@ -126,14 +129,14 @@ def test_a_folder_that_may_not_be_written_holds_no_journal(
 @pytest.mark.parametrize(("env", "colours"), [({}, "colours"), ({"NO_COLOR": "1"}, "no colours")])
 async def test_what_the_terminal_can_do_is_told(env: dict[str, str], colours: str):
     env = environment(env) | {"COLUMNS": "", "LINES": ""}  # whatever runs the tests may set them
-    async with Terminal("-m", "ramify", "doctor", env=env, columns=120) as terminal:
+    async with Terminal("-m", "treefold", "doctor", env=env, columns=120) as terminal:
         await terminal.see("terminal\n")
         await terminal.see(f"✓ xterm              120 x 40, {colours}\n")
         await terminal.see("✓ utf-8 ")
 
 
 def test_a_terminal_without_unicode_is_told_so():
-    done = ramify("doctor", env={"PYTHONIOENCODING": "ascii"})
+    done = treefold("doctor", env={"PYTHONIOENCODING": "ascii"})
     assert "lacks what trees are drawn with" in done.stdout
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ramify import MemoryStore, attach
-from ramify.cli import main
-from ramify.stores import import_tree
-from ramify.views import data
+from treefold import MemoryStore, attach
+from treefold.cli import main
+from treefold.stores import import_tree
+from treefold.views import data
 
 
 def test_the_data_of_a_run_is_all_there_is_to_be_said(journal: Path, tmp_path: Path):
@@ -48,7 +48,7 @@ def test_a_call_in_a_run_is_not_exported_but_the_run_is_named(
     for name in ("1.3", "6"):
         assert main(["export", name, option, str(target), "--store", str(journal)]) == 2
         assert capsys.readouterr().err == (
-            "ramify export: call 1.3 (node 6) is not a whole run: give 1, the run that it is in\n"
+            "treefold export: call 1.3 (node 6) is not a whole run: give 1, the run that it is in\n"
         )
     assert not target.exists()
 
@@ -63,7 +63,7 @@ def test_the_page_holds_the_same(journal: Path, tmp_path: Path):
     [written] = [
         line
         for line in html.read_text().splitlines()
-        if line.startswith('<script type="application/json" id="ramify-data">')
+        if line.startswith('<script type="application/json" id="treefold-data">')
     ]
     held = json.loads(written.partition(">")[2].removesuffix("</script>"))
     assert {name: held[name] for name in found} == found
@@ -86,12 +86,12 @@ def test_an_export_without_a_file_or_a_folder_for_it_is_exit_code_2(
 ):
     assert main(["export", "--store", str(journal)]) == 2
     assert capsys.readouterr().err == (
-        "ramify export: say what to write: --html FILE, --json FILE or --tree FILE\n"
+        "treefold export: say what to write: --html FILE, --json FILE or --tree FILE\n"
     )
     for option in ("--html", "--json", "--tree"):
         target = tmp_path / "nowhere" / "run"
         assert main(["export", option, str(target), "--store", str(journal)]) == 2
         assert capsys.readouterr().err == (
-            f"ramify export: {target}: it cannot be written (No such file or directory); see to"
+            f"treefold export: {target}: it cannot be written (No such file or directory); see to"
             " its folder and the disk\n"
         )

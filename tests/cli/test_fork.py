@@ -1,20 +1,21 @@
-"""``ramify fork``: by whoever drives the journal, and here."""
+"""``treefold fork``: by whoever drives the journal, and here."""
 
+import json
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import warm_python
 from command_line import PATIENCE, environment
 from driving import ERRANDS, Drive, act, asked, is_over, seen
 from errands import buy, deploy, walk
-from ramify import NodeState, Runtime, attach
 from support import heed_interrupts
+from treefold import NodeState, Runtime, attach
 
 LATER = (
-    "when the program that made it is started again, such as by the same 'ramify run ... --store"
+    "when the program that made it is started again, such as by the same 'treefold run ... --store"
     " run.db' as before"
     "; --with MODULE[:FUNCTION] does it now, and here\n"
 )
@@ -63,6 +64,16 @@ def test_while_nothing_runs_the_next_program_forks(walked: Path, drive: Drive):
     assert seen(walked, 6, is_over).outputs == 4
 
 
+def test_a_fork_is_timed_from_where_it_began_by_every_command(walked: Path):
+    assert act(walked, "fork", "1", "--with", ERRANDS, "--at", "1")[0] == 0
+    source, *_, fork = json.loads(act(walked, "ps", "--json")[1])
+    top, *_ = json.loads(act(walked, "tree", "last", "--json")[1])
+    flame = json.loads(act(walked, "flame", "last", "--json")[1])
+    times = [top["started"], top["ended"], flame["started"], flame["started"] + flame["total"]]
+    assert times == pytest.approx([fork["started"], fork["ended"]] * 2, abs=1e-3)
+    assert top["started"] > source["ended"]
+
+
 def test_it_is_done_here_with_functions_that_are_given(walked: Path):
     again = ["--with", ERRANDS]
     code, shown, told = act(walked, "fork", "1", *again, "--prompt", "Buy a bike.")
@@ -98,7 +109,7 @@ def test_what_cannot_be_forked_is_exit_code_2_and_nothing_is_left(walked: Path, 
             "run 1 began with buy, and --with has walk, step",
         ),
     ]:
-        assert act(walked, "fork", *args) == (2, "", f"ramify fork: {said}\n")
+        assert act(walked, "fork", *args) == (2, "", f"treefold fork: {said}\n")
     assert len(outputs(walked)) == 2
     driver = drive()
     code, shown, told = act(walked, "fork", "1", *here)
@@ -110,7 +121,7 @@ def test_what_cannot_be_forked_is_exit_code_2_and_nothing_is_left(walked: Path, 
 def test_a_fork_that_fails_is_exit_code_1(walked: Path):
     code, shown, told = act(walked, "fork", "3", "--with", ERRANDS, "--args", '{"steps": -1}')
     assert (code, shown) == (1, "")
-    assert "ramify fork: ValueError: nobody walks backwards\n" in told
+    assert "treefold fork: ValueError: nobody walks backwards\n" in told
 
 
 def test_a_fork_that_is_interrupted_stays_open(path: Path, drive: Drive):
@@ -118,7 +129,7 @@ def test_a_fork_that_is_interrupted_stays_open(path: Path, drive: Drive):
         runtime.invoke(walk, {"steps": 1}).result()
     args = ["fork", "1", "--with", ERRANDS, "--args", '{"steps": 100000}']
     with subprocess.Popen(
-        [sys.executable, "-m", "ramify", *args],
+        warm_python.command("-m", "treefold", *args),
         cwd=path.parent,
         env=environment(),
         preexec_fn=heed_interrupts,
@@ -132,7 +143,8 @@ def test_a_fork_that_is_interrupted_stays_open(path: Path, drive: Drive):
         shown, told = process.communicate(timeout=PATIENCE)
     assert (process.returncode, shown) == (130, "")
     assert told == (
-        "ramify fork: interrupted; it stays open in run.db, and goes on when that is next driven\n"
+        "treefold fork: interrupted; it stays open in run.db, "
+        "and goes on when that is next driven\n"
     )
     far = seen(path, 3, lambda view: view.state is NodeState.Running)
     drive()

@@ -8,17 +8,17 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from ramify import SqliteStore
-from ramify.cli import parser_of
-from ramify.cli.commands import COMMANDS
-from ramify.stores import export_tree
+import warm_python
 from small_journal import write_small_journal
 from support import heed_interrupts
+from treefold import SqliteStore
+from treefold.cli import parser_of
+from treefold.cli.commands import COMMANDS
+from treefold.stores import export_tree
 
 ROOT = Path(__file__).parent.parent.parent
 NOWHERE = "http://127.0.0.1:9"  # where nobody listens
@@ -39,8 +39,8 @@ def folder(tmp_path: Path) -> Path:
 
 def example_of(name: str) -> list[str]:
     lines = parser_of(COMMANDS[name]).format_help().splitlines()
-    (example,) = [line for line in lines if line.startswith("example: ramify ")]
-    return shlex.split(example.removeprefix("example: ramify "))
+    (example,) = [line for line in lines if line.startswith("example: treefold ")]
+    return shlex.split(example.removeprefix("example: treefold "))
 
 
 def environment() -> dict[str, str]:
@@ -49,7 +49,7 @@ def environment() -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if not name.endswith(("_API_KEY", "_BASE_URL", "_proxy", "_PROXY"))
-        and (name == "RAMIFY_CACHE" or not name.startswith("RAMIFY_"))
+        and (name == "TREEFOLD_CACHE" or not name.startswith("TREEFOLD_"))
     }
     return kept | proxies | {"PIP_NO_INDEX": "1", "no_proxy": "127.0.0.1", "BROWSER": "true"}
 
@@ -58,7 +58,7 @@ def environment() -> dict[str, str]:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_example_of_every_command_does_what_it_says(name: str, folder: Path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "ramify", *example_of(name)],
+        warm_python.command("-m", "treefold", *example_of(name)),
         cwd=folder,
         env=environment(),
         preexec_fn=heed_interrupts,
@@ -70,7 +70,7 @@ def test_the_example_of_every_command_does_what_it_says(name: str, folder: Path)
     try:
         if name in SERVING:
             assert process.stderr is not None
-            assert process.stderr.readline().startswith(f"ramify {name}: ")
+            assert process.stderr.readline().startswith(f"treefold {name}: ")
             process.send_signal(signal.SIGINT)
         shown, told = process.communicate(timeout=60)
     finally:

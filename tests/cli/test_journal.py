@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ramify import Runtime, attach
-from ramify.cli.journal import add_node_to, add_store_to, node_id, opened, run_id
-from ramify.core.errors import InvalidValueError, RamifyError
 from small_journal import deploying
+from treefold import Runtime, attach
+from treefold.cli.journal import add_node_to, add_store_to, node_id, opened, run_id
+from treefold.core.errors import InvalidValueError, TreefoldError
 
 
 def parsed(*args: str) -> argparse.Namespace:
@@ -22,14 +22,14 @@ def test_the_journal_is_the_option_else_the_variable_else_run_db(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(journal.parent)
-    monkeypatch.delenv("RAMIFY_STORE", raising=False)
+    monkeypatch.delenv("TREEFOLD_STORE", raising=False)
     for options in [parsed(), parsed("--store", str(journal))]:
         with opened(options) as observer:
             assert [tree.function for tree in observer.trees()] == ["report", "publish", "deploy"]
     other = tmp_path / "other.db"
     with Runtime([deploying], store=other):
         pass
-    monkeypatch.setenv("RAMIFY_STORE", str(other))
+    monkeypatch.setenv("TREEFOLD_STORE", str(other))
     with opened(parsed()) as observer:
         assert observer.trees() == []
     with opened(parsed("--store", str(journal))) as observer:
@@ -40,11 +40,11 @@ def test_where_there_is_no_journal_it_says_how_to_name_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("RAMIFY_STORE", raising=False)
-    with pytest.raises(RamifyError) as caught:
+    monkeypatch.delenv("TREEFOLD_STORE", raising=False)
+    with pytest.raises(TreefoldError) as caught:
         opened(parsed())
     assert str(caught.value) == (
-        "run.db: there is no such journal; give --store FILE or set RAMIFY_STORE"
+        "run.db: there is no such journal; give --store FILE or set TREEFOLD_STORE"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -83,14 +83,17 @@ def test_a_key_that_looks_like_something_else_is_written_with_a_sign(tmp_path: P
     [
         ("99", "has no node 99"),
         ("9" * 30, "there is no run '999"),
-        ("1.9", "there is no call 1.9; 'ramify tree' shows the paths of a run"),
+        ("1.9", "there is no call 1.9; 'treefold tree' shows the paths of a run"),
         ("9.1", "there is no call 9.1"),
-        ("weekly", "there is no run 'weekly'; 'ramify ps' lists them. Give a node's id, its path"),
+        (
+            "weekly",
+            "there is no run 'weekly'; 'treefold ps' lists them. Give a node's id, its path",
+        ),
         ("", "there is no run ''"),
     ],
 )
 def test_what_is_not_there_is_said_with_what_can_be_given(journal: Path, text: str, said: str):
-    with attach(journal) as observer, pytest.raises(RamifyError) as caught:
+    with attach(journal) as observer, pytest.raises(TreefoldError) as caught:
         node_id(observer, text)
     assert said in str(caught.value)
 
@@ -98,6 +101,6 @@ def test_what_is_not_there_is_said_with_what_can_be_given(journal: Path, text: s
 def test_a_journal_without_a_run_has_no_last_one(tmp_path: Path):
     with Runtime([deploying], store=tmp_path / "run.db"):
         pass
-    with attach(tmp_path / "run.db") as observer, pytest.raises(RamifyError) as caught:
+    with attach(tmp_path / "run.db") as observer, pytest.raises(TreefoldError) as caught:
         node_id(observer, "last")
     assert str(caught.value) == "there is no run in the journal yet"

@@ -11,11 +11,11 @@ import pytest
 
 from command_line import PATIENCE, environment
 from driving import Drive, act, asked, seen
-from ramify import attach
-from ramify.views import data
 from terminal import CTRL_C, CTRL_D, Terminal
+from treefold import attach
+from treefold.views import data
 
-GONE: Final = "report (node 1) was deleted; 'ramify vacuum' gives its room back to the disk\n"
+GONE: Final = "report (node 1) was deleted; 'treefold vacuum' gives its room back to the disk\n"
 ASKED: Final = "delete report (node 1), which cannot be had back? [y/N] "
 
 
@@ -67,7 +67,7 @@ def test_beside_the_run_itself_it_has_ids_of_its_own_and_no_key(own: Path):
 def test_what_is_exported_into_a_pipe_is_read_from_it(own: Path):
     line = "{0} export nightly --tree - | {0} import --tree - --store other.db"
     done = subprocess.run(
-        ["bash", "-c", line.format(f"{sys.executable} -m ramify")],
+        ["bash", "-c", line.format(f"{sys.executable} -m treefold")],
         cwd=own.parent,
         env=environment(),
         capture_output=True,
@@ -110,7 +110,7 @@ def test_a_file_that_cannot_be_taken_in_makes_no_journal(own: Path, file: Path):
         code, shown, told = act(own, "import", "--tree", name, "--store", "other.db")
         where = "stdin" if name == "-" else (own.parent / name).resolve()
         assert (code, shown) == (2, "")
-        assert told.startswith(f"ramify import: {where}: {why}")
+        assert told.startswith(f"treefold import: {where}: {why}")
         assert told.count("\n") == 1
     assert sorted(own.parent.iterdir()) == before
     assert act(own, "import")[0] == 2
@@ -122,7 +122,7 @@ def test_a_journal_that_is_none_is_left_as_it_is(own: Path):
     other.write_text("not a database\n" * 1000)
     code, shown, told = act(own, "import", "--tree", "run.jsonl", "--store", other.name)
     assert (code, shown) == (2, "")
-    assert told.startswith(f"ramify import: {other.resolve()}: it is not a database; ")
+    assert told.startswith(f"treefold import: {other.resolve()}: it is not a database; ")
     assert other.read_text() == "not a database\n" * 1000
 
 
@@ -140,8 +140,8 @@ def test_a_run_is_deleted_and_its_key_is_free_again(own: Path, file: Path):
 
 def test_where_nobody_can_be_asked_it_has_to_be_said(own: Path):
     said = "nobody can be asked whether report (node 1) may go: say so with --yes"
-    assert act(own, "delete", "1") == (2, "", f"ramify delete: {said}\n")
-    line = f"{sys.executable} -m ramify delete 1 <&-"
+    assert act(own, "delete", "1") == (2, "", f"treefold delete: {said}\n")
+    line = f"{sys.executable} -m treefold delete 1 <&-"
     done = subprocess.run(
         ["bash", "-c", line],
         cwd=own.parent,
@@ -150,7 +150,7 @@ def test_where_nobody_can_be_asked_it_has_to_be_said(own: Path):
         text=True,
         timeout=PATIENCE,
     )
-    assert (done.returncode, done.stderr) == (2, f"ramify delete: {said}\n")
+    assert (done.returncode, done.stderr) == (2, f"treefold delete: {said}\n")
     assert runs(own) == BEFORE
 
 
@@ -165,7 +165,7 @@ def test_where_nobody_can_be_asked_it_has_to_be_said(own: Path):
     ],
 )
 async def test_whoever_sits_at_a_terminal_is_asked(own: Path, keys: str, code: int, said: str):
-    args = ["-m", "ramify", "delete", "nightly", "--store", str(own)]
+    args = ["-m", "treefold", "delete", "nightly", "--store", str(own)]
     async with Terminal(*args, env={}) as terminal:
         await terminal.see(ASKED)
         terminal.press(keys)
@@ -175,7 +175,7 @@ async def test_whoever_sits_at_a_terminal_is_asked(own: Path, keys: str, code: i
 
 
 async def test_an_interrupt_is_no_consent(own: Path):
-    args = ["-m", "ramify", "delete", "nightly", "--store", str(own)]
+    args = ["-m", "treefold", "delete", "nightly", "--store", str(own)]
     async with Terminal(*args, env={}) as terminal, asyncio.TaskGroup() as group:
         await terminal.see(ASKED)
         ended = group.create_task(terminal.exit_code())
@@ -187,9 +187,9 @@ async def test_an_interrupt_is_no_consent(own: Path):
 
 
 async def test_nobody_is_asked_about_what_cannot_be_deleted(own: Path):
-    args = ["-m", "ramify", "delete", "last", "--store", str(own)]
+    args = ["-m", "treefold", "delete", "last", "--store", str(own)]
     async with Terminal(*args, env={}) as terminal:
-        await terminal.see("ramify delete: tree 8 has not ended; cancel it first")
+        await terminal.see("treefold delete: tree 8 has not ended; cancel it first")
         assert await terminal.exit_code() == 2
         assert "[y/N]" not in terminal.shown
 
@@ -206,13 +206,13 @@ def test_what_is_open_and_what_a_fork_goes_on_from_stay(path: Path, drive: Drive
         ("2", "tree 2 has not ended; cancel it first"),
         ("1", "a fork goes on from tree 1; delete that first"),
     ]:
-        assert act(path, "delete", run, "--yes") == (2, "", f"ramify delete: {said}\n")
+        assert act(path, "delete", run, "--yes") == (2, "", f"treefold delete: {said}\n")
     assert runs(path) == kept
 
 
 def test_only_whole_runs_that_are_there_are_deleted(own: Path):
     part = "call 1.3 (node 6) is not a whole run: give 1, the run that it is in"
-    assert act(own, "delete", "1.3", "--yes") == (2, "", f"ramify delete: {part}\n")
+    assert act(own, "delete", "1.3", "--yes") == (2, "", f"treefold delete: {part}\n")
     for args in ["99"], ["weekly"], []:
         code, shown, told = act(own, "delete", *args, "--yes")
         assert (code, shown, "Traceback" in told) == (2, "", False)
@@ -238,8 +238,8 @@ def test_the_room_of_what_was_deleted_is_given_back(own: Path):
 
 @pytest.mark.parametrize("args", [["delete", "1", "--yes"], ["vacuum"]])
 def test_without_a_journal_none_is_made(tmp_path: Path, args: list[str]):
-    said = f"ramify {args[0]}: run.db: there is no such journal; give --store FILE or set"
-    assert act(tmp_path / "run.db", *args) == (2, "", f"{said} RAMIFY_STORE\n")
+    said = f"treefold {args[0]}: run.db: there is no such journal; give --store FILE or set"
+    assert act(tmp_path / "run.db", *args) == (2, "", f"{said} TREEFOLD_STORE\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -256,7 +256,7 @@ def test_a_journal_that_another_process_drives_is_left_alone(
     code, shown, told = act(own, *args)
     assert (code, shown) == (2, "")
     assert told.startswith(
-        f"ramify {args[0]}: {own.resolve()}: another runtime drives it (process"
+        f"treefold {args[0]}: {own.resolve()}: another runtime drives it (process"
         f" {driver.pid}); end that one first"
     )
     assert runs(own) == kept

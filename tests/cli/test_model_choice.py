@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ramify.cli.model_choice import ModelChoice, choose_model
-from ramify.core.errors import InvalidValueError
+from treefold.cli.model_choice import ModelChoice, choose_model
+from treefold.core.errors import InvalidValueError
 from wire import ModelServer
 from wire.replies import failure
 
@@ -14,7 +14,7 @@ NOBODY = {"nobody": "http://127.0.0.1:9/v1"}
 
 @pytest.fixture(autouse=True)
 def clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RAMIFY_MODEL", "RAMIFY_BASE_URL"):
+    for name in ("TREEFOLD_MODEL", "TREEFOLD_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -37,17 +37,17 @@ async def test_what_was_named_is_taken():
 
 
 async def test_what_was_not_named_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("RAMIFY_MODEL", "gemini:gemini-2.5-pro")
+    monkeypatch.setenv("TREEFOLD_MODEL", "gemini:gemini-2.5-pro")
     assert await choose_model(None, None) == ModelChoice(
-        "gemini:gemini-2.5-pro", None, "RAMIFY_MODEL"
+        "gemini:gemini-2.5-pro", None, "TREEFOLD_MODEL"
     )
-    monkeypatch.setenv("RAMIFY_MODEL", "qwen3")
-    monkeypatch.setenv("RAMIFY_BASE_URL", "http://gpu:8000/v1")
+    monkeypatch.setenv("TREEFOLD_MODEL", "qwen3")
+    monkeypatch.setenv("TREEFOLD_BASE_URL", "http://gpu:8000/v1")
     assert await choose_model(None, None) == ModelChoice(
-        "qwen3", "http://gpu:8000/v1", "RAMIFY_MODEL and RAMIFY_BASE_URL"
+        "qwen3", "http://gpu:8000/v1", "TREEFOLD_MODEL and TREEFOLD_BASE_URL"
     )
     assert await choose_model("gemma", None) == ModelChoice(
-        "gemma", "http://gpu:8000/v1", "--model and RAMIFY_BASE_URL"
+        "gemma", "http://gpu:8000/v1", "--model and TREEFOLD_BASE_URL"
     )
     assert (await choose_model(None, None, embedded=True)).model == "local"
 

@@ -1,4 +1,4 @@
-"""``ramify run --model auto``: which model a run uses if nobody has named one."""
+"""``treefold run --model auto``: which model a run uses if nobody has named one."""
 
 import asyncio
 import os
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ramify.cli.model_choice import ModelChoice
-from ramify.cli.model_offer import find_choices
 from terminal import Terminal
+from treefold.cli.model_choice import ModelChoice
+from treefold.cli.model_offer import find_choices
 from wire import ModelServer, openai_wire
 from wire.replies import failure
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 NOBODY = {"nobody": "http://127.0.0.1:9/v1"}
-OFFER = "from ramify.cli.model_offer import offered_model; print('took', offered_model(None, {}))"
+OFFER = "from treefold.cli.model_offer import offered_model; print('took', offered_model(None, {}))"
 
 
 @pytest.fixture(autouse=True)
@@ -35,9 +35,9 @@ async def test_keys_and_servers_are_found_and_no_key_is_told(monkeypatch: pytest
         url = f"{server.url}/v1"
         assert await find_choices(NOBODY | {"ollama": url}) == [
             ModelChoice(
-                "anthropic:claude-opus-4-1", None, "ANTHROPIC_API_KEY is set; this costs money"
+                "anthropic:claude-opus-5-5", None, "ANTHROPIC_API_KEY is set; this costs money"
             ),
-            ModelChoice("gemini:gemini-2.5-pro", None, "GOOGLE_API_KEY is set; this costs money"),
+            ModelChoice("gemini:gemini-4-argon", None, "GOOGLE_API_KEY is set; this costs money"),
             ModelChoice(f"openai:qwen3@{url}", None, "ollama runs there"),
         ]
 
@@ -46,13 +46,13 @@ async def test_whoever_sits_there_chooses_by_number():
     env = {"ANTHROPIC_API_KEY": "secret", "OPENAI_API_KEY": "secret"}
     async with Terminal("-c", OFFER.format(30), env=env) as terminal:
         await terminal.see("    1  local  (embedded: needs no key and no server; it is small)\n")
-        await terminal.see("    2  anthropic:claude-opus-4-1  (ANTHROPIC_API_KEY is set; this")
-        await terminal.see("    3  openai:gpt-5  (OPENAI_API_KEY is set; this costs money)\n")
+        await terminal.see("    2  anthropic:claude-opus-5-5  (ANTHROPIC_API_KEY is set; this")
+        await terminal.see("    3  openai:gpt-6.1-sol  (OPENAI_API_KEY is set; this costs money)\n")
         await terminal.see("which one? [1, and after 30 s] ")
         terminal.press("nine\n")
         await terminal.see("a number from 1 to ")
         terminal.press("3\n")
-        await terminal.see("took openai:gpt-5")
+        await terminal.see("took openai:gpt-6.1-sol")
         assert await terminal.exit_code() == 0
     assert "secret" not in terminal.raw
 
@@ -71,16 +71,16 @@ async def test_nobody_is_asked_where_nobody_sits():
         sys.executable, "-c", OFFER.format(30),
         stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env={**os.environ, "OPENAI_API_KEY": "x"},
     )  # fmt: skip
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         printed, told = await process.communicate()
     assert printed == b"took local\n"
-    assert b"the embedded model is used; --model takes another: openai:gpt-5 (OPENAI" in told
+    assert b"the embedded model is used; --model takes another: openai:gpt-6.1-sol (OPENAI" in told
 
 
 async def test_a_run_uses_what_was_chosen(tmp_path: Path):
     module = tmp_path / "job.py"
-    module.write_text("from ramify import agent\n@agent\ndef go() -> str:\n    return 'go'\n")
-    args = ["-m", "ramify", "run", f"{module}:go", "--model", "auto"]
+    module.write_text("from treefold import agent\n@agent\ndef go() -> str:\n    return 'go'\n")
+    args = ["-m", "treefold", "run", f"{module}:go", "--model", "auto"]
     async with ModelServer([openai_wire.text("Gone.")]) as server:
         env = {"OPENAI_API_KEY": "x", "OPENAI_BASE_URL": f"{server.url}/v1"}
         async with Terminal(*args, env=env) as terminal:
@@ -88,4 +88,4 @@ async def test_a_run_uses_what_was_chosen(tmp_path: Path):
             terminal.press("2\n")
             await terminal.see_on_screen("✓ 1 go() → 'Gone.'")
             assert await terminal.exit_code() == 0
-    assert [request.json["model"] for request in server.requests] == ["gpt-5"]
+    assert [request.json["model"] for request in server.requests] == ["gpt-6.1-sol"]

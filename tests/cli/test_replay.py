@@ -1,14 +1,14 @@
-"""``ramify replay``: with the functions as they were, and as they are now."""
+"""``treefold replay``: with the functions as they were, and as they are now."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from command_line import ROOT, ramify
+from command_line import ROOT, treefold
 from errands import buy, walk
-from ramify import Runtime, SqliteStore
-from ramify.stores import export_tree
+from treefold import Runtime, SqliteStore
+from treefold.stores import export_tree
 
 ERRANDS = str(ROOT / "tests" / "errands.py")
 
@@ -38,20 +38,20 @@ def test_what_goes_as_it_went_is_exit_code_0(journal: Path):
         (["last"], "walk goes as it went: 3 calls\n"),
         ([], "walk goes as it went: 3 calls\n"),
     ]:
-        done = ramify("replay", *run, "--with", ERRANDS, cwd=journal.parent)
+        done = treefold("replay", *run, "--with", ERRANDS, cwd=journal.parent)
         assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
 def test_a_call_in_a_run_is_not_replayed_but_the_run_is_named(journal: Path):
-    done = ramify("replay", "1.1", "--with", ERRANDS, cwd=journal.parent)
+    done = treefold("replay", "1.1", "--with", ERRANDS, cwd=journal.parent)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "ramify replay: call 1.1 (node 2) is not a whole run: give 1, the run that it is in\n"
+        "treefold replay: call 1.1 (node 2) is not a whole run: give 1, the run that it is in\n"
     )
 
 
 def test_the_first_thing_that_differs_is_shown_as_a_diff(journal: Path, changed: str):
-    done = ramify("replay", "boat", "--with", f"{changed}:buy", cwd=journal.parent)
+    done = treefold("replay", "boat", "--with", f"{changed}:buy", cwd=journal.parent)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (
         "a request that differs: buy (node 1)\n"
@@ -65,12 +65,12 @@ def test_the_first_thing_that_differs_is_shown_as_a_diff(journal: Path, changed:
 
 def test_json_says_what_and_where(journal: Path, changed: str):
     args = ["--json", "--store", str(journal)]
-    same = ramify("replay", "boat", "--with", ERRANDS, *args)
+    same = treefold("replay", "boat", "--with", ERRANDS, *args)
     assert (same.returncode, json.loads(same.stdout)) == (
         0,
         {"same": True, "calls": 2, "divergence": None},
     )
-    other = ramify("replay", "boat", "--with", changed, *args)
+    other = treefold("replay", "boat", "--with", changed, *args)
     diff = "--- recorded: buy (node 1)\n+++ now: buy (node 1)\n@@ -1 +1 @@\n"
     assert (other.returncode, json.loads(other.stdout)) == (
         1,
@@ -94,7 +94,7 @@ def test_a_tree_that_was_exported_is_replayed_as_well(journal: Path, changed: st
     with SqliteStore(journal) as store:
         export_tree(store, 1, exported)
     for module, code in [(ERRANDS, 0), (changed, 1)]:
-        done = ramify("replay", "--store", str(exported), "--with", module)
+        done = treefold("replay", "--store", str(exported), "--with", module)
         assert (done.returncode, done.stderr) == (code, "")
 
 
@@ -107,6 +107,6 @@ def test_what_cannot_be_replayed_is_exit_code_2(journal: Path, tmp_path: Path):
         (["--with", ERRANDS, "--store", nowhere], "nothing.db: it cannot be read"),
         (["boat"], "required: --with"),
     ]:
-        done = ramify("replay", *args, cwd=journal.parent)
+        done = treefold("replay", *args, cwd=journal.parent)
         assert (done.returncode, done.stdout, words in done.stderr) == (2, "", True), done.stderr
     assert not Path(nowhere).exists()

@@ -1,4 +1,4 @@
-"""``ramify run``, as a person uses it."""
+"""``treefold run``, as a person uses it."""
 
 import asyncio
 import os
@@ -10,15 +10,15 @@ from pathlib import Path
 
 import warm_python
 from driving import asked
-from ramify import NodeState, NodeView, attach
-from ramify.stores import TreeRow
 from support import heed_interrupts
 from terminal import Terminal
+from treefold import NodeState, NodeView, SqliteStore, attach
+from treefold.stores import TreeRow
 
 ROOT = Path(__file__).parent.parent.parent
 SLOW = """
 import asyncio
-from ramify import RunContext, tool
+from treefold import RunContext, tool
 
 @tool
 async def nap() -> None:
@@ -31,48 +31,48 @@ async def slow(ctx: RunContext) -> None:
 """
 
 
-def ramify(*args: str) -> subprocess.CompletedProcess[str]:
-    return warm_python.run("-m", "ramify", *args, cwd=ROOT)
+def treefold(*args: str) -> subprocess.CompletedProcess[str]:
+    return warm_python.run("-m", "treefold", *args, cwd=ROOT)
 
 
 def test_the_example_of_the_help_runs():
-    shown = ramify("run", "--help").stdout
-    (example,) = [line for line in shown.splitlines() if line.startswith("example: ramify ")]
-    done = ramify(*example.removeprefix("example: ramify ").split())
+    shown = treefold("run", "--help").stdout
+    (example,) = [line for line in shown.splitlines() if line.startswith("example: treefold ")]
+    done = treefold(*example.removeprefix("example: treefold ").split())
     assert done.returncode == 0
-    assert "the longest is src/ramify/core/" in done.stdout
+    assert "the longest is src/treefold/core/" in done.stdout
     first, *rest = done.stderr.splitlines()
-    assert first.startswith("✓ 1 survey(folder='src/ramify/core')")
-    assert rest[0].startswith("├─ ✓ 1.1 ∥1 measure(path='src/ramify/core/__init__.py')")
+    assert first.startswith("✓ 1 survey(folder='src/treefold/core')")
+    assert rest[0].startswith("├─ ✓ 1.1 ∥1 measure(path='src/treefold/core/__init__.py')")
 
 
 def test_values_are_read_as_json_or_as_text(tmp_path: Path):
     module = tmp_path / "job.py"
     module.write_text(
-        "from ramify import tool\n"
+        "from treefold import tool\n"
         "@tool\n"
         "async def show(a: int, b: list[str], c: str) -> str:\n"
         "    return repr((a, b, c))\n"
     )
-    done = ramify("run", f"{module}:show", "--arg", "a=3", "--arg", 'b=["x"]', "--arg", "c=x=y")
+    done = treefold("run", f"{module}:show", "--arg", "a=3", "--arg", 'b=["x"]', "--arg", "c=x=y")
     assert (done.returncode, done.stdout) == (0, "(3, ['x'], 'x=y')\n")
 
 
 def test_text_that_is_read_as_json_is_said_to_need_quotes(tmp_path: Path):
     module = tmp_path / "job.py"
     module.write_text(
-        "from ramify import tool\n@tool\nasync def show(folder: str) -> str:\n    return folder\n"
+        "from treefold import tool\n@tool\nasync def show(folder: str) -> str:\n    return folder\n"
     )
-    done = ramify("run", f"{module}:show", "--arg", "folder=3")
+    done = treefold("run", f"{module}:show", "--arg", "folder=3")
     assert done.returncode == 2
     assert done.stderr.endswith("""(got 3); as text it is --arg 'folder="3"'\n""")
-    assert ramify("run", f"{module}:show", "--arg", 'folder="3"').stdout == "3\n"
+    assert treefold("run", f"{module}:show", "--arg", 'folder="3"').stdout == "3\n"
 
 
 def test_one_call_that_was_under_way_is_said_in_the_singular(tmp_path: Path):
     module, store = tmp_path / "job.py", tmp_path / "run.db"
     module.write_text(SLOW.replace("@tool\nasync def nap", "@tool(repeatable=True)\nasync def nap"))
-    command = [sys.executable, "-m", "ramify", "run", f"{module}:slow", "--store", str(store)]
+    command = warm_python.command("-m", "treefold", "run", f"{module}:slow", "--store", str(store))
     told = ""
     for goes_on in (False, True):
         with subprocess.Popen(
@@ -88,9 +88,9 @@ def test_one_call_that_was_under_way_is_said_in_the_singular(tmp_path: Path):
 
 
 def test_a_call_that_raises_is_exit_code_1_and_says_so():
-    done = ramify("run", "examples/survey.py:survey", "--arg", "folder=nowhere")
+    done = treefold("run", "examples/survey.py:survey", "--arg", "folder=nowhere")
     assert done.returncode == 1
-    assert "ramify run: FileNotFoundError: there is no Python file below nowhere" in done.stderr
+    assert "treefold run: FileNotFoundError: there is no Python file below nowhere" in done.stderr
     (place,) = [line for line in done.stderr.splitlines() if " in survey" in line]
     assert place.startswith("  ")
     assert "examples/survey.py:" in place
@@ -104,9 +104,9 @@ def test_what_cannot_be_called_is_exit_code_2_and_says_what_can():
         ("nowhere.py:f", "there is no file nowhere.py"),
         ("no_such_module:f", "No module named 'no_such_module'"),
     ]:
-        done = ramify("run", target)
+        done = treefold("run", target)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
-    done = ramify("run", "examples/survey.py:survey", "--arg", "folder")
+    done = treefold("run", "examples/survey.py:survey", "--arg", "folder")
     assert (done.returncode, "is not NAME=VALUE" in done.stderr) == (2, True)
 
 
@@ -114,7 +114,7 @@ def test_a_module_that_cannot_be_imported_is_exit_code_2(tmp_path: Path):
     for name, text in [("a", "1 / 0"), ("b", "def f(:"), ("c", "raise SystemExit(0)")]:
         module = tmp_path / f"{name}.py"
         module.write_text(text)
-        done = ramify("run", f"{module}:f")
+        done = treefold("run", f"{module}:f")
         assert (done.returncode, "cannot be imported" in done.stderr) == (2, True), done.stderr
         assert "Traceback" not in done.stderr
 
@@ -123,17 +123,17 @@ def test_a_file_may_have_the_name_of_a_module_and_import_its_neighbours(tmp_path
     (tmp_path / "neighbour.py").write_text("LINES = 'one\\ntwo\\x1b'")
     (tmp_path / "types.py").write_text(
         "from neighbour import LINES\n"
-        "from ramify import tool\n"
+        "from treefold import tool\n"
         "@tool\n"
         "async def show() -> str:\n"
         "    return LINES\n"
     )
-    done = ramify("run", f"{tmp_path}/types.py:show")
+    done = treefold("run", f"{tmp_path}/types.py:show")
     assert (done.returncode, done.stdout) == (0, "one\ntwo\\x1b\n")
 
 
 def test_a_terminal_without_unicode_is_no_reason_to_fail():
-    command = [sys.executable, "-m", "ramify", "run", "examples/survey.py:survey"]
+    command = warm_python.command("-m", "treefold", "run", "examples/survey.py:survey")
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=60)
     assert done.returncode == 0
@@ -141,17 +141,17 @@ def test_a_terminal_without_unicode_is_no_reason_to_fail():
 
 
 def test_without_a_command_it_says_how_to_use_it():
-    done = ramify()
+    done = treefold()
     assert done.returncode == 2
-    assert "usage: ramify" in done.stderr
-    assert ramify("--version").stdout.startswith("ramify 0.")
+    assert "usage: treefold" in done.stderr
+    assert treefold("--version").stdout.startswith("treefold 0.")
 
 
 def test_an_interrupt_cancels_the_tree_and_shows_it(tmp_path: Path):
     module = tmp_path / "job.py"
     module.write_text(SLOW)
     process = subprocess.Popen(
-        [sys.executable, "-m", "ramify", "run", f"{module}:slow"],
+        warm_python.command("-m", "treefold", "run", f"{module}:slow"),
         env=os.environ | {"COLUMNS": "200"},
         preexec_fn=heed_interrupts,
         stdout=subprocess.PIPE,
@@ -161,16 +161,36 @@ def test_an_interrupt_cancels_the_tree_and_shows_it(tmp_path: Path):
     assert process.stdout is not None
     assert process.stdout.readline() == "asleep\n"
     process.send_signal(signal.SIGINT)
-    _, shown = process.communicate(timeout=30)
+    _, shown = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "⊘ 1 slow() → CancellationException: slow (node 1) was cancelled: interrupted" in shown
     assert "⊘ 1.1 nap()" in shown
 
 
+def test_a_run_that_is_terminated_closes_its_journal(tmp_path: Path):
+    module, journal = tmp_path / "job.py", tmp_path / "run.db"
+    module.write_text(SLOW)
+    process = subprocess.Popen(
+        warm_python.command("-m", "treefold", "run", f"{module}:slow", "--store", str(journal)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "asleep\n"
+    process.terminate()
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert "treefold run: terminated; the same command goes on with it" in said
+    with SqliteStore(journal) as store:
+        assert not store.drive()  # the last driver was not killed
+        assert [tree.open for tree in store.trees()] == [True]
+
+
 async def test_on_a_terminal_the_tree_is_drawn_while_it_grows(tmp_path: Path):
     module = tmp_path / "job.py"
     module.write_text(SLOW.replace("sleep(60)", "sleep(1)"))
-    async with Terminal("-m", "ramify", "run", f"{module}:slow", env={}) as terminal:
+    async with Terminal("-m", "treefold", "run", f"{module}:slow", env={}) as terminal:
         await terminal.see_on_screen("● 1 slow()", "└─ ● 1.1 nap()", "✓ 0 of 2 done  ● 1 running")
         await terminal.see_on_screen("✓ 1 slow()", "└─ ✓ 1.1 nap()", "✓ 2 of 2 done")
         assert await terminal.exit_code() == 0
@@ -178,9 +198,9 @@ async def test_on_a_terminal_the_tree_is_drawn_while_it_grows(tmp_path: Path):
 
 
 ASKING = """
-from ramify import ToolUse, agent, tool
-from ramify.testing import ScriptedModel
-from ramify.toolbox import human_in_loop, raise_exception
+from treefold import ToolUse, agent, tool
+from treefold.testing import ScriptedModel
+from treefold.toolbox import human_in_loop, raise_exception
 
 choose = ToolUse("1", "human_in_loop", {"question": "Red\\x1b[2J or blue?", "choices": ["r", "b"]})
 give_up = ToolUse("1", "raise_exception", {"msg": "no paint"})
@@ -198,7 +218,7 @@ def fail(what: str) -> str:
 def run_asking(tmp_path: Path, name: str, said: str) -> subprocess.CompletedProcess[str]:
     module = tmp_path / "asking.py"
     module.write_text(ASKING)
-    command = [sys.executable, "-m", "ramify", "run", f"{module}:{name}", "--arg", "what=door"]
+    command = warm_python.command("-m", "treefold", "run", f"{module}:{name}", "--arg", "what=door")
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, input=said)
 
 
@@ -217,7 +237,7 @@ def test_a_question_that_nobody_can_answer_ends_the_run(tmp_path: Path):
 
 
 ASKING_TWICE = """
-from ramify import RunContext, tool
+from treefold import RunContext, tool
 
 @tool
 async def ask(ctx: RunContext) -> str:
@@ -231,12 +251,48 @@ def answer_beside(store: Path) -> None:
         observer.answer(question, "a")
 
 
+ASKING_BESIDE = """
+import asyncio
+from treefold import RunContext, tool
+
+@tool
+async def count(ctx: RunContext) -> int:
+    await asyncio.sleep(0.2)
+    return 1
+
+@tool
+async def ask(ctx: RunContext) -> str:
+    return await ctx.ask("Ready?")
+
+@tool(uses=[count, ask])
+async def both(ctx: RunContext) -> str:
+    asking = ctx.invoke(ask)
+    for _ in range(3):
+        await ctx.invoke(count)
+    return await asking
+"""
+
+
+async def test_the_tree_goes_on_moving_while_a_question_waits(tmp_path: Path):
+    module = tmp_path / "job.py"
+    module.write_text(ASKING_BESIDE)
+    async with Terminal("-m", "treefold", "run", f"{module}:both", env={}) as terminal:
+        await terminal.see_on_screen("? node 2: Ready?\n>")
+        terminal.press("y" * 150)  # wider than the terminal
+        await terminal.see_on_screen("✓ 3 of 5 done", "? node 2: Ready?\n> yyy")
+        assert [line[:3] for line in terminal.screen[-2:]] == ["? n", "> y"]
+        assert sum("1 both()" in line for line in terminal.screen) == 1
+        terminal.press("\n")
+        assert await terminal.exit_code() == 0
+        assert ("y" * 150) in "".join(terminal.screen)
+
+
 async def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_the_terminal(
     tmp_path: Path,
 ):
     module, store = tmp_path / "job.py", tmp_path / "run.db"
     module.write_text(ASKING_TWICE)
-    args = ("-m", "ramify", "run", f"{module}:ask", "--store", str(store))
+    args = ("-m", "treefold", "run", f"{module}:ask", "--store", str(store))
     async with Terminal(*args, env={}) as terminal:
         await terminal.see("? node 1: First?\n> ")
         terminal.press("be")
@@ -251,7 +307,7 @@ async def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_the_te
 def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_a_pipe(tmp_path: Path):
     module, store = tmp_path / "job.py", tmp_path / "run.db"
     module.write_text(ASKING_TWICE)
-    command = [sys.executable, "-m", "ramify", "run", f"{module}:ask", "--store", str(store)]
+    command = warm_python.command("-m", "treefold", "run", f"{module}:ask", "--store", str(store))
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -268,23 +324,30 @@ def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_a_pipe(tmp_p
 def test_an_agent_that_gives_up_shows_its_agent_traceback(tmp_path: Path):
     done = run_asking(tmp_path, "fail", "")
     assert done.returncode == 1
-    assert "ramify run: AgentException: no paint\nAgent traceback" in done.stderr
+    assert "treefold run: AgentException: no paint\nAgent traceback" in done.stderr
     assert "fail (agent, node 1, path 1) what='door' | scripted, response 1, part 2" in done.stderr
 
 
 def test_a_model_that_does_not_exist_is_a_sentence(tmp_path: Path):
     module = tmp_path / "job.py"
-    module.write_text("from ramify import agent\n@agent\ndef go() -> str:\n    return 'go'\n")
-    done = ramify("run", f"{module}:go", "--model", "clod:x")
+    module.write_text("from treefold import agent\n@agent\ndef go() -> str:\n    return 'go'\n")
+    done = treefold("run", f"{module}:go", "--model", "clod:x")
     assert done.returncode == 2
     assert "no provider is called 'clod'" in done.stderr
 
 
 def test_a_run_that_is_killed_goes_on_when_it_is_started_again(tmp_path: Path):
     store = tmp_path / "run.db"
-    args = ["run", "examples/survey.py:survey", "--arg", "folder=src/ramify", "--store", str(store)]
+    args = [
+        "run",
+        "examples/survey.py:survey",
+        "--arg",
+        "folder=src/treefold",
+        "--store",
+        str(store),
+    ]
     with subprocess.Popen(
-        [sys.executable, "-m", "ramify", *args], cwd=ROOT, stderr=subprocess.PIPE
+        [sys.executable, "-m", "treefold", *args], cwd=ROOT, stderr=subprocess.PIPE
     ) as process:
         end = time.monotonic() + 30
         while sum(node.state.final for node in calls_in(store)) < 10:
@@ -293,7 +356,7 @@ def test_a_run_that_is_killed_goes_on_when_it_is_started_again(tmp_path: Path):
             time.sleep(0.005)
         process.kill()
     before = [node for node in calls_in(store) if node.state.final]
-    again = ramify(*args)
+    again = treefold(*args)
     assert again.returncode == 0, again.stderr
     assert f"(node 1): {len(before)} of its calls are done," in again.stderr
     assert "it goes on where it was" in again.stderr
@@ -319,7 +382,7 @@ def calls_in(store: Path) -> tuple[NodeView, ...]:
 
 
 LOUD = """
-from ramify import CodeFunction, RunContext
+from treefold import CodeFunction, RunContext
 
 async def fail(ctx: RunContext) -> None:
     raise ValueError("\\x1b[31mred\\x1b[2J")
@@ -337,7 +400,7 @@ topping = CodeFunction(callable=top, uses=[failing])
 def test_what_is_logged_cannot_act_on_the_terminal(tmp_path: Path):
     module = tmp_path / "loud.py"
     module.write_text(LOUD)
-    command = [sys.executable, "-m", "ramify", "run", f"{module}:topping"]
+    command = warm_python.command("-m", "treefold", "run", f"{module}:topping")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "nobody asked for its result: ValueError: \\x1b[31mred\\x1b[2J" in done.stderr

@@ -1,4 +1,4 @@
-"""``ramify view``, as a person uses it."""
+"""``treefold view``, as a person uses it."""
 
 import os
 import signal
@@ -13,20 +13,21 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ramify.views.web.server import PORT
+import warm_python
 from support import heed_interrupts
+from treefold.views.web.server import PORT
 
-PATIENCE = 30
-COMMAND = [sys.executable, "-W", "error", "-m", "ramify"]
+PATIENCE = 60
+COMMAND = ["-W", "error", "-m", "treefold"]
 
 
 @contextmanager
 def started(*args: str, env: dict[str, str] | None = None) -> Generator[subprocess.Popen[str]]:
     """Start a command that has to be interrupted, if the test does not end it."""
-    hidden = {"BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "RAMIFY_STORE"}
+    hidden = {"BROWSER", "DISPLAY", "WAYLAND_DISPLAY", "TREEFOLD_STORE"}
     clean = {name: value for name, value in os.environ.items() if name not in hidden}
     with subprocess.Popen(
-        [*COMMAND, *args],
+        warm_python.command(*COMMAND, *args),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -65,7 +66,7 @@ def test_it_prints_the_address_and_serves_until_it_is_interrupted(journal: Path)
         with httpx.stream("GET", f"{url}/api/stream?tree=1", headers=headers) as stream:
             lines = stream.iter_lines()
             assert next(lines) == "event: trees"
-            assert interrupted(process) == (130, "ramify view: Ctrl-C ends it\n")
+            assert interrupted(process) == (130, "treefold view: Ctrl-C ends it\n")
             assert "event: rows" in list(lines)  # and the stream came to an end of its own
 
 
@@ -89,7 +90,7 @@ def test_the_page_is_opened_in_the_browser_unless_that_is_not_wanted(journal: Pa
 
 
 def test_the_journal_is_found_as_by_every_command(journal: Path):
-    with started("view", "--port", "0", env={"RAMIFY_STORE": str(journal)}) as process:
+    with started("view", "--port", "0", env={"TREEFOLD_STORE": str(journal)}) as process:
         url, headers = address(process)
         assert len(httpx.get(f"{url}/api/trees", headers=headers).json()["trees"]) == 3
         assert interrupted(process)[0] == 130
@@ -103,7 +104,9 @@ def test_the_usual_port_is_taken_or_the_next(journal: Path):
 
 
 def failed(*args: str) -> str:
-    done = subprocess.run([*COMMAND, *args], capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(
+        warm_python.command(*COMMAND, *args), capture_output=True, text=True, timeout=PATIENCE
+    )
     assert (done.returncode, done.stdout) == (2, "")
     return done.stderr
 
@@ -116,12 +119,12 @@ def test_what_cannot_be_served_is_exit_code_2(journal: Path, tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])
         assert failed(*store, "--port", port).startswith(
-            f"ramify view: nothing can be served at 127.0.0.1:{port}: "
+            f"treefold view: nothing can be served at 127.0.0.1:{port}: "
         )
     assert "invalid int value: 'x'" in failed(*store, "--port", "x")
     for host in "0.0.0.0", "::", "example.org":
         told = failed(*store, "--host", host, "--port", "0")
-        assert told.startswith(f"ramify view: other machines could reach {host}, ")
+        assert told.startswith(f"treefold view: other machines could reach {host}, ")
         assert told.endswith("say public (--public) if that is wanted\n")
 
 
@@ -135,23 +138,23 @@ def test_letting_others_in_is_warned_of(journal: Path, options: list[str]):
         code, told = interrupted(process)
     assert code == 130
     warning, last = told.splitlines()
-    assert warning.startswith("ramify view: other machines can reach this. Whoever has the token")
+    assert warning.startswith("treefold view: other machines can reach this. Anyone with the token")
     assert "Nothing is encrypted" in warning
-    assert last == "ramify view: Ctrl-C ends it"
+    assert last == "treefold view: Ctrl-C ends it"
 
 
 def test_a_public_flag_is_no_warning_where_nobody_else_gets(journal: Path):
     options = ["--public", "--host", "127.0.0.1", "--port", "0"]
     with started("view", "--store", str(journal), *options) as process:
         address(process)
-        assert interrupted(process) == (130, "ramify view: Ctrl-C ends it\n")
+        assert interrupted(process) == (130, "treefold view: Ctrl-C ends it\n")
 
 
 def test_a_missing_package_is_named_with_how_to_install_it(journal: Path):
     script = (
         "import sys\n"
         "sys.modules['starlette'] = None\n"
-        "from ramify.cli import main\n"
+        "from treefold.cli import main\n"
         "sys.exit(main(['view', '--store', sys.argv[1]]))\n"
     )
     done = subprocess.run(
@@ -163,16 +166,16 @@ def test_a_missing_package_is_named_with_how_to_install_it(journal: Path):
     assert (done.returncode, done.stdout, done.stderr) == (
         2,
         "",
-        "ramify view: the viewer needs a package that is not installed (starlette):"
-        " pip install 'ramify[web]'\n",
+        "treefold view: the viewer needs a package that is not installed (starlette):"
+        " pip install 'treefold[web]'\n",
     )
 
 
-# --- ramify run --view
+# --- treefold run --view
 
 JOB = """
 import asyncio, pathlib
-from ramify import tool
+from treefold import tool
 
 @tool
 async def wait(path: str) -> str:
@@ -190,7 +193,7 @@ def test_a_run_is_shown_while_it_goes_on(tmp_path: Path, *, kept: bool):
     with started("run", f"{job}:wait", "--view", *options) as process:
         assert process.stderr is not None
         line = process.stderr.readline()
-        assert line.startswith("ramify run: http://127.0.0.1:")
+        assert line.startswith("treefold run: http://127.0.0.1:")
         url, _, token = line.split()[-1].partition("/#token=")
         headers = {"authorization": f"Bearer {token}"}
         with httpx.stream("GET", f"{url}/api/stream", headers=headers) as stream:

@@ -1,8 +1,8 @@
 """A tree is a fold over its events."""
 
-from ramify import NodeState, NodeView
-from ramify.core.events import CallEnded, CallRequested, CallStarted, Event, Failure, ValueSent
-from ramify.core.fold import TreeFold
+from treefold import NodeState, NodeView
+from treefold.core.events import CallEnded, CallRequested, CallStarted, Event, Failure, ValueSent
+from treefold.core.fold import TreeFold
 
 STORY: list[Event] = [
     CallRequested(1, None, 7, 7, "plan", {"goal": "tea"}),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from ramify import (
+from treefold import (
     CodeFunction,
     ContextPool,
     ContextQueue,
@@ -21,7 +21,7 @@ from ramify import (
     Turn,
     tool,
 )
-from ramify.core.errors import DefinitionError, InvalidArgumentsError
+from treefold.core.errors import DefinitionError, InvalidArgumentsError
 
 
 class Colour(Enum):
@@ -111,6 +111,111 @@ def test_parameter_descriptions_are_read_from_any_usual_docstring(docstring: str
     act.__doc__ = docstring
 
     assert properties(act)["path"] == {"description": "The file.", "type": "string"}
+
+
+GOOGLE = """Move a file.
+
+It is not overwritten.
+
+Args:
+    source (str): The file,
+        by its path.
+
+    target: Where it goes.
+    **options: Passed on.
+
+Returns:
+    The new path.
+"""
+NUMPY = """Move a file.
+
+It is not overwritten.
+
+Parameters
+----------
+source : str
+    The file,
+    by its path.
+target
+    Where it goes.
+
+Returns
+-------
+str
+    The new path.
+"""
+SPHINX = """Move a file.
+
+It is not overwritten.
+
+:param str source: The file,
+    by its path.
+:param target: Where it goes.
+:type target: str
+:return: The new path.
+"""
+LEFT = "Move a file.\n\nIt is not overwritten.\n\n"
+
+
+@pytest.mark.parametrize(
+    ("docstring", "description"),
+    [
+        (GOOGLE, f"{LEFT}Args:\n    **options: Passed on.\n\nReturns:\n    The new path."),
+        (NUMPY, f"{LEFT}Returns\n-------\nstr\n    The new path."),
+        (SPHINX, f"{LEFT}:return: The new path."),
+        (
+            SPHINX.replace("\n:", "\n@").replace("param str", "param"),
+            f"{LEFT}@return: The new path.",
+        ),
+        ("Move a file.\n\nArgs:\n    ctx: The context.", "Move a file."),
+    ],
+    ids=["google", "numpy", "sphinx", "epydoc", "injected"],
+)
+def test_what_is_said_of_a_parameter_is_not_repeated_in_the_description(
+    docstring: str, description: str
+):
+    async def move(ctx: RunContext, source: str, target: str, **options: Any) -> str:
+        return source
+
+    move.__doc__ = docstring
+    told = tool(move)
+    assert told.description == description
+    told_of = [schema.get("description") for schema in told.input_schema["properties"].values()]
+    assert told_of == (
+        ["The file, by its path.", "Where it goes."] if "source" in docstring else [None, None]
+    )
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Move a file.\n\nArgs:\n    see the manual",
+        "Move a file.\n\nArgs: source and target.",
+        "Move a file.\n\nArgs:\n    path: of something else.",
+        "Args:",
+        "Parameters\n----------",
+        "Move.\n\nArgs:\n    source: One.\n\n:param target: Two.",
+    ],
+)
+def test_a_description_keeps_what_no_parameter_says(docstring: str):
+    async def move(source: str, target: str = "") -> str:
+        return source
+
+    move.__doc__ = docstring
+    assert tool(move).description == docstring
+
+
+def test_arguments_listed_by_hand_leave_the_docstring_whole():
+    async def move(ctx: RunContext, source: str) -> None:
+        """Move a file.
+
+        Args:
+            source: The file.
+        """
+
+    listed = CodeFunction(callable=move, args=[FunctionArg("source", str)])
+    assert listed.description == "Move a file.\n\nArgs:\n    source: The file."
+    assert CodeFunction(callable=move).description == "Move a file."
 
 
 def test_a_description_in_the_annotation_wins_over_the_docstring():

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from ramify import NodeState
-from ramify.core.errors import IllegalTransitionError
-from ramify.core.states import NEXT, check_transition
+from treefold import NodeState
+from treefold.core.errors import IllegalTransitionError
+from treefold.core.states import NEXT, check_transition
 
 LEGAL = {
     ("waiting", "running"),

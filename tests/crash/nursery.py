@@ -17,7 +17,11 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 PATIENCE: Final = 90  # seconds for one life
-LATE: Final = ("pydantic", "ramify.core.schema", "ramify.runtime.archive")  # loaded on first use
+LATE: Final = (
+    "pydantic",
+    "treefold.core.schema",
+    "treefold.runtime.archive",
+)  # loaded on first use
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Nursery:
 
     def close(self) -> None:
         """End the parent."""
-        self._parent.communicate(timeout=10)
+        self._parent.communicate(timeout=60)
 
     def __enter__(self) -> Self:
         return self

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from crash.effects import Effects
 from crash.tree import Stage, answered, decide
-from ramify import NodeView, Question, QuestionKind, Runtime, SqliteStore, ToolUse
-from ramify.core.errors import UnknownQuestionError
-from ramify.core.store import Entry
+from treefold import NodeView, Question, QuestionKind, Runtime, SqliteStore, ToolUse
+from treefold.core.errors import UnknownQuestionError
+from treefold.core.store import Entry
 
 PATIENCE: Final = 60  # seconds until a life that hangs says where, and ends
 KEY: Final = "crash"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from crash.effects import Effects
-from ramify import (
+from treefold import (
     AgentFunction,
     CodeFunction,
     Ensemble,
@@ -26,8 +26,8 @@ from ramify import (
     TranscriptPart,
     UserText,
 )
-from ramify.testing import ScriptedModel, ScriptedRequest
-from ramify.toolbox import human_in_loop, raise_exception
+from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.toolbox import human_in_loop, raise_exception
 
 COLOURS: Final = ("red", "blue")
 REPEATABLE: Final = frozenset({"first", "peek"})

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ramify import (
+from treefold import (
     HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE,
     HOOK_USER_PROMPT_SUBMIT,
@@ -23,7 +23,7 @@ from ramify import (
     ToolUseBlock,
     tool,
 )
-from ramify.models import Retry
+from treefold.models import Retry
 from wire import ModelServer, Reply, Request, Step
 from wire.openai_wire import MODEL
 from wire.protocols import PROTOCOLS, Protocol
@@ -56,7 +56,7 @@ def failing(id: str, why: str = "no such city") -> tuple[str, str, str]:
 @asynccontextmanager
 async def serving(*script: Reply, protocol: Protocol = OPENAI) -> AsyncGenerator[ModelServer, None]:
     """Open a server that checks every request, for no longer than any test may take."""
-    async with asyncio.timeout(30), protocol.server(*script) as server:
+    async with asyncio.timeout(60), protocol.server(*script) as server:
         yield server
         assert server.unexpected == 0, f"{server.unexpected} requests more than the script has"
 
@@ -83,13 +83,13 @@ def by_name(**hooks: Any) -> dict[str, Any]:
 
 async def heard(client: Client) -> list[Any]:
     """Return the rest of what a client receives."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [block async for block in client.receive_messages()]
 
 
 async def asked(client: Client, prompt: str) -> list[Any]:
     """Return all that comes of *prompt*."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await client.query(prompt)
     return await heard(client)
 
@@ -97,7 +97,7 @@ async def asked(client: Client, prompt: str) -> list[Any]:
 async def answered(client: Client, prompt: str) -> list[Any]:
     """Do the same in either mode: the calls are made here if the client does not make them."""
     found: list[Any] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await client.query(prompt)
         async for block in client.receive_messages():
             found.append(block)
@@ -114,7 +114,7 @@ async def until_failure(client: Client) -> tuple[list[Any], Exception]:
     found: list[Any] = []
     blocks = client.receive_messages()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 found.append(await anext(blocks))
     except (RuntimeError, ModelProviderException) as error:

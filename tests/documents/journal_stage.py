@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from crash.effects import Effects
 from crash.nursery import Life, Nursery
-from ramify import (
+from treefold import (
     CodeFunction,
     Function,
     Node,
@@ -28,12 +28,12 @@ from ramify import (
     Runtime,
     SqliteStore,
 )
-from ramify.testing import ScriptedModel
+from treefold.testing import ScriptedModel
 
 T = TypeVar("T")
 Work = Callable[..., Any]
 
-PATIENCE: Final = 10  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 class World:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     CodeFunction,
     HookDecision,
@@ -22,7 +22,7 @@ from ramify import (
     ToolUse,
     agent,
 )
-from ramify.testing import ScriptedModel
+from treefold.testing import ScriptedModel
 
 TEXTS: Final = ["moss", "a fern"]
 

@@ -13,7 +13,7 @@ import warm_python
 
 T = TypeVar("T")
 
-PATIENCE: Final = 30  # seconds
+PATIENCE: Final = 60  # seconds
 TESTS: Final = Path(__file__).parent.parent
 
 
@@ -42,24 +42,24 @@ class Done:
 
 def environment(**more: str) -> dict[str, str]:
     """Return what a program is told of the world: no keys, no store, no colours."""
-    dropped = re.compile(r".*_API_KEY|RAMIFY_.*|FORCE_COLOR|NO_COLOR|COLUMNS|PYTHONPATH")
+    dropped = re.compile(r".*_API_KEY|TREEFOLD_.*|FORCE_COLOR|NO_COLOR|COLUMNS|PYTHONPATH")
     kept = {name: value for name, value in os.environ.items() if not dropped.fullmatch(name)}
     return {**kept, "PYTHONPATH": str(TESTS), "BROWSER": "true", **more}
 
 
-def ramify(
+def treefold(
     *args: object, cwd: Path | None = None, stdin: str = "", env: Mapping[str, str] | None = None
 ) -> Done:
     """Run the command in a process of its own, with no terminal anywhere."""
     words = [str(arg) for arg in args]
     told = environment(**(env or {}))
-    done = warm_python.run("-m", "ramify", *words, said=stdin, cwd=cwd, env=told)
+    done = warm_python.run("-m", "treefold", *words, said=stdin, cwd=cwd, env=told)
     return Done(done.returncode, done.stdout, done.stderr)
 
 
 def open_questions(file: Path) -> list[dict[str, Any]]:
     """Return what waits for a person, as the command tells it."""
-    return ramify("questions", "--json", "--store", file).json
+    return treefold("questions", "--json", "--store", file).json
 
 
 def wait(condition: Callable[[], T]) -> T:

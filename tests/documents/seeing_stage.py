@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import ramify
+import treefold
 import warm_python
 from documents import seeing_functions
 from documents.seeing_functions import (
@@ -27,7 +27,7 @@ from documents.seeing_functions import (
     survey,
 )
 from documents.seeing_programs import PATIENCE, environment, wait
-from ramify import Edit, Node, NodeState, NodeView, Observer, Runtime, StoreError
+from treefold import Edit, Node, NodeState, NodeView, Observer, Runtime, StoreError
 
 STAGE: Final = str(Path(seeing_functions.__file__))
 
@@ -215,7 +215,7 @@ def main(path: str) -> None:
     made = runtime(Path(path))
     made.recover()
     print('{"value": "ready"}', flush=True)  # noqa: T201 - it is what the test waits for
-    with ramify.attach(path) as seen:
+    with treefold.attach(path) as seen:
         for line in sys.stdin:
             try:
                 told = {"value": _obey(made, seen, json.loads(line))}
@@ -235,7 +235,7 @@ def has_begun(file: Path) -> bool:
     if not file.exists():
         return False
     try:
-        with ramify.attach(file) as observer:
+        with treefold.attach(file) as observer:
             return any(tree.state is NodeState.Running for tree in observer.trees())
     except StoreError:  # it is just being made
         return False

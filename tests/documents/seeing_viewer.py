@@ -1,10 +1,9 @@
-"""``ramify view`` as others start it, and somebody who speaks HTTP to it."""
+"""``treefold view`` as others start it, and somebody who speaks HTTP to it."""
 
 import json
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 import httpx
 
+import warm_python
 from documents.seeing_programs import PATIENCE, environment
 from support import heed_interrupts
 
@@ -41,11 +41,11 @@ def messages(lines: Iterator[str]) -> Iterator[Message]:
 
 
 class Viewer:
-    """``ramify view`` in a process of its own, and somebody who speaks HTTP to it."""
+    """``treefold view`` in a process of its own, and somebody who speaks HTTP to it."""
 
     def __init__(self, file: Path, *args: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "ramify", "view", "--store", str(file), *args],
+            warm_python.command("-m", "treefold", "view", "--store", str(file), *args),
             env=environment(PYTHONUNBUFFERED="1"), stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=heed_interrupts,
         )  # fmt: skip
@@ -120,7 +120,7 @@ class Viewer:
 
 @contextmanager
 def viewing(file: Path, *args: str) -> Generator[Viewer]:
-    """Have ``ramify view`` show a journal, at any port that is free."""
+    """Have ``treefold view`` show a journal, at any port that is free."""
     viewer = Viewer(file, "--port", "0", "--no-browser", *args)
     try:
         yield viewer

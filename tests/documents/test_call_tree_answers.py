@@ -7,22 +7,22 @@ import pytest
 from pydantic import BaseModel
 
 from agent_scripts import run_agent, told
-from ramify import (
+from treefold import (
     AgentFunction,
     ModelText,
     NoAnswerError,
     NodeState,
-    RamifyError,
     StepLimitError,
     ThinkingPart,
     ToolUse,
+    TreefoldError,
     UserText,
     agent,
     registries,
     tool,
 )
-from ramify.testing import ScriptedModel, ScriptedRequest
-from ramify.toolbox import return_result
+from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.toolbox import return_result
 from wire import anthropic_wire, gemini_wire, openai_wire
 from wire.protocols import PROTOCOLS, Protocol
 
@@ -84,7 +84,7 @@ async def test_an_answer_that_stays_empty_is_never_a_success():
     node = await run_agent(finder(), models=model)
     assert node.state is NodeState.Error
     assert isinstance(node.exception, NoAnswerError)
-    assert isinstance(node.exception, RamifyError)
+    assert isinstance(node.exception, TreefoldError)
     assert len(model.requests) == 3
 
 
@@ -112,7 +112,7 @@ async def test_an_agent_that_never_answers_ends_after_its_greatest_number_of_ste
     )
     node = await run_agent(finder(uses=[look], max_steps=4), models=model)
     assert isinstance(node.exception, StepLimitError)
-    assert isinstance(node.exception, RamifyError)
+    assert isinstance(node.exception, TreefoldError)
     assert "4" in str(node.exception)
     assert len(model.requests) == 4
 

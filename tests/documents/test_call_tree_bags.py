@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import ended, run, run_agent, told, until
-from ramify import (
+from treefold import (
     AgentFunction,
     CodeFunction,
     NodeState,
@@ -20,8 +20,8 @@ from ramify import (
     ToolUse,
     tool,
 )
-from ramify.testing import ScriptedModel
-from ramify.toolbox import Bash
+from treefold.testing import ScriptedModel
+from treefold.toolbox import Bash
 
 NUMBERS = itertools.count()
 
@@ -176,7 +176,7 @@ async def test_an_object_is_made_once_however_many_calls_ask_for_it_at_once():
 
     @tool
     async def ask(ctx: RunContext) -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await barrier.wait()
         found = await ctx.in_thread(ctx.get_or_put, SessionScope.Parent, "test", "one", make)
         return str(id(found))

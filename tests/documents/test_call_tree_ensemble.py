@@ -7,7 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from agent_scripts import StagedModel, asked, run, told, until
-from ramify import (
+from support import settle
+from treefold import (
     AgentFunction,
     AgentNode,
     CallGraphError,
@@ -18,19 +19,18 @@ from ramify import (
     Node,
     NodeState,
     Provider,
-    RamifyError,
     RunContext,
     Runtime,
     ThinkMore,
     TokenUsage,
     ToolUse,
+    TreefoldError,
     UserText,
     registries,
     tool,
 )
-from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
-from ramify.toolbox import raise_exception
-from support import settle
+from treefold.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
+from treefold.toolbox import raise_exception
 
 CLAUDE, GEMINI = Provider.Anthropic, Provider.Gemini
 
@@ -130,7 +130,7 @@ async def test_candidates_are_made_in_parallel():
     gemini = StagedModel(ScriptedModel(lambda request: "two"), held=True)
     several = Ensemble(writer(), {CLAUDE: 1, GEMINI: 1})
     models = {CLAUDE: claude, GEMINI: gemini}
-    async with Runtime([several], models=models) as runtime, asyncio.timeout(10):
+    async with Runtime([several], models=models) as runtime, asyncio.timeout(60):
         node = runtime.invoke(several, RAIN)
         await until(lambda: claude.in_flight == gemini.in_flight == 1)
         claude.gate.set()
@@ -143,7 +143,7 @@ async def test_siblings_with_one_prompt_start_after_the_first_token_of_the_first
     model = StagedModel(ScriptedModel(lambda request: "one two three"), held=True)
     model.rest.clear()
     several = Ensemble(writer(), {CLAUDE: 3})
-    async with Runtime([several], models={CLAUDE: model}) as runtime, asyncio.timeout(10):
+    async with Runtime([several], models={CLAUDE: model}) as runtime, asyncio.timeout(60):
         node = runtime.invoke(several, RAIN)
         await until(lambda: model.in_flight)
         await settle()
@@ -214,7 +214,7 @@ async def test_an_ensemble_is_a_tool_to_an_agent_and_a_function_to_code():
     models = {CLAUDE: poets, "default": lead}
     async with (
         Runtime([boss, CodeFunction(callable=top, uses=[several])], models=models) as runtime,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         assert await runtime.invoke(boss) == "done"
         assert [result.content for result in told(lead.requests[1])] == ["poem"]
@@ -253,7 +253,7 @@ async def test_without_any_success_the_ensemble_fails_with_all_failures():
     node = await run(Ensemble(writer(), {CLAUDE: 2}), RAIN, models={CLAUDE: claude})
     error = node.exception
     assert isinstance(error, EnsembleError)
-    assert isinstance(error, RamifyError)
+    assert isinstance(error, TreefoldError)
     assert list(error.candidates) == []
     assert len(error.failures) == 2
     assert node.state is NodeState.Error
@@ -307,7 +307,7 @@ async def test_cancelling_an_ensemble_cancels_all_its_candidates():
     gemini = StagedModel(ScriptedModel("never"), held=True)
     several = Ensemble(writer(), {CLAUDE: 1, GEMINI: 1})
     models = {CLAUDE: claude, GEMINI: gemini}
-    async with Runtime([several], models=models) as runtime, asyncio.timeout(10):
+    async with Runtime([several], models=models) as runtime, asyncio.timeout(60):
         node = runtime.invoke(several, RAIN)
         await until(lambda: claude.in_flight == gemini.in_flight == 1)
         runtime.cancel(node.id, "enough")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import agent_node, ended, run, run_agent, told
-from ramify import (
+from treefold import (
     AgentException,
     AgentFunction,
     CodeFunction,
@@ -16,20 +16,24 @@ from ramify import (
     ModelProviderException,
     NodeState,
     Provider,
-    RamifyError,
+    RaiseException,
     RunContext,
     Runtime,
+    ThinkingPart,
+    ThinkingSignature,
     TokenUsage,
     ToolResult,
     ToolUse,
     TranscriptPart,
+    TreefoldError,
     UserText,
     registries,
     tool,
 )
-from ramify.models import Exchange, Model, ModelEvent, Session
-from ramify.testing import ScriptedFailure, ScriptedModel
-from ramify.toolbox import raise_exception
+from treefold.core.errors import UsageError
+from treefold.models import Exchange, Model, ModelEvent, Session
+from treefold.testing import ScriptedFailure, ScriptedModel
+from treefold.toolbox import raise_exception
 
 with registries():
 
@@ -157,6 +161,48 @@ def test_an_agent_enlists_by_using_the_built_in_function_which_says_when_to_use_
     assert "inner" in told_to or "type" in told_to  # bubbling up?
 
 
+async def test_several_agents_may_use_the_documented_class():
+    child = worker("child", RaiseException())
+    boss = worker("boss", child, RaiseException())
+    script = [ToolUse("1", "child")], giving_up("too hard"), giving_up("the child gave up")
+    node = await run_agent(boss, models=ScriptedModel(*script))
+    assert isinstance(node.exception, AgentException)
+    assert node.exception.message == "the child gave up"
+
+
+@pytest.mark.parametrize("raises", [True, False])
+async def test_a_function_may_post_the_exception_that_its_agent_ends_with(raises: bool):  # noqa: FBT001
+    async def stop(ctx: RunContext) -> str:
+        error = AgentException("this leads nowhere")
+        ctx.post_exception(error)
+        if raises:
+            raise error
+        return "stopped"
+
+    boss = worker("boss", CodeFunction(callable=stop), look)
+    calls = [ToolUse("1", "stop"), ToolUse("2", "look", {"at": "it"})]
+    node = await run_agent(boss, models=ScriptedModel(calls, "never said"))
+    assert isinstance(node.exception, AgentException)
+    assert (node.exception.agent, node.exception.node_id) == ("boss", node.id)
+    assert node.exception.message == "this leads nowhere"
+    [batch] = node.get_children()
+    assert isinstance(batch, list)
+    assert batch[1].state is NodeState.Success
+
+
+async def test_code_that_no_agent_called_cannot_post_an_exception():
+    def stop(ctx: RunContext) -> None:
+        ctx.post_exception(AgentException("this leads nowhere"))
+
+    node = await run(CodeFunction(callable=stop))
+    assert isinstance(node.exception, UsageError)
+    assert "raise the exception instead" in str(node.exception)
+
+
+async def test_the_signature_of_a_thought_has_the_documented_name():
+    assert isinstance(ThinkingPart("add them", signature="EqQB...").signature, ThinkingSignature)
+
+
 async def test_an_agent_without_that_function_cannot_raise():
     model = ScriptedModel(giving_up(), "then I go on")
     node = await run_agent(worker("boss", look), models=model)
@@ -170,7 +216,7 @@ async def test_an_agent_that_raises_ends_with_an_agent_exception():
     assert node.state is NodeState.Error
     error = node.exception
     assert isinstance(error, AgentException)
-    assert isinstance(error, RamifyError)
+    assert isinstance(error, TreefoldError)
     assert error.message == "I lack the key"
     assert (error.agent, error.node_id, error.path) == ("boss", node.id, "1")
     assert len(model.requests) == 1  # the loop has ended
@@ -363,7 +409,7 @@ async def test_a_failed_agent_can_go_on_from_its_last_complete_response():
     model = ScriptedModel(
         [ToolUse("a", "note", {"text": "first"})], ScriptedFailure(503, "down"), "done"
     )
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = await ended(runtime.invoke(boss))
         assert isinstance(node.exception, ModelProviderException)
         again = runtime.resume(node.id)
@@ -381,5 +427,5 @@ async def test_an_agent_that_gave_up_by_itself_is_not_resumed():
     boss = worker("boss", raise_exception)
     async with Runtime([boss], models=ScriptedModel(giving_up())) as runtime:
         node = await ended(runtime.invoke(boss))
-        with pytest.raises(RamifyError):
+        with pytest.raises(TreefoldError):
             runtime.resume(node.id)

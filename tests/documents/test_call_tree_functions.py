@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from agent_scripts import ended, run, run_agent, told
-from ramify import (
+from treefold import (
     Agent,
     AgentFunction,
     AgentNode,
     CallGraphError,
+    CancellationException,
     CodeFunction,
     CodeNode,
     Ensemble,
@@ -20,18 +21,19 @@ from ramify import (
     Node,
     NodeState,
     Provider,
-    RamifyError,
     RunContext,
     Runtime,
     ThinkMore,
+    ThinkMoreDecorator,
     ToolUse,
+    TreefoldError,
     Turn,
     agent,
     tool,
 )
-from ramify.core.errors import UsageError
-from ramify.testing import ScriptedModel
-from ramify.toolbox import bash, human_in_loop, raise_exception, text_editor
+from treefold.core.errors import UsageError
+from treefold.testing import HANGS, ScriptedModel
+from treefold.toolbox import bash, human_in_loop, raise_exception, text_editor
 
 
 def greeter(**options: Any) -> AgentFunction:
@@ -130,7 +132,7 @@ async def test_a_concrete_subtype_overrides_the_property_uses():
         return await ctx.invoke(leaf)
 
     caller = Caller(name="caller", desc="", callable=call)
-    async with Runtime([caller]) as runtime, asyncio.timeout(10):
+    async with Runtime([caller]) as runtime, asyncio.timeout(60):
         assert set(runtime.invocable_functions) == {"caller", "nothing"}
         assert await runtime.invoke(caller) == "nothing"
 
@@ -233,12 +235,12 @@ async def test_an_agent_is_invoked_by_code_by_a_tool_by_an_agent_and_at_top_leve
         return await ctx.invoke(greet, {"who": "tool"})
 
     def by_code(ctx: RunContext) -> Any:
-        return ctx.invoke(greet, {"who": "code"}).result(10)
+        return ctx.invoke(greet, {"who": "code"}).result(60)
 
     code = CodeFunction(callable=by_code, uses=[greet])
     boss = AgentFunction("boss", "Delegate.", user_prompt_template="Do it.", uses=[greet])
     models = {"default": ScriptedModel(lambda request: f"re: {request.transcript[-1]}")}
-    async with Runtime([code, by_tool, boss], models=models) as runtime, asyncio.timeout(10):
+    async with Runtime([code, by_tool, boss], models=models) as runtime, asyncio.timeout(60):
         top = runtime.invoke(greet, {"who": "top"})
         assert "Greet top." in await top
         assert "Greet code." in await runtime.invoke(code)
@@ -288,7 +290,7 @@ async def test_the_first_argument_of_a_callable_is_its_run_context():
     def look(ctx: RunContext, *, deep: bool) -> tuple[Node, Any]:
         return ctx.node, ctx.runtime
 
-    async with Runtime([CodeFunction(callable=look)]) as runtime, asyncio.timeout(10):
+    async with Runtime([CodeFunction(callable=look)]) as runtime, asyncio.timeout(60):
         node = runtime.invoke(runtime.invocable_functions["look"], {"deep": True})
         seen_node, seen_runtime = await node
         assert seen_node is node
@@ -322,6 +324,54 @@ async def test_the_callable_of_an_ensemble_may_be_called_with_the_same_context()
     assert several not in [child.function for child in _flat(node)]
 
 
+@pytest.mark.parametrize("kind", [Ensemble, ThinkMoreDecorator])
+async def test_the_callable_of_an_ensemble_may_be_called_from_plain_sync_code(kind: Any):
+    greet = greeter()
+    several = Ensemble(greet, {"one": 1, "two": 1}) if kind is Ensemble else kind(greet)
+
+    def party(ctx: RunContext) -> tuple[Any, Any]:
+        return several.callable(ctx, who="Ann"), several.callable(ctx, "Bob")
+
+    scripted = {name: ScriptedModel(name, "Hi", name, "Hi") for name in ("one", "two")}
+    models = scripted if kind is Ensemble else scripted["one"]
+    node = await run(CodeFunction(callable=party, uses=[greet]), models=models)
+    assert node.outputs == ("Hi", "Hi")
+    assert several not in [child.function for child in _flat(node)]
+    assert len(_flat(node)) == (6 if kind is Ensemble else 4)
+
+
+def test_the_callable_of_an_ensemble_may_be_called_with_the_context_of_a_runtime():
+    greet = greeter()
+    several = Ensemble(greet, {"one": 1, "two": 1})
+    models = {name: ScriptedModel(name, "Hi") for name in ("one", "two")}
+    with Runtime([several], models=models) as runtime:
+        assert several.callable(runtime.get_ctx(), who="Ann") == "Hi"
+        with pytest.raises(TypeError, match="takes who, each once"):
+            several.callable(runtime.get_ctx(), "Ann", who="Bob")
+
+
+async def test_a_cancelled_call_takes_along_an_ensemble_that_sync_code_waits_for():
+    greet = greeter()
+    several = Ensemble(greet, {"one": 2})
+    ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    def party(ctx: RunContext) -> None:
+        try:
+            several.callable(ctx, who="Ann")
+        except BaseException as error:
+            ended.get_loop().call_soon_threadsafe(ended.set_result, error)
+            raise
+
+    async with asyncio.timeout(20), Runtime(models={"one": ScriptedModel(HANGS, HANGS)}) as runtime:
+        node = runtime.invoke(CodeFunction(callable=party, uses=[greet]))
+        while not node.get_children():  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0.001)
+        node.cancel("enough")
+        with pytest.raises(CancellationException):
+            await node
+        assert isinstance(await ended, Exception)
+
+
 def _flat(node: Node) -> list[Node]:
     found: list[Node] = []
     for child in node.get_children():
@@ -344,7 +394,7 @@ async def test_code_may_not_invoke_code_that_it_does_not_declare():
         await ctx.invoke(hidden)
 
     sneaky = CodeFunction(callable=sneak)
-    async with Runtime([sneaky, hidden]) as runtime, asyncio.timeout(10):
+    async with Runtime([sneaky, hidden]) as runtime, asyncio.timeout(60):
         with pytest.raises(CallGraphError, match="secret"):
             await runtime.invoke(sneaky)
         await runtime.invoke(hidden)  # the same call is fine at top level
@@ -358,7 +408,7 @@ async def test_code_may_not_invoke_an_agent_that_it_does_not_declare():
         await ctx.invoke(greet, {"who": "Ann"})
 
     sneaky = CodeFunction(callable=sneak)
-    async with Runtime([sneaky, greet], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([sneaky, greet], models=model) as runtime, asyncio.timeout(60):
         with pytest.raises(CallGraphError, match="greet: add it to the 'uses' of sneak$"):
             await runtime.invoke(sneaky)
     assert model.requests == []
@@ -411,7 +461,7 @@ async def test_a_call_graph_error_is_a_value_error_of_the_program():
     error = (await run(CodeFunction(callable=call))).exception
     assert isinstance(error, CallGraphError)
     assert isinstance(error, ValueError)
-    assert isinstance(error, RamifyError)
+    assert isinstance(error, TreefoldError)
 
 
 async def test_a_model_is_offered_what_its_agent_uses_and_can_call_nothing_else():
@@ -429,7 +479,7 @@ async def test_a_model_is_offered_what_its_agent_uses_and_can_call_nothing_else(
 
     boss = AgentFunction("boss", "", user_prompt_template="Go.", uses=[allowed])
     model = ScriptedModel([ToolUse("a", "hidden"), ToolUse("b", "allowed")], "done")
-    async with Runtime([boss, hidden], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss, hidden], models=model) as runtime, asyncio.timeout(60):
         assert await runtime.invoke(boss) == "done"
     assert model.requests[0].functions == ("allowed",)
     refused, answered = told(model.requests[1])
@@ -478,7 +528,7 @@ async def test_recursion_is_bounded_by_the_greatest_depth():
     assert fine.outputs == 2  # three calls, one in the other
     deep = await run(countdown(uses_recursion=True, max_depth=3), {"n": 3})
     assert isinstance(deep.exception, RecursionError)
-    assert isinstance(deep.exception, RamifyError)
+    assert isinstance(deep.exception, TreefoldError)
     assert "count" in str(deep.exception)
 
 
@@ -525,7 +575,7 @@ async def test_an_agent_that_goes_too_deep_is_told_and_comes_back_up():
 
 async def test_an_agent_can_be_called_like_a_function_in_the_current_runtime():
     greet = greeter()
-    async with Runtime([greet], models=ScriptedModel("Hi Ann")) as runtime, asyncio.timeout(10):
+    async with Runtime([greet], models=ScriptedModel("Hi Ann")) as runtime, asyncio.timeout(60):
         node = greet(who="Ann")
         assert await node == "Hi Ann"
         assert isinstance(node, AgentNode)
@@ -534,7 +584,7 @@ async def test_an_agent_can_be_called_like_a_function_in_the_current_runtime():
 
 async def test_an_agent_can_be_called_like_a_function_without_a_runtime():
     greet = greeter(default_model=ScriptedModel("Hi Ann"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await greet(who="Ann") == "Hi Ann"
 
 
@@ -556,7 +606,7 @@ async def test_a_wrong_argument_is_a_value_error_that_names_it():
 
 async def test_a_turn_can_run_an_agent():
     greet = greeter()
-    async with Runtime([greet], models=ScriptedModel("Hi Ann")) as runtime, asyncio.timeout(10):
+    async with Runtime([greet], models=ScriptedModel("Hi Ann")) as runtime, asyncio.timeout(60):
         assert await Turn(greet, kwargs={"who": "Ann"}).returning() == "Hi Ann"
         [node] = runtime.list_toplevel()
         assert isinstance(node, AgentNode)
@@ -564,7 +614,7 @@ async def test_a_turn_can_run_an_agent():
 
 async def test_an_agent_with_a_queue_runs_agents_with_prompts_too():
     greet = greeter()
-    async with Runtime([greet], models=ScriptedModel("Hi Ann")), asyncio.timeout(10):
+    async with Runtime([greet], models=ScriptedModel("Hi Ann")), asyncio.timeout(60):
         queue = Agent("queue", "Runs turns", [greet])
         await queue.put(Turn(greet, kwargs={"who": "Ann"}))
         assert [value async for _, value in queue.run()] == ["Hi Ann"]

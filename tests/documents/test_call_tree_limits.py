@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agent_scripts import StagedModel, agent_node, ended, run, run_agent, told, until
-from ramify import (
+from support import settle
+from treefold import (
     AgentFunction,
     Budget,
     BudgetExceeded,
@@ -18,17 +19,16 @@ from ramify import (
     Node,
     NodeState,
     Provider,
-    RamifyError,
     RunContext,
     Runtime,
     TokenUsage,
     ToolUse,
+    TreefoldError,
     registries,
     tool,
 )
-from ramify.testing import ScriptedModel, ScriptedRequest
-from ramify.toolbox import human_in_loop
-from support import settle
+from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.toolbox import human_in_loop
 
 with registries():
 
@@ -90,7 +90,7 @@ async def test_no_more_requests_are_in_flight_than_the_limit_allows():
     model = StagedModel(ScriptedModel(lambda request: "done"), held=True)
     boss = worker("boss")
     limits = Limits(concurrent_requests=3)
-    async with Runtime([boss], models=model, limits=limits) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model, limits=limits) as runtime, asyncio.timeout(60):
         nodes = [runtime.invoke(boss) for _ in range(10)]
         await until(lambda: model.in_flight == 3)
         await settle()
@@ -107,7 +107,7 @@ async def test_a_limit_may_be_shared_by_several_runtimes():
     async with (
         Runtime([boss], models=model, limits=limits) as one,
         Runtime([boss], models=model, limits=limits) as two,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         nodes = [runtime.invoke(boss) for runtime in (one, two) for _ in range(3)]
         await until(lambda: model.in_flight == 2)
@@ -123,7 +123,7 @@ async def test_runtimes_without_limits_share_those_of_the_process():
     async with (
         Runtime([boss], models=model) as one,
         Runtime([boss], models=model) as two,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         nodes = [runtime.invoke(boss) for runtime in (one, two) for _ in range(6)]
         await until(lambda: model.in_flight == 8)
@@ -142,7 +142,7 @@ async def test_requests_may_be_limited_by_provider():
     gemini = StagedModel(ScriptedModel(lambda request: "done"), provider=Provider.Gemini, held=True)
     boss = worker("boss")
     limits = Limits(concurrent_requests=8, per_provider={Provider.Anthropic: 1})
-    async with Runtime([boss], models=claude, limits=limits) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=claude, limits=limits) as runtime, asyncio.timeout(60):
         nodes = [runtime.invoke(boss, model=model) for model in (claude, gemini) for _ in range(3)]
         await until(lambda: claude.in_flight == 1 and gemini.in_flight == 3)
         await settle()
@@ -164,7 +164,7 @@ async def second_task(door: Door, release: Callable[[Runtime], None]) -> tuple[i
     limits, model = Limits(concurrent_requests=1), ScriptedModel(once("door"))
     async with (
         Runtime([first, second], models=model, limits=limits) as runtime,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         one = runtime.invoke(first)
         await door.inside.wait()
@@ -210,7 +210,7 @@ async def test_human_in_loop_gives_up_the_lease():
     limits = Limits(concurrent_requests=1)
     async with (
         Runtime([first, second], models=model, limits=limits) as runtime,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         one = runtime.invoke(first)
         [question] = await until(runtime.questions)
@@ -226,7 +226,7 @@ async def test_a_lease_that_was_given_up_is_taken_again_for_the_next_request():
     limits, model = Limits(concurrent_requests=1), ScriptedModel(once("door"))
     async with (
         Runtime([first, second], models=model, limits=limits) as runtime,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         one = runtime.invoke(first)
         await door.inside.wait()
@@ -286,7 +286,7 @@ async def test_parallel_siblings_each_need_a_lease_of_their_own_and_do_not_block
 async def test_a_lease_is_given_back_when_a_task_fails_or_is_cancelled():
     model = StagedModel(ScriptedModel("never"), held=True)
     boss, limits = worker("boss"), Limits(concurrent_requests=1)
-    async with Runtime([boss], models=model, limits=limits) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model, limits=limits) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await until(lambda: model.in_flight)
         node.cancel("enough")
@@ -302,7 +302,7 @@ async def test_a_budget_of_calls_allows_so_many_requests_to_models():
     node = await run_agent(worker("boss", look, budget=Budget(calls=3)), models=model)
     error = node.exception
     assert isinstance(error, BudgetExceeded)
-    assert isinstance(error, RamifyError)
+    assert isinstance(error, TreefoldError)
     assert len(model.requests) == 3
     assert error.node is node
     assert isinstance(error.limit, str)
@@ -355,7 +355,7 @@ async def test_a_budget_may_be_given_to_a_call():
         return "?"
 
     code = CodeFunction(callable=top, uses=[boss])
-    async with Runtime([code], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([code], models=model) as runtime, asyncio.timeout(60):
         assert await runtime.invoke(code) == "1.1 2"
         node = await ended(runtime.invoke(boss, budget=Budget(calls=1)))
         assert isinstance(node.exception, BudgetExceeded)
@@ -446,7 +446,7 @@ async def test_budgets_hold_for_calls_that_are_made_in_parallel():
 
     model = ScriptedModel(lambda request: "poem")
     top = CodeFunction(callable=many, uses=[poet])
-    async with Runtime([top], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([top], models=model) as runtime, asyncio.timeout(60):
         assert await runtime.invoke(top, budget=Budget(calls=4)) == 4
     assert len(model.requests) == 4
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agent_scripts import StagedModel, agent_node, ended, run_agent, told, until
-from ramify import (
+from support import settle
+from treefold import (
     AgentFunction,
     FunctionArg,
     ModelText,
@@ -22,8 +23,7 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.testing import ScriptedModel
-from support import settle
+from treefold.testing import ScriptedModel
 from wire.protocols import PROTOCOLS
 
 OPENAI, _, _ = PROTOCOLS
@@ -162,7 +162,7 @@ async def test_an_agent_that_lifts_it_starts_a_whole_batch_at_once():
 
     @tool
     async def meet(name: str) -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await barrier.wait()
         return name
 
@@ -185,7 +185,7 @@ async def test_a_call_that_fails_does_not_stop_those_that_were_started_with_it()
 
     @tool
     async def second() -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await failed.wait()
         await settle()
         return "second"
@@ -398,7 +398,7 @@ async def test_a_call_that_somebody_cancelled_is_answered_and_the_agent_goes_on(
         await asyncio.Event().wait()
 
     model = ScriptedModel([ToolUse("a", "hang")], "then not")
-    async with Runtime([worker(hang)], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([worker(hang)], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(runtime.invocable_functions["work"])
         await started.wait()
         [child] = node.get_children()
@@ -416,7 +416,7 @@ async def test_cancelling_an_agent_cancels_its_request_and_all_below_it():
     helper = AgentFunction("help", "", user_prompt_template="Help.", default_model=model)
     boss = worker(helper)
     script = ScriptedModel([ToolUse("a", "help")], "never")
-    async with Runtime([boss], models=script) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=script) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await until(lambda: model.in_flight)
         runtime.cancel(node.id, "enough")
@@ -429,7 +429,7 @@ async def test_cancelling_an_agent_cancels_its_request_and_all_below_it():
 
 async def test_a_call_with_a_timeout_ends_the_agent_in_time():
     model = StagedModel(ScriptedModel("never"), held=True)
-    async with Runtime([worker()], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([worker()], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(runtime.invocable_functions["work"], timeout=0.05)
         with pytest.raises(TimeoutError):
             await node
@@ -446,7 +446,7 @@ async def test_an_agent_waits_on_the_function_that_it_called():
         return "over"
 
     model = ScriptedModel([ToolUse("a", "ponder")], "done")
-    async with Runtime([worker(ponder)], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([worker(ponder)], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(runtime.invocable_functions["work"])
         await inside.wait()
         [child] = node.get_children()

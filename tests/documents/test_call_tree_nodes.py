@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import StagedModel, agent_node, ended, run, run_agent, seen, until
-from ramify import (
+from treefold import (
     AgentFunction,
     AgentNode,
     CodeFunction,
@@ -28,7 +28,7 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.testing import ScriptedFailure, ScriptedModel
+from treefold.testing import ScriptedFailure, ScriptedModel
 
 SPENT = TokenUsage(input=100, cache_read=10, reasoning=5, output=20)
 
@@ -80,7 +80,7 @@ async def test_a_node_that_failed_has_its_exception_and_no_outputs():
 
 
 async def test_the_result_of_a_node_is_its_output_or_raises_its_exception():
-    async with Runtime([worker("boss"), look]) as runtime, asyncio.timeout(10):
+    async with Runtime([worker("boss"), look]) as runtime, asyncio.timeout(60):
         good = await ended(runtime.invoke(worker("a"), model=ScriptedModel("done")))
         assert good.result() == "done"
         bad = await ended(runtime.invoke(worker("b"), model=ScriptedModel(ScriptedFailure(400))))
@@ -94,7 +94,7 @@ async def test_the_result_of_a_node_is_its_output_or_raises_its_exception():
 
 async def test_an_agent_waits_runs_and_succeeds():
     model = StagedModel(ScriptedModel("done"), held=True)
-    async with Runtime([worker("boss")], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([worker("boss")], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(runtime.invocable_functions["boss"])
         states = {node.state}
         await until(lambda: model.in_flight)
@@ -117,7 +117,7 @@ async def test_the_same_objects_represent_present_and_past():
 
     boss = worker("boss", wait)
     model = ScriptedModel([ModelText("Waiting."), ToolUse("a", "wait")], "done")
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = agent_node(runtime.invoke(boss))
         await inside.wait()
         [child] = node.get_children()
@@ -247,7 +247,7 @@ async def test_a_view_is_an_immutable_snapshot_with_all_that_a_node_has():
 
 async def test_watching_shows_a_transcript_as_it_grows():
     model = ScriptedModel([looking("a")], [looking("b")], "done")
-    async with Runtime([worker("boss", look)], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([worker("boss", look)], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(runtime.invocable_functions["boss"])
         lengths = [len(view.transcript) async for view in runtime.watch(node)]
     assert lengths == sorted(lengths)
@@ -256,7 +256,7 @@ async def test_watching_shows_a_transcript_as_it_grows():
 
 async def test_a_status_says_what_a_node_does_or_waits_for_now():
     model = StagedModel(ScriptedModel("done", name="mine"), name="mine", held=True)
-    async with Runtime([worker("boss")], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([worker("boss")], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(runtime.invocable_functions["boss"])
         await until(lambda: model.in_flight)
         view = await seen(runtime, node, lambda view: view.status)

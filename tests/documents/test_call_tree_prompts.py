@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from agent_scripts import StagedModel, asked, ended, run, run_agent, told
-from ramify import (
+from treefold import (
     AgentFunction,
     CallGraphError,
     CodeFunction,
@@ -17,16 +17,16 @@ from ramify import (
     FunctionArg,
     NodeState,
     Provider,
-    RamifyError,
     RunContext,
     Runtime,
     ToolUse,
+    TreefoldError,
     UserText,
     agent,
     tool,
 )
-from ramify.models import ModelSettings
-from ramify.testing import ScriptedModel
+from treefold.models import ModelSettings
+from treefold.testing import ScriptedModel
 from wire.protocols import PROTOCOLS
 
 OPENAI, ANTHROPIC, GEMINI = PROTOCOLS
@@ -165,7 +165,7 @@ async def test_a_file_is_read_when_the_call_runs(tmp_path: Path):
     path = tmp_path / "prompt.md"
     path.write_text("First: {root}", encoding="utf-8")
     report, model = reporter(FromFile(path)), ScriptedModel("one", "two")
-    async with Runtime([report], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([report], models=model) as runtime, asyncio.timeout(60):
         await runtime.invoke(report, {"root": "a"})
         path.write_text("Second: {root}", encoding="utf-8")
         await runtime.invoke(report, {"root": "b"})
@@ -340,7 +340,7 @@ async def test_a_call_may_say_which_model_is_to_do_it():
         return [await first, await second, await third]
 
     top = CodeFunction(callable=both, uses=[report])
-    async with Runtime([top], models=models) as runtime, asyncio.timeout(10):
+    async with Runtime([top], models=models) as runtime, asyncio.timeout(60):
         assert await runtime.invoke(top) == ["slow", "fast", "other"]
         assert await runtime.invoke(report, {"root": ""}, model=ScriptedModel("top")) == "top"
 
@@ -350,8 +350,8 @@ async def test_only_an_agent_can_be_given_a_model():
         return 1
 
     function = CodeFunction(callable=add)
-    async with Runtime([function]) as runtime, asyncio.timeout(10):
-        with pytest.raises(RamifyError, match="model"):
+    async with Runtime([function]) as runtime, asyncio.timeout(60):
+        with pytest.raises(TreefoldError, match="model"):
             await runtime.invoke(function, model=ScriptedModel("x"))
 
 
@@ -367,7 +367,7 @@ async def test_settings_of_an_agent_reach_its_model():
 async def test_one_agent_serves_two_calls_at_once_and_keeps_nothing_of_them():
     report = reporter("About {root}.")
     model = StagedModel(ScriptedModel(asked), held=True)
-    async with Runtime([report], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([report], models=model) as runtime, asyncio.timeout(60):
         nodes = [runtime.invoke(report, {"root": name}) for name in ("a", "b")]
         model.gate.set()
         assert [await node for node in nodes] == ["About a.", "About b."]

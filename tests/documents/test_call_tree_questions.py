@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from agent_scripts import StagedModel, asked, ended, run, run_agent, seen, told, until
-from ramify import (
+from support import settle
+from treefold import (
     HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE,
     HOOK_USER_PROMPT_SUBMIT,
@@ -21,17 +22,16 @@ from ramify import (
     PostToolUseEvent,
     PreToolUseEvent,
     Question,
-    RamifyError,
     RunContext,
     Runtime,
     ToolUse,
+    TreefoldError,
     UserPromptSubmitEvent,
     registries,
     tool,
 )
-from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
-from ramify.toolbox import raise_exception
-from support import settle
+from treefold.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
+from treefold.toolbox import raise_exception
 
 with registries():
 
@@ -82,7 +82,7 @@ async def test_a_paused_agent_stops_before_its_next_request_and_goes_on_when_res
     gate = Gate()
     boss = worker("boss", gate.tool)
     model = ScriptedModel([ToolUse("a", "gate")], "done")
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await gate.inside.wait()
         runtime.pause(node.id, reason="lunch")
@@ -105,7 +105,7 @@ async def test_a_paused_agent_stops_before_its_next_request_and_goes_on_when_res
 async def test_a_request_that_is_under_way_ends_before_a_pause():
     model = StagedModel(ScriptedModel([ToolUse("a", "look")], "done"), held=True)
     boss = worker("boss", look)
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await until(lambda: model.in_flight)
         runtime.pause(node.id)
@@ -126,7 +126,7 @@ async def test_a_child_of_paused_code_may_not_start_and_stays_waiting():
         return await ctx.invoke(look, {"at": "y"})
 
     code = CodeFunction(callable=top, uses=[look])
-    async with Runtime([code]) as runtime, asyncio.timeout(10):
+    async with Runtime([code]) as runtime, asyncio.timeout(60):
         node = runtime.invoke(code)
         await inside.wait()
         runtime.pause(node.id)
@@ -145,7 +145,7 @@ async def test_pausing_a_task_stops_every_call_below_it():
     helper = worker("helper", gate.tool)
     boss = worker("boss", helper)
     model = ScriptedModel([ToolUse("a", "helper")], [ToolUse("b", "gate")], "helped", "done")
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await gate.inside.wait()
         runtime.pause(node.id)
@@ -162,7 +162,7 @@ async def test_other_trees_go_on_while_one_is_paused():
     gate = Gate()
     boss, other = worker("boss", gate.tool), worker("other")
     model = ScriptedModel([ToolUse("a", "gate")], "other done", "done")
-    async with Runtime([boss, other], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss, other], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await gate.inside.wait()
         runtime.pause(node.id)
@@ -178,7 +178,7 @@ async def test_a_pause_is_a_question_that_can_be_answered(answer: str):
     gate = Gate()
     boss = worker("boss", gate.tool)
     model = ScriptedModel([ToolUse("a", "gate")], "done")
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await gate.inside.wait()
         runtime.pause(node.id)
@@ -195,7 +195,7 @@ async def test_a_paused_task_can_be_cancelled_and_its_question_is_gone():
     gate = Gate()
     boss = worker("boss", gate.tool)
     model = ScriptedModel([ToolUse("a", "gate")], "done")
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await gate.inside.wait()
         runtime.pause(node.id)
@@ -211,10 +211,10 @@ async def test_what_is_not_paused_cannot_be_resumed():
     gate = Gate()
     boss = worker("boss", gate.tool)
     model = ScriptedModel([ToolUse("a", "gate")], "done")
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await gate.inside.wait()
-        with pytest.raises(RamifyError, match="paused"):
+        with pytest.raises(TreefoldError, match="paused"):
             runtime.resume(node.id)
         gate.go_on.set()
         await node
@@ -225,7 +225,7 @@ async def test_a_batch_that_was_paused_in_the_middle_is_answered_as_a_whole():
     boss = worker("boss", gate.tool, look)
     batch = [ToolUse("a", "gate"), ToolUse("b", "look"), ToolUse("c", "look")]
     model = ScriptedModel(batch, "done")
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await gate.inside.wait()
         runtime.pause(node.id)
@@ -244,7 +244,7 @@ async def test_an_agent_whose_provider_fails_may_be_paused_until_somebody_resume
     boss = worker("boss", look)
     model = ScriptedModel([ToolUse("a", "look")], ScriptedFailure(503, "it is down"), "done")
     options: Any = {"models": model, "on_provider_failure": "pause"}
-    async with Runtime([boss], **options) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], **options) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         await until(lambda: node.state is NodeState.Paused)
         question = await question_of(runtime)
@@ -262,7 +262,7 @@ async def test_a_sub_agent_whose_provider_fails_is_the_one_that_is_paused():
     boss = worker("boss", helper)
     model = ScriptedModel([ToolUse("a", "helper")], "done")
     options: Any = {"models": model, "on_provider_failure": "pause"}
-    async with Runtime([boss], **options) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], **options) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         question = await question_of(runtime)
         [child] = flat(node)
@@ -277,7 +277,7 @@ async def test_a_provider_that_fails_again_pauses_again():
     boss = worker("boss")
     model = ScriptedModel(ScriptedFailure(503), ScriptedFailure(503), "done")
     options: Any = {"models": model, "on_provider_failure": "pause"}
-    async with Runtime([boss], **options) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], **options) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         first = await question_of(runtime)
         runtime.answer(first.id, "resume")
@@ -314,7 +314,7 @@ async def test_an_agent_may_be_paused_when_a_function_that_it_called_fails(answe
     model = ScriptedModel([ToolUse("a", "shaky")], "done")
     async with (
         Runtime([boss], models=model, on_tool_error="pause") as runtime,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         node = runtime.invoke(boss)
         await until(lambda: node.state is NodeState.Paused)
@@ -364,7 +364,7 @@ async def test_any_function_can_ask_a_person_and_is_paused_while_it_waits():
         return await ctx.ask("Which colour?")
 
     code = CodeFunction(callable=top)
-    async with Runtime([code]) as runtime, asyncio.timeout(10):
+    async with Runtime([code]) as runtime, asyncio.timeout(60):
         node = runtime.invoke(code)
         question = await question_of(runtime)
         assert isinstance(question.id, str)
@@ -381,7 +381,7 @@ async def test_an_answer_is_one_of_the_choices_if_there_are_any():
         return await ctx.ask("Which colour?", choices=("red", "blue"))
 
     code = CodeFunction(callable=top)
-    async with Runtime([code]) as runtime, asyncio.timeout(10):
+    async with Runtime([code]) as runtime, asyncio.timeout(60):
         node = runtime.invoke(code)
         question = await question_of(runtime)
         assert question.choices == ("red", "blue")
@@ -398,7 +398,7 @@ async def test_a_question_that_is_settled_or_unknown_cannot_be_answered():
         return await ctx.ask("Which colour?")
 
     code = CodeFunction(callable=top)
-    async with Runtime([code]) as runtime, asyncio.timeout(10):
+    async with Runtime([code]) as runtime, asyncio.timeout(60):
         node = runtime.invoke(code)
         question = await question_of(runtime)
         with pytest.raises(KeyError):
@@ -425,7 +425,7 @@ async def test_questions_are_listed_at_any_depth_of_any_tree_and_answered_one_by
             return [ToolUse("b", "ask", {"what": "?"})]
         return [ToolUse("a", "helper")]
 
-    async with Runtime([boss], models=ScriptedModel(reply)) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=ScriptedModel(reply)) as runtime, asyncio.timeout(60):
         nodes = [runtime.invoke(boss) for _ in range(3)]
         await until(lambda: len(runtime.questions()) == 3)
         for question in runtime.questions():
@@ -449,7 +449,7 @@ def test_a_question_is_answered_from_another_thread():
             if questions := runtime.questions():
                 runtime.answer(questions[0].id, "blue")
                 break
-        assert node.result(10) == "blue"
+        assert node.result(60) == "blue"
 
 
 async def test_a_question_of_a_cancelled_call_is_gone():
@@ -457,7 +457,7 @@ async def test_a_question_of_a_cancelled_call_is_gone():
         return await ctx.ask("Which colour?")
 
     code = CodeFunction(callable=top)
-    async with Runtime([code]) as runtime, asyncio.timeout(10):
+    async with Runtime([code]) as runtime, asyncio.timeout(60):
         node = runtime.invoke(code)
         await question_of(runtime)
         node.cancel("enough")
@@ -533,7 +533,7 @@ async def test_a_denied_call_is_shown_to_the_model_and_is_in_the_tree():
     first, second = flat(node)
     assert first.state is NodeState.Error
     assert isinstance(first.exception, DeniedError)
-    assert isinstance(first.exception, RamifyError)
+    assert isinstance(first.exception, TreefoldError)
     assert second.state is NodeState.Success
 
 
@@ -626,7 +626,7 @@ async def approved(answer: str, **options: Any) -> tuple[Node, ScriptedModel, li
     boss = worker("boss", delete)
     model = ScriptedModel([ToolUse("a", "delete", {"path": "/x"})], "done")
     hooks: Any = {HOOK_PRE_TOOL_USE: [ask]}
-    async with Runtime([boss], models=model, hooks=hooks) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model, hooks=hooks) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         question = await question_of(runtime)
         [child] = flat(node)
@@ -711,5 +711,5 @@ async def test_a_tool_that_is_both_allowed_and_disallowed_is_denied():
 
 
 async def test_permissions_are_for_models_and_not_for_the_program():
-    async with Runtime([look], disallowed_tools=["look"]) as runtime, asyncio.timeout(10):
+    async with Runtime([look], disallowed_tools=["look"]) as runtime, asyncio.timeout(60):
         assert await runtime.invoke(look) == "x is fine"

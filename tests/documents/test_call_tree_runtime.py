@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import StagedModel, agent_node, ended, until
-from ramify import (
+from treefold import (
     AgentFunction,
     AgentNode,
     CallGraphError,
@@ -18,14 +18,14 @@ from ramify import (
     FunctionArg,
     Node,
     NodeState,
-    RamifyError,
     RunContext,
     Runtime,
     ToolUse,
+    TreefoldError,
     registries,
     tool,
 )
-from ramify.testing import ScriptedModel
+from treefold.testing import ScriptedModel
 
 with registries():
 
@@ -93,7 +93,7 @@ async def test_any_function_that_was_found_may_be_a_top_level_task():
     fine = worker("fine", leaf)
     coarse = code("coarse", fine)
     model = ScriptedModel(lambda request: "done")
-    async with Runtime([coarse], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([coarse], models=model) as runtime, asyncio.timeout(60):
         for name, expected in [("leaf", "nothing"), ("fine", "done"), ("coarse", "nothing")]:
             assert await runtime.get_ctx().invoke(runtime.invocable_functions[name]) == expected
 
@@ -119,7 +119,7 @@ def test_names_that_stand_for_different_functions_are_refused():
 def test_a_bad_graph_is_a_value_error_of_the_program():
     with pytest.raises(ValueError, match="leaf") as caught:
         Runtime([code("leaf"), code("leaf")])
-    assert isinstance(caught.value, RamifyError)
+    assert isinstance(caught.value, TreefoldError)
 
 
 def test_a_circle_is_refused_with_the_path_of_calls_that_leads_to_it():
@@ -233,7 +233,7 @@ async def test_a_context_outside_any_task_has_a_runtime_and_no_node():
     async with Runtime() as runtime:
         ctx = runtime.get_ctx()
         assert ctx.runtime is runtime
-        with pytest.raises(RamifyError):
+        with pytest.raises(TreefoldError):
             _ = ctx.node
 
 
@@ -247,7 +247,7 @@ async def test_each_top_level_call_is_one_tree_that_shares_no_node_with_another(
         name = request.functions[0]
         return [ToolUse("a", name, {"at": "x"} if name == "look" else {})]
 
-    async with Runtime([boss], models=ScriptedModel(reply)) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=ScriptedModel(reply)) as runtime, asyncio.timeout(60):
         nodes = [runtime.get_ctx().invoke(boss) for _ in range(3)]
         for node in nodes:
             assert await node == "done"
@@ -267,7 +267,7 @@ async def test_a_context_knows_the_node_that_it_belongs_to_and_makes_its_childre
         return [ctx.node, await ctx.invoke(inner)]
 
     outer = CodeFunction(callable=parent, uses=[inner])
-    async with Runtime([outer]) as runtime, asyncio.timeout(10):
+    async with Runtime([outer]) as runtime, asyncio.timeout(60):
         node = runtime.invoke(outer)
         above, below = await node
         assert above is node
@@ -277,7 +277,7 @@ async def test_a_context_knows_the_node_that_it_belongs_to_and_makes_its_childre
 
 
 async def test_ids_only_grow():
-    async with Runtime([look]) as runtime, asyncio.timeout(10):
+    async with Runtime([look]) as runtime, asyncio.timeout(60):
         nodes = [runtime.invoke(look, {"at": str(n)}) for n in range(5)]
         for node in nodes:
             await node
@@ -288,7 +288,7 @@ async def test_ids_only_grow():
 async def test_code_is_started_at_once_and_agents_when_there_is_room_for_their_requests():
     model = StagedModel(ScriptedModel(lambda request: "done"), held=True)
     boss = worker("boss")
-    async with Runtime([boss, look], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss, look], models=model) as runtime, asyncio.timeout(60):
         agents = [runtime.invoke(boss) for _ in range(20)]
         await until(lambda: model.in_flight)
         assert await runtime.invoke(look, {"at": "code"}) == "code is fine"
@@ -301,14 +301,14 @@ def test_sync_code_waits_for_the_result_of_an_agent():
     model = ScriptedModel([ToolUse("a", "look", {"at": "x"})], "done")
     with Runtime([boss], models=model) as runtime:
         node = runtime.get_ctx().invoke(boss)
-        assert node.result(10) == "done"
+        assert node.result(60) == "done"
         assert [one.function.name for one in runtime.get_subtree(node.id)] == ["boss", "look"]
 
 
 async def test_async_code_awaits_the_result_of_an_agent_of_a_background_runtime():
     boss = worker("boss")
     with Runtime([boss], models=ScriptedModel("done")) as runtime:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await runtime.invoke(boss) == "done"
 
 
@@ -316,7 +316,7 @@ def test_everything_may_be_asked_from_any_thread():
     release = threading.Event()
 
     def wait(ctx: RunContext) -> str:
-        assert release.wait(10)
+        assert release.wait(60)
         return "waited"
 
     waiting = CodeFunction(callable=wait)
@@ -339,8 +339,8 @@ def test_everything_may_be_asked_from_any_thread():
 
         thread = threading.Thread(target=ask)
         thread.start()
-        assert node.result(10) == "done"
-        thread.join(10)
+        assert node.result(60) == "done"
+        thread.join(60)
     assert found == [["boss", "wait"], [], True, 2]
 
 
@@ -393,7 +393,7 @@ async def test_the_stack_shows_the_calls_that_are_waited_on_from_the_root_down()
         [ToolUse("a", "look", {"at": "x"})], [ToolUse("b", "probe", {"depth": 3})], "found",
         name="the-model",
     )  # fmt: skip
-    async with Runtime([top], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([top], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(top, {"root": "/src"})
         await inside.wait()
         frames = runtime.stack(node.id)

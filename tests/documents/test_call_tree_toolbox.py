@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import ended, run, run_agent, told, until
-from ramify import (
+from treefold import (
     AgentException,
     AgentFunction,
     CodeFunction,
@@ -16,9 +16,9 @@ from ramify import (
     Runtime,
     ToolUse,
 )
-from ramify.models import Caching, caching_policy
-from ramify.testing import ScriptedModel
-from ramify.toolbox import (
+from treefold.models import Caching, caching_policy
+from treefold.testing import ScriptedModel
+from treefold.toolbox import (
     ApplyDiffPatch,
     TextEditor,
     apply_diff_patch,
@@ -52,7 +52,7 @@ def asking(id: str, question: str, **more: Any) -> ToolUse:
 async def test_a_model_asks_a_person_and_what_he_says_is_the_output_of_the_tool():
     boss = worker("boss", human_in_loop)
     model = ScriptedModel([asking("a", "Shall I sign off?")], "done")
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         [question] = await until(runtime.questions)
         assert (question.kind, question.text) == ("human", "Shall I sign off?")
@@ -71,7 +71,7 @@ async def test_a_model_asks_a_person_and_what_he_says_is_the_output_of_the_tool(
 async def test_a_model_may_offer_choices():
     boss = worker("boss", human_in_loop)
     model = ScriptedModel([asking("a", "Which?", choices=["left", "right"])], "done")
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         [question] = await until(runtime.questions)
         assert question.choices == ("left", "right")
@@ -89,7 +89,7 @@ async def test_two_agents_that_wait_for_people_are_answered_by_question_and_not_
         results = told(request)
         return results[0].content if results else [asking("a", "?")]
 
-    async with Runtime([boss], models=ScriptedModel(reply)) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=ScriptedModel(reply)) as runtime, asyncio.timeout(60):
         nodes = [runtime.invoke(boss) for _ in range(2)]
         await until(lambda: len(runtime.questions()) == 2)
         for question in reversed(runtime.questions()):
@@ -105,7 +105,7 @@ async def test_code_may_ask_a_person_with_the_same_function():
         return await ctx.invoke(human_in_loop, {"question": "Which colour?"})
 
     code = CodeFunction(callable=top, uses=[human_in_loop])
-    async with Runtime([code]) as runtime, asyncio.timeout(10):
+    async with Runtime([code]) as runtime, asyncio.timeout(60):
         node = runtime.invoke(code)
         [question] = await until(runtime.questions)
         runtime.answer(question.id, "blue")
@@ -142,7 +142,7 @@ async def test_an_agent_may_ask_a_person_before_it_gives_up():
     model = ScriptedModel(
         [asking("a", "Where is the key?")], ToolUse("b", "raise_exception", {"msg": "no key"})
     )
-    async with Runtime([boss], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([boss], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         [question] = await until(runtime.questions)
         runtime.answer(question.id, "I do not know.")

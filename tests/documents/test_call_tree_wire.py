@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from agent_scripts import ended, run_agent
-from ramify import (
+from support import settle
+from treefold import (
     AgentFunction,
     ModelProviderException,
     ModelRefusedError,
@@ -19,9 +20,8 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.models import Retry
-from ramify.toolbox import Bash, TextEditor, human_in_loop
-from support import settle
+from treefold.models import Retry
+from treefold.toolbox import Bash, TextEditor, human_in_loop
 from wire import Wait, cut_after
 from wire.anthropic_wire import Redacted, Text, Thinking, ToolUse as Use, message
 from wire.gemini_wire import USAGE, call, chunk, reply, text
@@ -216,7 +216,7 @@ async def test_a_call_is_made_only_when_all_of_its_input_is_there():
     async with (
         ANTHROPIC.server(*script) as server,
         Runtime([boss], models=ANTHROPIC.model(server)) as runtime,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         node = runtime.invoke(boss)
         await server.arrived.wait()

@@ -27,7 +27,8 @@ from documents.chat_stage import (
     told,
     written,
 )
-from ramify import (
+from support import settle
+from treefold import (
     HOOK_POST_TOOL_USE,
     AgentOptions,
     Client,
@@ -37,7 +38,6 @@ from ramify import (
     ToolUseError,
     tool,
 )
-from support import settle
 from wire import Wait, openai_wire
 from wire.protocols import Protocol
 
@@ -129,7 +129,7 @@ async def test_a_call_is_yielded_before_it_is_made():
     async with (
         serving(*script) as server,
         Client(automatic(server, tools=[note])) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("Go.")
         async for block in client.receive_messages():
@@ -151,7 +151,7 @@ async def test_no_tool_is_run_before_the_response_is_complete():
     async with (
         serving(held, OPENAI.text("ok")) as server,
         Client(automatic(server, tools=[note])) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         asyncio.TaskGroup() as group,
     ):
         task = group.create_task(asked(client, "Go."))
@@ -169,7 +169,7 @@ async def test_the_first_text_comes_while_the_server_holds_back_the_rest(protoco
     async with (
         serving(protocol.calls(adding("a")), last, protocol=protocol) as server,
         Client(automatic(server, protocol)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("25 + 17?")
         blocks = client.receive_messages()
@@ -189,7 +189,7 @@ async def test_the_first_text_of_a_response_with_calls_is_not_held_back_either()
     async with (
         serving(first, OPENAI.text("42")) as server,
         Client(automatic(server)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("25 + 17?")
         blocks = client.receive_messages()
@@ -234,6 +234,33 @@ async def test_a_raising_tool_is_an_error_block_and_the_model_is_told(protocol: 
     ]
     assert told(server.requests[1], protocol) == said
     assert written(client.history) == [*said, Assistant("Sorry.")]
+
+
+@pytest.mark.parametrize("auto", [False, True], ids=["manual", "automatic"])
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ('{"a": 25, "b"', "Expecting ':' delimiter: line 1 column 14 (char 13)"),
+        ("[25, 17]", "an object is needed, not a list"),
+    ],
+)
+async def test_arguments_that_are_no_json_object_are_an_error_block_that_says_why(
+    *, auto: bool, arguments: str, reason: str
+):
+    script = [OPENAI.calls(("a", "add", arguments)), OPENAI.text("Oh.")]
+    async with (
+        serving(*script) as server,
+        Client(options(server, tools=[add], auto_execute_tools=auto)) as client,
+    ):
+        found = await asked(client, "25 + 17?")
+        if not auto:
+            found += await asked(client, "Well?")
+    errors = [block for block in found if isinstance(block, ToolUseError)]
+    assert errors == [ToolUseError(f"Invalid JSON: {reason}", raw_data=arguments)]
+    assert text_of(found) == "Oh."
+    [result] = [one for one in told(server.requests[1]) if isinstance(one, Result)]
+    assert result == failed("a", f"Invalid JSON: {reason}; the arguments were: {arguments}", "add")
+    assert "tool_calls" not in client.history[1]
 
 
 async def test_hooks_after_a_call_are_given_the_structured_error():

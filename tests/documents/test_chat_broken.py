@@ -21,7 +21,7 @@ from documents.chat_stage import (
     until_failure,
     written,
 )
-from ramify import Client, ModelProviderException, TextBlock
+from treefold import Client, ModelProviderException, TextBlock
 from wire import Close, Cut, Reply, cut_after
 from wire.protocols import Protocol
 
@@ -39,18 +39,23 @@ async def test_a_broken_response_leaves_nothing_and_is_asked_for_again(
         "in order": after(text, "one ", Close()),
         "by an error": after(text, "one ", protocol.failure_event("it burns"), Close()),
     }[how]
-    script = [protocol.text("Hello."), broken, protocol.text("one two three")]
     async with (
-        serving(*script, protocol=protocol) as server,
+        serving(protocol=protocol) as server,
         Client(options(server, protocol)) as client,
     ):
+        server.on_request = lambda _: protocol.text("Hello.")
         await asked(client, "Hi")
+        # However often: a request that fails on a reused connection is repeated on a new one.
+        server.on_request = lambda _: broken
         with pytest.raises(ModelProviderException):
             await asked(client, "Count.")
         assert written(client.history) == HELLO
+        server.on_request = lambda _: protocol.text("one two three")
         assert text_of(await asked(client, "Count.")) == "one two three"
-    assert told(server.requests[1], protocol) == [*HELLO, User("Count.")]
-    assert server.requests[2].json == server.requests[1].json
+    _, first, *others = server.requests
+    assert told(first, protocol) == [*HELLO, User("Count.")]
+    assert others
+    assert all(request.json == first.json for request in others)
 
 
 async def test_what_came_before_the_break_reaches_the_caller(protocol: Protocol):
@@ -94,7 +99,7 @@ async def test_results_given_by_hand_are_not_lost_when_their_request_fails(proto
     async with (
         serving(*script, protocol=protocol) as server,
         Client(options(server, protocol, tools=[add])) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await asked(client, "25 + 17?")
         await client.add_tool_result("a", 42, "add")

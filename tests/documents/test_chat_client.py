@@ -1,12 +1,17 @@
 """What the document says of `Client`: a conversation over several turns."""
 
 import asyncio
+import pickle
 from dataclasses import replace
 
+import anthropic
 import openai
 import pytest
+from google.genai import errors as genai_errors
 
 from documents.chat_stage import (
+    ANTHROPIC,
+    GEMINI,
     OPENAI,
     Assistant,
     Result,
@@ -25,10 +30,19 @@ from documents.chat_stage import (
     written,
 )
 from journeys.stage import REPORTED
-from ramify import Client, ModelProviderException, TextBlock, TokenUsage, ToolUseBlock
-from ramify.core.errors import UsageError
-from ramify.models import Retry
-from wire import Stall, Wait, cut_after, slow_first_byte
+from treefold import (
+    AgentOptions,
+    Client,
+    ModelProviderException,
+    TextBlock,
+    TokenUsage,
+    ToolUseBlock,
+    query,
+)
+from treefold.core.errors import UsageError
+from treefold.models import Retry
+from wire import Close, Cut, Stall, Wait, cut_after, slow_first_byte
+from wire.openai_wire import MODEL
 from wire.protocols import Protocol
 
 ANY_WORDS = r"\w"
@@ -136,8 +150,9 @@ async def test_tokens_of_all_turns_are_counted(protocol: Protocol):
 
 async def test_there_is_nothing_to_receive_before_the_first_query():
     async with serving() as server, Client(options(server)) as client:
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError) as caught:
             await heard(client)
+    assert isinstance(caught.value, RuntimeError)
 
 
 async def test_there_is_nothing_to_receive_after_the_end_of_a_turn():
@@ -202,21 +217,108 @@ async def test_a_failed_request_leaves_nothing_behind_and_can_be_made_again(prot
     assert told(server.requests[2], protocol) == told(server.requests[1], protocol)
 
 
-async def test_the_exception_of_the_sdk_is_inside():
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, openai.BadRequestError),
+        (401, openai.AuthenticationError),
+        (403, openai.PermissionDeniedError),
+        (404, openai.NotFoundError),
+        (422, openai.UnprocessableEntityError),
+        (429, openai.RateLimitError),
+        (500, openai.InternalServerError),
+        (503, openai.InternalServerError),
+    ],
+)
+async def test_a_failed_request_is_caught_by_the_class_of_the_sdk_and_by_ours(
+    status: int, kind: type[openai.APIStatusError]
+):
+    replies = [OPENAI.failure(status, "no such luck")] * 2
     async with (
-        serving(OPENAI.failure(404, "no such model")) as server,
-        Client(options(server)) as client,
+        serving(*replies) as server,
+        Client(options(server, api_key="sk-secret")) as client,
     ):
-        with pytest.raises(ModelProviderException) as caught:
-            await asked(client, "Hi")
-    assert isinstance(caught.value.inner, openai.APIStatusError)
-    assert caught.value.status == 404
+        with pytest.raises(kind) as caught:
+            await client.query("Hi")
+        with pytest.raises(kind):
+            _ = [message async for message in query("Hi", client.options)]
+    error = caught.value
+    assert isinstance(error, ModelProviderException)
+    assert isinstance(error.inner, kind)
+    assert (error.status_code, error.response.status_code, error.status) == (status,) * 3
+    assert error.body == error.inner.body
+    assert str(error.request.url).endswith("/v1/chat/completions")
+    assert "no such luck" in error.message
+    assert repr(error).startswith("ModelProviderException(")
+    again = pickle.loads(pickle.dumps(error))
+    assert isinstance(again, kind)
+    assert isinstance(again, ModelProviderException)
+    assert (str(again), again.status_code, again.body) == (str(error), status, error.body)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kind"),
+    [
+        (ANTHROPIC, anthropic.RateLimitError),
+        (GEMINI, genai_errors.ClientError),
+    ],
+    ids=["anthropic", "gemini"],
+)
+async def test_so_are_the_exceptions_of_the_other_sdks(protocol: Protocol, kind: type[Exception]):
+    async with (
+        serving(protocol.failure(429, "slow down"), protocol=protocol) as server,
+        Client(options(server, protocol)) as client,
+    ):
+        with pytest.raises(kind) as caught:
+            await client.query("Hi")
+    assert isinstance(caught.value, ModelProviderException)
+    assert caught.value.status == 429
+
+
+async def test_what_breaks_in_mid_stream_comes_out_of_receive_messages_in_the_classes_of_the_sdk():
+    text = OPENAI.text("one ", "two ")
+    script = [
+        (after(text, "one ", Cut()), openai.APIConnectionError),
+        (after(text, "one ", Stall()), openai.APITimeoutError),
+        (after(text, "one ", OPENAI.failure_event("it burns"), Close()), openai.APIError),
+    ]
+    async with (
+        serving(*[reply for reply, _ in script]) as server,
+        Client(options(server, timeout=0.2, retry=Retry([0, 0]))) as client,
+    ):
+        for _, kind in script:
+            await client.query("Count.")
+            found, error = await until_failure(client)
+            assert found == [TextBlock("one ")]
+            assert isinstance(error, kind)
+            assert isinstance(error, ModelProviderException)
+
+
+async def test_a_request_that_fails_at_once_in_mid_stream_does_not_come_out_of_query():
+    broken = replace(OPENAI.text("one "), steps=(OPENAI.failure_event("it burns"),))
+    async with serving(broken) as server, Client(options(server)) as client:
+        await client.query("Count.")
+        found, error = await until_failure(client)
+    assert found == []
+    assert isinstance(error, openai.APIError)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_refused_connection_is_reported_at_once(host: str):
+    async with serving() as server:
+        address = f"http://{host}:{server.url.rpartition(':')[2]}/v1"
+    async with asyncio.timeout(30), Client(AgentOptions("", MODEL, address)) as client:
+        with pytest.raises(openai.APIConnectionError) as caught:
+            await client.query("Hi")
+    assert isinstance(caught.value, ModelProviderException)
+    assert caught.value.attempts == 1
+    assert address in str(caught.value)
 
 
 async def test_a_server_that_is_not_there_is_a_failure_of_the_provider():
     async with serving() as server:
         given = options(server)
-    async with asyncio.timeout(10), Client(given) as client:
+    async with asyncio.timeout(60), Client(given) as client:
         with pytest.raises(ModelProviderException) as caught:
             await asked(client, "Hi")
     assert caught.value.inner is not None
@@ -290,7 +392,7 @@ async def test_a_query_while_a_turn_is_under_way_ends_that_turn():
     async with (
         serving(first, OPENAI.text("Short.")) as server,
         Client(options(server)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("A story, please.")
         blocks = client.receive_messages()
@@ -314,7 +416,7 @@ async def test_one_iteration_goes_through_as_many_prompts_as_max_turns(
     async with (
         serving(*script) as server,
         Client(options(server, tools=[add], max_turns=max_turns)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         found = []
         await client.query("25 + 17?")

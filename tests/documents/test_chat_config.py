@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from documents.chat_stage import OPENAI, add, asked, options, serving
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentOptions,
     Client,
@@ -14,16 +14,16 @@ from ramify import (
     get_base_url,
     get_model,
 )
-from ramify.core.errors import InvalidValueError
-from ramify.testing import ScriptedModel
+from treefold.core.errors import InvalidValueError
+from treefold.testing import ScriptedModel
 
 LOCAL = "http://localhost:1234/v1"
 
 
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RAMIFY_BASE_URL", raising=False)
-    monkeypatch.delenv("RAMIFY_MODEL", raising=False)
+    monkeypatch.delenv("TREEFOLD_BASE_URL", raising=False)
+    monkeypatch.delenv("TREEFOLD_MODEL", raising=False)
 
 
 def test_options_have_the_defaults_of_the_document():
@@ -154,7 +154,7 @@ def test_a_provider_has_its_usual_address(provider: str | None, address: str):
 def test_an_address_that_is_given_comes_first_and_then_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setenv("RAMIFY_BASE_URL", "http://box:9000/v1")
+    monkeypatch.setenv("TREEFOLD_BASE_URL", "http://box:9000/v1")
     assert get_base_url("ollama", base_url="http://mine:1/v1") == "http://mine:1/v1"
     assert get_base_url("ollama") == "http://box:9000/v1"
     assert get_base_url() == "http://box:9000/v1"
@@ -165,7 +165,7 @@ def test_an_address_that_is_given_comes_first_and_then_the_environment(
 
 def test_a_model_comes_from_the_environment_or_from_the_program(monkeypatch: pytest.MonkeyPatch):
     assert get_model("mine") == "mine"
-    monkeypatch.setenv("RAMIFY_MODEL", "theirs")
+    monkeypatch.setenv("TREEFOLD_MODEL", "theirs")
     assert get_model("mine") == "theirs"
     assert get_model("mine", prefer_env=False) == "mine"
     assert get_model(prefer_env=False) == "theirs"
@@ -173,14 +173,14 @@ def test_a_model_comes_from_the_environment_or_from_the_program(monkeypatch: pyt
 
 
 def test_no_model_at_all_is_an_error():
-    with pytest.raises(ValueError, match="RAMIFY_MODEL"):
+    with pytest.raises(ValueError, match="TREEFOLD_MODEL"):
         get_model()
 
 
 async def test_what_they_find_can_be_used(monkeypatch: pytest.MonkeyPatch):
     async with serving(OPENAI.text("ok")) as server:
-        monkeypatch.setenv("RAMIFY_BASE_URL", f"{server.url}/v1")
-        monkeypatch.setenv("RAMIFY_MODEL", "qwen2.5")
+        monkeypatch.setenv("TREEFOLD_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("TREEFOLD_MODEL", "qwen2.5")
         given = AgentOptions("You help.", get_model(), get_base_url())
         async with Client(given) as client:
             assert await asked(client, "Hi") == [TextBlock("ok")]

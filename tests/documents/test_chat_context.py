@@ -23,7 +23,7 @@ from documents.chat_stage import (
     told,
     written,
 )
-from ramify import Client, compact_messages, estimate_tokens, truncate_messages
+from treefold import Client, compact_messages, estimate_tokens, truncate_messages
 from wire.protocols import Protocol
 
 SYSTEM_MESSAGE = {"role": "system", "content": "You are helpful"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from documents.chat_stage import asked, heard, options, serving, text_of
-from ramify import (
+from treefold import (
     Client,
     CodeFunction,
     ModelProviderException,
@@ -18,7 +18,7 @@ from ramify import (
     ToolUseBlock,
     ToolUseError,
 )
-from ramify.models import Profile, Retry, Thinking
+from treefold.models import Profile, Retry, Thinking
 from wire import stream
 from wire.protocols import PROTOCOLS, Protocol
 

@@ -23,8 +23,8 @@ from documents.chat_stage import (
     told,
     written,
 )
-from ramify import Client
-from wire import anthropic_wire, gemini_wire
+from treefold import Client
+from wire import Stall, anthropic_wire, gemini_wire, stream
 from wire.protocols import PROTOCOLS, Protocol
 
 CALLS = [{"id": "a", "type": "function", "function": {"name": "add", "arguments": '{"a":1,"b":2}'}}]
@@ -217,3 +217,29 @@ async def test_the_system_prompt_is_in_every_request_and_never_in_the_history():
         await asked(client, "2")
         assert SYSTEM not in json.dumps(client.history)
     assert [request.json["messages"][0]["content"] for request in server.requests] == [SYSTEM] * 2
+
+
+async def test_the_prompts_of_unread_queries_stay_in_the_history(protocol: Protocol):
+    silent = stream(Stall())
+    async with (
+        serving(silent, silent, protocol.text("Fine."), protocol=protocol) as server,
+        Client(options(server, protocol)) as client,
+    ):
+        await client.query("One.")
+        await client.query("Two.")
+        assert text_of(await asked(client, "Three.")) == "Fine."
+        assert written(client.history) == [
+            User("One."),
+            User("Two."),
+            User("Three."),
+            Assistant("Fine."),
+        ]
+    said = [one for one in told(server.requests[2], protocol) if isinstance(one, User)]
+    assert "\n\n".join(one.text for one in said) == "One.\n\nTwo.\n\nThree."
+
+
+async def test_the_prompt_of_an_unread_query_is_there_after_the_client_is_closed():
+    async with serving(stream(Stall())) as server:
+        async with Client(options(server)) as client:
+            await client.query("One.")
+        assert written(client.history) == [User("One.")]

@@ -1,7 +1,7 @@
 """What the document says of hooks: before a call, after it, and before a prompt is sent."""
 
 import asyncio
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -27,11 +27,12 @@ from documents.chat_stage import (
     until_failure,
     written,
 )
-from ramify import (
+from treefold import (
     HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE,
     HOOK_USER_PROMPT_SUBMIT,
     AgentOptions,
+    AssistantMessage,
     Client,
     HookDecision,
     PostToolUseEvent,
@@ -159,36 +160,65 @@ async def test_a_hook_that_returns_none_allows(*, auto: bool):
     assert files == [{"path": "/tmp/x", "content": "x"}]
 
 
-async def test_a_blocked_call_raises_in_manual_mode_and_the_model_is_told(protocol: Protocol):
-    script = [protocol.calls(writing("a", "/etc/passwd")), protocol.text("Sorry.")]
-    async with (
-        serving(*script, protocol=protocol) as server,
-        Client(hooked(server, protocol, auto=False, pre=[security_gate])) as client,
-    ):
-        await client.query("Write.")
-        found, error = await until_failure(client)
-        assert [block for block in found if isinstance(block, ToolUseBlock)] == []
-        assert isinstance(error, RuntimeError)
-        assert str(error) == "Tool use blocked: Cannot write to system path"
-        assert text_of(await asked(client, "Then do not.")) == "Sorry."
-    [user, assistant, result, prompt] = told(server.requests[1], protocol)
-    assert user == User("Write.")
-    assert assistant == Assistant("", (call("a", "file_writer", path="/etc/passwd", content="x"),))
-    assert result == Result("a", Saying("Cannot write to system path"), failed=True)
-    assert prompt == User("Then do not.")
-    assert files == []
-
-
-async def test_a_blocked_call_is_an_error_block_in_automatic_mode(protocol: Protocol):
+@MODES
+async def test_a_blocked_call_raises_and_the_model_is_told_with_the_next_prompt(
+    protocol: Protocol, *, auto: bool
+):
     script = [
         protocol.calls(writing("a", "/etc/passwd"), writing("b", "/tmp/y")),
         protocol.text("Sorry."),
     ]
     async with (
         serving(*script, protocol=protocol) as server,
-        Client(hooked(server, protocol, pre=[security_gate])) as client,
+        Client(hooked(server, protocol, auto=auto, pre=[security_gate])) as client,
     ):
-        found = await asked(client, "Write.")
+        await client.query("Write.")
+        found, error = await until_failure(client)
+        assert [one for one in found if isinstance(one, ToolUseBlock | ToolUseError)] == []
+        assert isinstance(error, RuntimeError)
+        assert str(error) == "Tool use blocked: Cannot write to system path"
+        assert text_of(await asked(client, "Then do not.")) == "Sorry."
+    [user, assistant, first, second, prompt] = told(server.requests[1], protocol)
+    assert user == User("Write.")
+    assert isinstance(assistant, Assistant)
+    assert [name for _, name, _ in assistant.calls] == ["file_writer", "file_writer"]
+    assert first == Result("a", Saying("Cannot write to system path"), failed=True)
+    assert second == Result("b", Saying("no result"), failed=True)
+    assert prompt == User("Then do not.")
+    assert files == []
+
+
+async def test_calls_before_a_blocked_one_are_handed_out_and_made():
+    script = [OPENAI.calls(writing("a", "/tmp/y"), writing("b", "/etc/passwd"))]
+    async with (
+        serving(*script) as server,
+        Client(hooked(server, pre=[security_gate])) as client,
+    ):
+        await client.query("Write.")
+        found, error = await until_failure(client)
+    made = {"path": "/tmp/y", "content": "x"}
+    assert found == [ToolUseBlock("a", "file_writer", made)]
+    assert str(error) == "Tool use blocked: Cannot write to system path"
+    assert files == [made]
+
+
+@MODES
+async def test_a_blocked_call_is_told_to_the_model_if_the_options_say_so(
+    protocol: Protocol, *, auto: bool
+):
+    script = [
+        protocol.calls(writing("a", "/etc/passwd"), writing("b", "/tmp/y")),
+        protocol.text("Sorry."),
+    ]
+    async with (
+        serving(*script, protocol=protocol) as server,
+        Client(
+            replace(hooked(server, protocol, auto=auto, pre=[security_gate]), on_blocked="tell")
+        ) as client,
+    ):
+        found = await answered(client, "Write.")
+    calls = [block for block in found if isinstance(block, ToolUseBlock)]
+    assert calls == [ToolUseBlock("b", "file_writer", {"path": "/tmp/y", "content": "x"})]
     [error] = [block for block in found if isinstance(block, ToolUseError)]
     assert error.error == "Tool use blocked: Cannot write to system path"
     assert text_of(found) == "Sorry."
@@ -197,6 +227,11 @@ async def test_a_blocked_call_is_an_error_block_in_automatic_mode(protocol: Prot
         Result("b", "wrote /tmp/y"),
     ]
     assert files == [{"path": "/tmp/y", "content": "x"}]
+
+
+def test_what_happens_to_a_blocked_call_is_one_of_two_things():
+    with pytest.raises(ValueError, match="on_blocked must be 'raise' or 'tell', got 'pause'"):
+        AgentOptions("", "qwen3", on_blocked="pause")  # pyright: ignore
 
 
 @MODES
@@ -213,6 +248,13 @@ async def test_a_hook_may_change_the_input(*, auto: bool):
     ]
     assert files == [instead]
     assert told(server.requests[1])[-1] == Result("a", "wrote /tmp/sandbox/home/x")
+    assert written(client.history) == [
+        User("Write."),
+        Assistant("", (call("a", "file_writer", **instead),)),
+        Result("a", "wrote /tmp/sandbox/home/x"),
+        Assistant("ok"),
+    ]
+    assert client.messages[1] == AssistantMessage([ToolUseBlock("a", "file_writer", instead)])
 
 
 async def test_what_a_hook_does_to_the_input_it_was_given_changes_nothing():

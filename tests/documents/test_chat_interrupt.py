@@ -24,7 +24,7 @@ from documents.chat_stage import (
     told,
     written,
 )
-from ramify import Client, TextBlock, ToolUseBlock, tool
+from treefold import Client, TextBlock, ToolUseBlock, tool
 from wire import Reply, Stall, anthropic_wire, gemini_wire, openai_wire
 from wire.protocols import Protocol
 
@@ -90,7 +90,7 @@ async def test_the_text_so_far_is_kept(protocol: Protocol, way: Way):
     async with (
         serving(*script, protocol=protocol) as server,
         Client(options(server, protocol)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("A story.")
         await way(client)
@@ -105,7 +105,7 @@ async def test_interrupting_is_seen_in_the_history_at_once_and_the_loop_just_end
     async with (
         serving(held(OPENAI, "Once ", "upon")) as server,
         Client(options(server)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("A story.")
         found = []
@@ -119,7 +119,7 @@ async def test_interrupting_is_seen_in_the_history_at_once_and_the_loop_just_end
 
 async def interrupted(client: Client, prompt: str, when: Awaitable[Any]) -> list[Any]:
     """Ask, interrupt from another task when *when* is over, and return what came by then."""
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(asked(client, prompt))
         await when
         for _ in range(5):  # so that what the server has sent is read
@@ -215,7 +215,7 @@ async def test_leaving_before_a_call_is_made_leaves_it_unmade_and_answered(proto
     async with (
         serving(*script, protocol=protocol) as server,
         Client(options(server, protocol, tools=[note], auto_execute_tools=True)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("Go.")
         async for block in client.receive_messages():
@@ -240,7 +240,7 @@ async def test_what_was_done_before_in_the_same_turn_is_kept(protocol: Protocol,
     async with (
         serving(*script, protocol=protocol) as server,
         Client(options(server, protocol, tools=[add], auto_execute_tools=True)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("25 + 17?")
         await way(client)
@@ -294,7 +294,7 @@ async def test_a_turn_that_nobody_reads_can_be_interrupted(protocol: Protocol):
     async with (
         serving(*script, protocol=protocol) as server,
         Client(options(server, protocol)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("A story.")
         await server.arrived.wait()
@@ -305,8 +305,8 @@ async def test_a_turn_that_nobody_reads_can_be_interrupted(protocol: Protocol):
 
 async def test_leaving_the_client_closes_the_stream(protocol: Protocol):
     async with serving(held(protocol, "Once ", "upon"), protocol=protocol) as server:
-        async with Client(options(server, protocol)) as client, asyncio.timeout(10):
+        async with Client(options(server, protocol)) as client, asyncio.timeout(60):
             await client.query("A story.")
             assert await anext(client.receive_messages()) == TextBlock("Once ")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await server.disconnected.wait()

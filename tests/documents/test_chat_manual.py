@@ -25,7 +25,7 @@ from documents.chat_stage import (
     told,
     written,
 )
-from ramify import AgentOptions, Client, TextBlock, ToolUseBlock
+from treefold import AgentOptions, Client, TextBlock, ToolUseBlock
 from wire import Wait, openai_wire
 from wire.protocols import Protocol
 
@@ -86,7 +86,7 @@ async def test_a_call_is_made_by_the_program_and_its_result_sent(protocol: Proto
     async with (
         serving(*script, protocol=protocol) as server,
         Client(manual(server, protocol)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("25 + 17?")
         assert text_of(await style(client)) == "It is 42."
@@ -101,7 +101,7 @@ async def test_results_go_back_and_forth_as_often_as_the_model_likes(style: Styl
     async with (
         serving(*script, OPENAI.text("Done.")) as server,
         Client(manual(server)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("Go.")
         assert text_of(await style(client)) == "Done."
@@ -117,7 +117,7 @@ async def test_the_loop_of_the_document_gets_every_block_once():
         openai_wire.calls([adding("a")], ["Let me ", "see."]),
         OPENAI.text("It is ", "42."),
     ]
-    async with serving(*script) as server, Client(manual(server)) as client, asyncio.timeout(10):
+    async with serving(*script) as server, Client(manual(server)) as client, asyncio.timeout(60):
         await client.query("25 + 17?")
         assert joined(await in_the_loop(client)) == [
             TextBlock("Let me see."),
@@ -131,7 +131,7 @@ async def test_several_calls_of_one_response_are_answered_in_one_request(protoco
     async with (
         serving(*script, protocol=protocol) as server,
         Client(manual(server, protocol)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("Add.")
         found = await in_the_loop(client)  # which asks to go on after each of them
@@ -163,7 +163,7 @@ async def test_results_may_be_given_in_any_order(protocol: Protocol):
 
 async def test_the_request_that_continues_has_no_message_of_the_user():
     script = [OPENAI.calls(adding("a")), OPENAI.text("ok")]
-    async with serving(*script) as server, Client(manual(server)) as client, asyncio.timeout(10):
+    async with serving(*script) as server, Client(manual(server)) as client, asyncio.timeout(60):
         await client.query("25 + 17?")
         await in_the_loop(client)
     roles = [message["role"] for message in server.requests[1].json["messages"]]
@@ -231,7 +231,7 @@ async def test_calls_that_nobody_answered_do_not_spoil_the_history(protocol: Pro
 async def test_calls_come_when_the_response_is_complete():
     rest = asyncio.Event()
     held = after(openai_wire.calls([adding("a")], ["Let me ", "see."]), '"a":25', Wait(rest))
-    async with serving(held) as server, Client(manual(server)) as client, asyncio.timeout(10):
+    async with serving(held) as server, Client(manual(server)) as client, asyncio.timeout(60):
         await client.query("25 + 17?")
         blocks = client.receive_messages()
         assert [await anext(blocks), await anext(blocks)] == [
@@ -248,7 +248,7 @@ async def test_the_first_text_comes_while_the_server_holds_back_the_rest(protoco
     async with (
         serving(reply, protocol=protocol) as server,
         Client(manual(server, protocol)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("Count.")
         blocks = client.receive_messages()

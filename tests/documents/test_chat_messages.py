@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-import ramify
+import treefold
 from documents.chat_stage import (
     ANTHROPIC,
     OPENAI,
@@ -24,7 +24,7 @@ from documents.chat_stage import (
     told,
     written,
 )
-from ramify import (
+from treefold import (
     AssistantMessage,
     Client,
     SystemMessage,
@@ -51,8 +51,8 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_names_of_the_document_can_be_imported(name: str):
-    assert getattr(ramify, name) is not None
-    assert name in dir(ramify)
+    assert getattr(treefold, name) is not None
+    assert name in dir(treefold)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from documents.chat_stage import (
     told,
 )
 from journeys.stage import REPORTED, children
-from ramify import (
+from treefold import (
     AgentNode,
     Budget,
     BudgetExceeded,
@@ -76,7 +76,7 @@ async def test_in_a_running_call_a_turn_is_a_child_of_that_call():
     function = CodeFunction(callable=talk)
     async with serving(OPENAI.text("Hello.")) as server, Runtime([function]) as runtime:
         node = runtime.invoke(function)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await node == "Hello."
         [turn] = children(node)
         assert turn.function.name == "chat turn"
@@ -124,7 +124,7 @@ async def test_cancelling_the_node_of_a_turn_closes_its_stream():
         serving(held, OPENAI.text("ok")) as server,
         Runtime(),
         Client(options(server)) as client,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         await client.query("A story.")
         blocks = client.receive_messages()

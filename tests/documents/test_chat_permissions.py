@@ -24,7 +24,7 @@ from documents.chat_stage import (
     told,
     until_failure,
 )
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
     AgentOptions,
@@ -40,7 +40,7 @@ from ramify import (
     ToolUseError,
     tool,
 )
-from ramify.testing import ScriptedModel
+from treefold.testing import ScriptedModel
 from wire.protocols import Protocol
 
 RULES = pytest.mark.parametrize(
@@ -57,12 +57,12 @@ RULES = pytest.mark.parametrize(
 
 
 def ruled(server: Any, protocol: Protocol | None = None, **changes: Any) -> AgentOptions:
-    given = {"tools": [add, fail], "auto_execute_tools": True, **changes}
+    given = {"tools": [add, fail], "auto_execute_tools": True, "on_blocked": "tell", **changes}
     return options(server, protocol, **given)
 
 
 @RULES
-async def test_a_forbidden_call_is_an_error_block_and_the_model_is_told(rules: dict[str, Any]):
+async def test_a_forbidden_call_is_told_to_the_model_if_the_options_say_so(rules: dict[str, Any]):
     script = [OPENAI.calls(adding("a")), OPENAI.text("A pity.")]
     async with serving(*script) as server, Client(ruled(server, **rules)) as client:
         found = await asked(client, "25 + 17?")
@@ -77,13 +77,16 @@ async def test_a_forbidden_call_is_an_error_block_and_the_model_is_told(rules: d
 
 
 @RULES
-async def test_a_forbidden_call_raises_in_manual_mode_and_the_model_is_told(
-    protocol: Protocol, rules: dict[str, Any]
+@pytest.mark.parametrize("auto", [False, True], ids=["manual", "automatic"])
+async def test_a_forbidden_call_raises_and_the_model_is_told_with_the_next_prompt(
+    protocol: Protocol, rules: dict[str, Any], *, auto: bool
 ):
     script = [protocol.calls(adding("a")), protocol.text("A pity.")]
     async with (
         serving(*script, protocol=protocol) as server,
-        Client(ruled(server, protocol, auto_execute_tools=False, **rules)) as client,
+        Client(
+            ruled(server, protocol, auto_execute_tools=auto, on_blocked="raise", **rules)
+        ) as client,
     ):
         await client.query("25 + 17?")
         found, error = await until_failure(client)
@@ -218,7 +221,7 @@ async def test_hooks_of_the_runtime_are_asked_first():
 
 
 async def question(runtime: Runtime) -> Question:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (found := runtime.questions()):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.001)
     return found[0]

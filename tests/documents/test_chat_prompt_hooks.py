@@ -21,7 +21,7 @@ from documents.chat_stage import (
     told,
     written,
 )
-from ramify import (
+from treefold import (
     AgentOptions,
     Client,
     HookDecision,
@@ -134,7 +134,7 @@ async def test_an_exception_of_a_hook_before_a_call_aborts_and_the_next_request_
 
 
 async def run(given: AgentOptions, prompt: str) -> list[Any]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [message.content[0] async for message in query(prompt, given)]
 
 

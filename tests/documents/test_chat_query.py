@@ -22,7 +22,7 @@ from documents.chat_stage import (
     text_of,
     told,
 )
-from ramify import (
+from treefold import (
     AgentOptions,
     AssistantMessage,
     ModelProviderException,
@@ -30,14 +30,14 @@ from ramify import (
     ToolUseBlock,
     query,
 )
-from ramify.models import Retry
+from treefold.models import Retry
 from wire import Wait, openai_wire
 from wire.openai_wire import MODEL
 from wire.protocols import Protocol
 
 
 async def messages(prompt: str, given: AgentOptions) -> list[AssistantMessage]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [message async for message in query(prompt, given)]
 
 
@@ -69,7 +69,7 @@ async def test_it_is_an_async_generator_and_takes_its_arguments_by_name():
         result = query(prompt="Hello", options=options(server))
         assert isinstance(result, AsyncGenerator)
         assert server.requests == []  # nothing is asked before anybody listens
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert [message async for message in result] == blocks(TextBlock("ok"))
         assert len(server.requests) == 1
 
@@ -161,7 +161,7 @@ async def test_calls_are_made_if_the_options_say_so(protocol: Protocol):
 async def test_the_first_block_comes_while_the_server_holds_back_the_rest(protocol: Protocol):
     rest = asyncio.Event()
     reply = after(protocol.text("one ", "two ", "three"), "one ", Wait(rest))
-    async with serving(reply, protocol=protocol) as server, asyncio.timeout(10):
+    async with serving(reply, protocol=protocol) as server, asyncio.timeout(60):
         found = query("Count.", options(server, protocol))
         assert await anext(found) == AssistantMessage([TextBlock("one ")])
         assert not rest.is_set()
@@ -171,7 +171,7 @@ async def test_the_first_block_comes_while_the_server_holds_back_the_rest(protoc
 
 async def test_leaving_it_early_closes_the_stream_and_raises_nothing(protocol: Protocol):
     reply = after(protocol.text("one ", "two ", "three"), "one ", Wait(asyncio.Event()))
-    async with serving(reply, protocol=protocol) as server, asyncio.timeout(10):
+    async with serving(reply, protocol=protocol) as server, asyncio.timeout(60):
         found = query("Count.", options(server, protocol))
         async for message in found:
             assert message == AssistantMessage([TextBlock("one ")])
@@ -189,7 +189,7 @@ async def test_one_that_is_cancelled_closes_its_stream():
             said.set()
 
     reply = after(OPENAI.text("one ", "two "), "one ", Wait(asyncio.Event()))
-    async with serving(reply) as server, asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with serving(reply) as server, asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(listen())
         await said.wait()
         task.cancel()

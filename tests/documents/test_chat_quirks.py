@@ -21,7 +21,7 @@ from documents.chat_stage import (
     text_of,
     told,
 )
-from ramify import Client, TextBlock, ThinkingBlock, TokenUsage, ToolUseBlock, tool
+from treefold import Client, TextBlock, ThinkingBlock, TokenUsage, ToolUseBlock, tool
 from wire import Reply, in_pieces, openai_wire, stream
 from wire.openai_wire import chunk, completion
 

@@ -22,7 +22,7 @@ from documents.chat_stage import (
     told,
     written,
 )
-from ramify import AgentOptions, Client, SessionConflictError, SessionStore
+from treefold import AgentOptions, Client, SessionConflictError, SessionStore
 from wire import anthropic_wire
 from wire.protocols import PROTOCOLS, Protocol
 

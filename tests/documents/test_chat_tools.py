@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,19 +23,22 @@ from documents.chat_stage import (
     text_of,
     told,
 )
-from ramify import (
+from treefold import (
     AgentFunction,
+    AgentOptions,
     Client,
     CodeFunction,
     FunctionArg,
     RunContext,
+    TextBlock,
     Tool,
     ToolRegistry,
     ToolUseBlock,
     ToolUseError,
+    chat,
     tool,
 )
-from ramify.testing import ScriptedModel
+from treefold.testing import ScriptedModel
 from wire.replies import compact
 
 
@@ -181,10 +185,10 @@ async def test_a_sync_handler_runs_in_a_thread_and_holds_up_nobody():
     @tool("shout", "Uppercase", {"text": str})
     def shout(args: dict[str, Any]) -> str:
         assert threading.current_thread() is not threading.main_thread()
-        assert go_on.wait(5)
+        assert go_on.wait(60)
         return args["text"].upper()
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(shout.execute({"text": "hey"}))
         await asyncio.sleep(0)
         go_on.set()
@@ -332,3 +336,111 @@ async def test_any_function_can_be_a_tool():
         Result("c", "house"),
         Result("d", 2),
     ]
+
+
+# --- made by hand
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_a_tool_can_be_made_by_hand(kind: str):
+    async def shout(args: dict[str, Any]) -> str:
+        return str(args["text"]).upper()
+
+    def shout_at_once(args: dict[str, Any]) -> str:
+        return str(args["text"]).upper()
+
+    handler: Any = shout if kind == "async" else shout_at_once
+    by_place = Tool("shout", "Uppercase.", {"text": str}, handler)
+    by_name = Tool(
+        name="shout", description="Uppercase.", input_schema={"text": str}, handler=handler
+    )
+    for made in (by_place, by_name):
+        assert isinstance(made, Tool)
+        assert (made.name, made.description) == ("shout", "Uppercase.")
+        assert await made.execute({"text": "hello"}) == "HELLO"
+        assert await made.handler({"text": "hello"}) == "HELLO"
+        parameters = made.to_openai_format()["function"]["parameters"]
+        assert parameters["properties"]["text"]["type"] == "string"
+        assert parameters["required"] == ["text"]
+    if kind == "async":
+        assert by_place.handler is shout
+
+
+async def test_a_tool_made_by_hand_is_called_by_a_client():
+    async def plus(args: dict[str, Any]) -> int:
+        return args["a"] + args["b"]
+
+    made = Tool("add", "Add two numbers.", {"a": int, "b": int}, plus)
+    async with (
+        serving(OPENAI.calls(adding("a")), OPENAI.text("42.")) as server,
+        Client(options(server, tools=[made], auto_execute_tools=True)) as client,
+    ):
+        assert text_of(await asked(client, "25 + 17?")) == "42."
+    assert told(server.requests[1])[-1] == Result("a", 42)
+
+
+def test_a_tool_cannot_be_made_of_something_that_takes_no_dict():
+    with pytest.raises(TypeError, match="must take one dict"):
+        Tool("now", "Tell the time.", {}, lambda: "noon")
+
+
+# --- the helpers
+
+
+async def test_the_helpers_talk_to_a_server_without_a_client():
+    reply = OPENAI.calls(adding("a"), adding("b", 1, 2))
+    async with serving(reply, OPENAI.text("Hel", "lo")) as server:
+        given = options(server, tools=[add])
+        aggregator, found = chat.ToolCallAggregator(), list[Any]()
+        async with chat.create_client(given) as client:
+            for prompt in ("Add.", "Hi."):
+                response = await client.chat.completions.create(
+                    model=given.model,
+                    messages=chat.format_messages(given.system_prompt, prompt),
+                    max_tokens=given.max_tokens,
+                    temperature=given.temperature,
+                    tools=chat.format_tools(given.tools),
+                    stream=True,
+                )
+                found += [aggregator.process_chunk(chunk) async for chunk in response]
+                found += aggregator.finalize_tools()
+    assert [block for block in found if block is not None] == [
+        ToolUseBlock("a", "add", {"a": 25, "b": 17}),
+        ToolUseBlock("b", "add", {"a": 1, "b": 2}),
+        TextBlock("Hel"),
+        TextBlock("lo"),
+    ]
+
+
+def test_the_history_stands_between_the_prompts():
+    history = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "2"}]
+    assert chat.format_messages("You help.", "3", history) == [
+        {"role": "system", "content": "You help."},
+        *history,
+        {"role": "user", "content": "3"},
+    ]
+    assert chat.format_messages("You help.", "", history)[1:] == history
+
+
+def test_calls_that_cannot_be_made_are_errors_of_the_aggregator():
+    aggregator = chat.ToolCallAggregator()
+    add, unnamed = (SimpleNamespace(name=name, arguments="{") for name in ("add", None))
+    calls = [
+        SimpleNamespace(index=0, id="a", function=add),
+        SimpleNamespace(index=1, id="b", function=unnamed),
+    ]
+    delta = SimpleNamespace(content=None, tool_calls=calls)
+    choice = SimpleNamespace(index=0, delta=delta, finish_reason=None)
+    assert aggregator.process_chunk(SimpleNamespace(choices=[choice])) is None
+    first, second = aggregator.finalize_tools()
+    assert isinstance(first, ToolUseError)
+    assert first.error.startswith("Invalid JSON: Expecting property name")
+    assert first.raw_data == "{"
+    assert isinstance(second, ToolUseError)
+    assert "no name" in second.error
+    assert aggregator.finalize_tools() == []
+
+
+def test_a_client_of_the_sdk_needs_a_server_that_speaks_its_protocol():
+    with pytest.raises(ValueError, match="does not speak OpenAI's protocol"):
+        chat.create_client(AgentOptions("", "anthropic:claude-opus-4-1"))

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from ramify import CodeFunction, registries, tool
-from ramify.core.errors import ModelRefusedError
-from ramify.core.exchange import Exchange, Finish
-from ramify.core.function import RunContext
-from ramify.core.model import Caching, ModelSettings
-from ramify.core.model_events import PartCompleted, ResponseEnded
-from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
-from ramify.models import PastRun, caching_policy
+from treefold import CodeFunction, registries, tool
+from treefold.core.errors import ModelRefusedError
+from treefold.core.exchange import Exchange, Finish
+from treefold.core.function import RunContext
+from treefold.core.model import Caching, ModelSettings
+from treefold.core.model_events import PartCompleted, ResponseEnded
+from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
+from treefold.models import PastRun, caching_policy
 from wire import anthropic_wire, stream
 from wire.anthropic_wire import Raw, Redacted, Text, Thinking, ToolUse as Use, event, message
 from wire.protocols import PROTOCOLS, answer

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ramify import registries, tool
-from ramify.core.errors import ModelProviderException
-from ramify.core.exchange import Finish
-from ramify.core.model import ModelSettings, Session
-from ramify.core.model_events import (
+from treefold import registries, tool
+from treefold.core.errors import ModelProviderException
+from treefold.core.exchange import Finish
+from treefold.core.model import ModelSettings, Session
+from treefold.core.model_events import (
     AttemptFailed,
     ModelEvent,
     PartCompleted,
@@ -18,7 +18,7 @@ from ramify.core.model_events import (
     ThinkingDelta,
     ToolUseDelta,
 )
-from ramify.core.transcript import (
+from treefold.core.transcript import (
     ModelText,
     ThinkingPart,
     ToolResult,
@@ -26,7 +26,7 @@ from ramify.core.transcript import (
     TranscriptPart,
     UserText,
 )
-from ramify.models import Profile, Retry
+from treefold.models import Profile, Retry
 from wire import ModelServer, Reply, in_pieces, openai_wire, stream
 from wire.openai_wire import chunk, completion
 from wire.protocols import PROTOCOLS, answer
@@ -103,6 +103,48 @@ def entry(index: int | None = 0, id: str | None = None, **function: Any) -> dict
     if id is not None:
         made["id"] = id
     return made
+
+
+AS_TEXT = '{"name": "search", "arguments": {"q": "rain"}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        AS_TEXT,
+        f"```json\n{AS_TEXT}\n```",
+        f"{{{AS_TEXT}}}",
+        f"<tool_call>\n{AS_TEXT}\n</tool_call>",
+        f"<think>Ask.</think>\n{AS_TEXT}",
+    ],
+)
+async def test_a_response_that_is_nothing_but_a_call_is_that_call(text: str):
+    heard = await hear(openai_wire.text(*[text[at : at + 4] for at in range(0, len(text), 4)]))
+    assert [(call.name, call.args) for call in heard.calls] == [("search", {"q": "rain"})]
+    assert heard.finish is Finish.TOOL_USE
+    assert heard.text == heard.streamed == ""
+    assert heard.thought == ("Ask." if "think" in text else "")
+    _, said, result = heard.requests[1].json["messages"]
+    assert said["tool_calls"][0]["id"] == result["tool_call_id"]
+    assert "name" not in (said["content"] or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (f"I would call {AS_TEXT}", {}),
+        (f"{AS_TEXT} would do.", {}),
+        (AS_TEXT.replace("search", "delete"), {}),
+        (AS_TEXT, {"profile": Profile(calls_in_text=False)}),
+        (AS_TEXT, {"settings": ModelSettings(call_functions=False)}),
+    ],
+)
+async def test_text_that_is_not_only_a_call_of_an_offered_function_is_text(
+    text: str, options: dict[str, Any]
+):
+    heard = await hear(openai_wire.text(*text), **options)
+    assert heard.text == heard.streamed == text
+    assert heard.finish is Finish.ANSWERED
 
 
 async def test_a_call_in_two_chunks_is_one_call():

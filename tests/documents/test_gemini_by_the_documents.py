@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from ramify import CodeFunction, registries, tool
-from ramify.core.errors import ModelProviderException, ModelRefusedError
-from ramify.core.exchange import Exchange, Finish
-from ramify.core.function import RunContext
-from ramify.core.model import ModelSettings
-from ramify.core.model_events import ResponseEnded
-from ramify.core.transcript import ModelText, ToolResult, ToolUse, UserText
-from ramify.models import Retry
+from treefold import CodeFunction, registries, tool
+from treefold.core.errors import ModelProviderException, ModelRefusedError
+from treefold.core.exchange import Exchange, Finish
+from treefold.core.function import RunContext
+from treefold.core.model import ModelSettings
+from treefold.core.model_events import ResponseEnded
+from treefold.core.transcript import ModelText, ToolResult, ToolUse, UserText
+from treefold.models import Retry
 from wire.gemini_wire import USAGE, call, chunk, reply, text
 from wire.protocols import PROTOCOLS, answer, asked
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from documents.journal_stage import Lives, World, flat, result, wait
-from ramify import (
+from treefold import (
     AgentException,
     AgentFunction,
     CodeFunction,
@@ -16,8 +16,8 @@ from ramify import (
     ToolUse,
     UserText,
 )
-from ramify.testing import HANGS, ScriptedRequest
-from ramify.toolbox import raise_exception
+from treefold.testing import HANGS, ScriptedRequest
+from treefold.toolbox import raise_exception
 
 
 def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from agent_scripts import until
 from documents.journal_stage import Lives, World, flat, question_of, result
-from ramify import (
+from treefold import (
     AgentFunction,
     CodeFunction,
     Function,
@@ -173,8 +173,8 @@ def blocking(world: World) -> CodeFunction:
 
     @composite(world, step, end)
     def blocks(ctx: RunContext) -> list[str]:
-        found = [ctx.invoke(step, {"n": n}).result(10) for n in (1, 2)]
-        ctx.invoke(end).result(10)
+        found = [ctx.invoke(step, {"n": n}).result(60) for n in (1, 2)]
+        ctx.invoke(end).result(60)
         return found
 
     return blocks

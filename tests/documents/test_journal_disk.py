@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from documents.journal_stage import Lives, World, failure, question_of, result, wait
-from ramify import (
+from treefold import (
     AgentFunction,
     CodeFunction,
     NodeState,
@@ -25,8 +25,8 @@ from ramify import (
     StoreError,
     ToolUse,
 )
-from ramify.core.errors import FencedError
-from ramify.core.store import Entry
+from treefold.core.errors import FencedError
+from treefold.core.store import Entry
 
 LONG = 120  # seconds that a test may wait for somebody's patience to end
 
@@ -179,7 +179,7 @@ def locked(path: Path) -> "Generator[subprocess.Popen[str], None, None]":
     try:
         yield holder
     finally:
-        holder.communicate("\n", timeout=30)
+        holder.communicate("\n", timeout=60)
 
 
 def test_a_file_that_is_locked_too_long_pauses_what_waits_for_it(world: World):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from documents.journal_stage import Lives, World, failure, question_of, result, wait
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
     CodeFunction,
@@ -19,7 +19,7 @@ from ramify import (
     RunContext,
     ToolUse,
 )
-from ramify.core.errors import InvalidValueError
+from treefold.core.errors import InvalidValueError
 
 
 def pay_of(world: World, **options: Any) -> CodeFunction:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from documents.journal_stage import Lives, World, failure, question_of, result
-from ramify import (
+from treefold import (
     AgentFunction,
     CodeFunction,
     NodeState,
@@ -14,7 +14,7 @@ from ramify import (
     Runtime,
     ToolUse,
 )
-from ramify.core.errors import InvalidValueError
+from treefold.core.errors import InvalidValueError
 
 
 def nightly(world: World) -> CodeFunction:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-import ramify
+import treefold
 from documents.journal_stage import (
     Lives,
     World,
@@ -15,7 +15,7 @@ from documents.journal_stage import (
     result,
     wait,
 )
-from ramify import (
+from treefold import (
     CancellationException,
     CodeFunction,
     NodeState,
@@ -25,7 +25,7 @@ from ramify import (
     StoreError,
     StoreOwnedError,
 )
-from ramify.core.errors import InvalidValueError, UnknownNodeError, UnknownQuestionError
+from treefold.core.errors import InvalidValueError, UnknownNodeError, UnknownQuestionError
 
 
 def asking(world: World) -> CodeFunction:
@@ -48,7 +48,7 @@ def dies_asking(world: World) -> None:
 
 
 def looks(world: World) -> None:
-    with ramify.attach(world.file) as observer:
+    with treefold.attach(world.file) as observer:
         [row] = observer.trees()
         world.add("row", row=[row.function, row.key, row.state.value, row.open, row.parked])
         world.add("view", view=repr(numberless(observer.get_view(row.id))))
@@ -74,7 +74,7 @@ def test_another_process_sees_trees_views_and_questions(world: World, lives: Liv
 
 def test_an_observer_needs_no_driver_and_starts_nothing(world: World, lives: Lives):
     lives.killed(dies_asking, world)
-    with ramify.attach(world.file) as observer:
+    with treefold.attach(world.file) as observer:
         [row] = observer.trees()
         assert (row.open, row.parked) == (True, True)
         view = observer.get_view(row.id)
@@ -91,7 +91,7 @@ def test_an_observer_needs_no_driver_and_starts_nothing(world: World, lives: Liv
 
 def test_an_observer_watches_a_tree_to_its_end(world: World):
     ask = asking(world)
-    with world.runtime(ask) as runtime, ramify.attach(world.file) as observer:
+    with world.runtime(ask) as runtime, treefold.attach(world.file) as observer:
         node = runtime.invoke(ask)
         question_of(runtime)
         wait(observer.trees)
@@ -106,10 +106,10 @@ def test_an_observer_watches_a_tree_to_its_end(world: World):
 
 async def test_an_observer_watches_in_a_loop(world: World):
     ask = asking(world)
-    async with asyncio.timeout(20), world.runtime(ask) as runtime:
-        with ramify.attach(world.file) as observer:
+    async with asyncio.timeout(60), world.runtime(ask) as runtime:
+        with treefold.attach(world.file) as observer:
             node = runtime.invoke(ask)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not observer.questions():  # noqa: ASYNC110 - it polls, too
                     await asyncio.sleep(0.01)
             seen = await observer.watch(node.id)
@@ -121,8 +121,8 @@ async def test_an_observer_watches_in_a_loop(world: World):
             assert views[-1].outputs == "blue so"
 
 
-async def until_asked(runtime: Runtime) -> list[ramify.Question]:
-    async with asyncio.timeout(10):
+async def until_asked(runtime: Runtime) -> list[treefold.Question]:
+    async with asyncio.timeout(60):
         while not (questions := runtime.questions()):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.001)
     return questions
@@ -130,7 +130,7 @@ async def until_asked(runtime: Runtime) -> list[ramify.Question]:
 
 def test_a_watch_says_that_nothing_happened(world: World, lives: Lives):
     lives.killed(dies_asking, world)
-    with ramify.attach(world.file) as observer:
+    with treefold.attach(world.file) as observer:
         [row] = observer.trees()
         view = observer.watch(row.id).result()
         with pytest.raises(TimeoutError):
@@ -139,14 +139,14 @@ def test_a_watch_says_that_nothing_happened(world: World, lives: Lives):
 
 def test_there_is_nothing_to_attach_to_where_no_journal_is(world: World):
     with pytest.raises(StoreError):
-        ramify.attach(world.folder / "nothing.db").trees()
+        treefold.attach(world.folder / "nothing.db").trees()
 
 
 # --- answering
 
 
 def answers_red(world: World) -> None:
-    with ramify.attach(world.file) as observer:
+    with treefold.attach(world.file) as observer:
         [question] = wait(observer.questions)
         try:
             observer.answer(question.id, "green")
@@ -178,7 +178,7 @@ def test_a_live_driver_follows_an_answer_of_another_process(world: World, lives:
 def test_a_later_driver_follows_an_answer_when_it_opens_the_file(world: World, lives: Lives):
     lives.killed(dies_asking, world)
     lives.ended(answers_red, world)
-    with ramify.attach(world.file) as observer:
+    with treefold.attach(world.file) as observer:
         assert observer.questions() == []
     ask = asking(world)
     with world.runtime(ask) as runtime:
@@ -191,7 +191,7 @@ def test_a_later_driver_follows_an_answer_when_it_opens_the_file(world: World, l
 
 def test_a_question_is_answered_by_whoever_comes_first(world: World, lives: Lives):
     lives.killed(dies_asking, world)
-    with ramify.attach(world.file) as one, ramify.attach(world.file) as two:
+    with treefold.attach(world.file) as one, treefold.attach(world.file) as two:
         [question] = one.questions()
         one.answer(question.id, "red")
         with pytest.raises(UnknownQuestionError):
@@ -202,7 +202,7 @@ def test_a_question_is_answered_by_whoever_comes_first(world: World, lives: Live
 
 
 def cancels(world: World) -> None:
-    with ramify.attach(world.file) as observer:
+    with treefold.attach(world.file) as observer:
         observer.cancel(observer.trees()[0].id)
 
 
@@ -227,12 +227,12 @@ def test_a_later_driver_cancels_what_was_to_be_cancelled(world: World, lives: Li
 
 
 def pauses(world: World) -> None:
-    with ramify.attach(world.file) as observer:
+    with treefold.attach(world.file) as observer:
         observer.pause(observer.trees()[0].id)
 
 
 def resumes(world: World) -> None:
-    with ramify.attach(world.file) as observer:
+    with treefold.attach(world.file) as observer:
         observer.resume(observer.trees()[0].id)
 
 
@@ -291,7 +291,7 @@ def test_a_killed_process_does_not_stay_the_driver(world: World, lives: Lives):
 
 def test_a_runtime_that_could_not_be_made_does_not_stay_the_driver(world: World):
     one, two = world.tool("same"), world.tool("same")
-    with pytest.raises(ramify.RamifyError):
+    with pytest.raises(treefold.TreefoldError):
         world.runtime(one, two)
     with world.runtime() as runtime:
         assert runtime.list_toplevel() == []

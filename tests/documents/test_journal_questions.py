@@ -13,7 +13,7 @@ from documents.journal_stage import (
     result,
     wait,
 )
-from ramify import (
+from treefold import (
     AgentFunction,
     CancellationException,
     CodeFunction,
@@ -23,8 +23,8 @@ from ramify import (
     SqliteStore,
     ToolUse,
 )
-from ramify.core.errors import InvalidValueError, UnknownQuestionError
-from ramify.toolbox import human_in_loop
+from treefold.core.errors import InvalidValueError, UnknownQuestionError
+from treefold.toolbox import human_in_loop
 
 
 def asking(world: World) -> CodeFunction:
@@ -182,7 +182,7 @@ async def test_an_answer_that_comes_before_the_call_asks_again_reaches_it(
 ):
     lives.killed(dies_choosing, world)
     both = busy(world)
-    async with asyncio.timeout(10), world.runtime(both) as runtime:
+    async with asyncio.timeout(60), world.runtime(both) as runtime:
         [question] = runtime.questions()
         runtime.answer(question.id, "red")  # nothing has been started yet
         [node] = runtime.recover()
@@ -207,7 +207,7 @@ async def test_a_decision_that_comes_before_the_call_asks_again_reaches_it(
     lives.killed(dies_busy_paying, world)
     lives.killed(dies_in_doubt, world)
     both = busy(world)
-    async with asyncio.timeout(10), world.runtime(both) as runtime:
+    async with asyncio.timeout(60), world.runtime(both) as runtime:
         [question] = runtime.questions()
         assert question.kind is QuestionKind.InDoubt
         runtime.answer(question.id, "retry")
@@ -265,7 +265,7 @@ async def test_a_question_of_an_agent_is_answered_in_a_loop(world: World, lives:
     lives.killed(dies_while_an_agent_asks, world)
     boss = boss_of(world)
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         world.runtime(boss, models=world.model(*SCRIPT)) as runtime,
     ):
         [question] = runtime.questions()

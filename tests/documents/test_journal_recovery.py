@@ -16,7 +16,7 @@ from documents.journal_stage import (
     result,
     wait,
 )
-from ramify import (
+from treefold import (
     AgentFunction,
     AgentOptions,
     CancellationException,
@@ -56,7 +56,7 @@ def dies_in_the_middle(world: World) -> None:
         runtime.invoke(made["other"], key="other")
         [question] = world.kept_questions()
         world.add("id", id=question.id, node=question.node_id)
-        runtime.invoke(made["work"], {"n": 1}, key="work").result(10)
+        runtime.invoke(made["work"], {"n": 1}, key="work").result(60)
 
 
 def test_entering_a_block_continues_every_open_tree(world: World, lives: Lives):
@@ -74,7 +74,7 @@ def test_entering_a_block_continues_every_open_tree(world: World, lives: Lives):
 async def test_entering_a_block_in_a_loop_continues_every_open_tree(world: World, lives: Lives):
     lives.killed(dies_in_the_middle, world)
     made = functions(world)
-    async with world.runtime(*made.values()) as runtime, asyncio.timeout(10):
+    async with world.runtime(*made.values()) as runtime, asyncio.timeout(60):
         other, work = runtime.list_toplevel()
         assert await work == ["step 1", "last 1"]
         [question] = runtime.questions()
@@ -207,7 +207,7 @@ def test_past_trees_are_looked_at_as_live_ones_are(world: World, lives: Lives):
 async def test_a_past_tree_is_awaited_and_watched_in_a_loop(world: World, lives: Lives):
     lives.ended(runs_to_its_end, world)
     boss = agent_of(world)
-    async with world.runtime(boss, models=world.model()) as runtime, asyncio.timeout(10):
+    async with world.runtime(boss, models=world.model()) as runtime, asyncio.timeout(60):
         [node] = runtime.list_toplevel()
         assert await node == "ok"
         assert [view.outputs async for view in runtime.watch(node)] == ["ok"]

@@ -15,7 +15,7 @@ from documents.journal_stage import (
     result,
     wait,
 )
-from ramify import (
+from treefold import (
     AgentFunction,
     CodeFunction,
     ModelProviderException,
@@ -23,8 +23,8 @@ from ramify import (
     RunContext,
     ToolUse,
 )
-from ramify.core.errors import UsageError
-from ramify.testing import ScriptedFailure, ScriptedModel
+from treefold.core.errors import UsageError
+from treefold.testing import ScriptedFailure, ScriptedModel
 
 
 def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:

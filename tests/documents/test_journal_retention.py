@@ -17,7 +17,7 @@ from documents.journal_stage import (
     question_of,
     result,
 )
-from ramify import (
+from treefold import (
     AgentFunction,
     CodeFunction,
     Edit,
@@ -29,8 +29,8 @@ from ramify import (
     StoreError,
     ToolUse,
 )
-from ramify.core.errors import UnknownNodeError, UsageError
-from ramify.stores import export_tree, import_tree
+from treefold.core.errors import UnknownNodeError, UsageError
+from treefold.stores import export_tree, import_tree
 
 
 def boss_of(world: World) -> AgentFunction:

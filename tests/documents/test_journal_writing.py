@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from documents.journal_stage import World, failure, flat, numberless, question_of, result, wait
-from ramify import (
+from treefold import (
     AgentFunction,
     CancellationException,
     CodeFunction,
@@ -22,8 +22,8 @@ from ramify import (
     ToolUse,
     agent,
 )
-from ramify.core.store import Entry
-from ramify.testing import ScriptedModel
+from treefold.core.store import Entry
+from treefold.testing import ScriptedModel
 
 
 def asker(*uses: Any, **options: Any) -> AgentFunction:

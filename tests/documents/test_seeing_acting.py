@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from documents import seeing_stage
-from documents.seeing_programs import open_questions, ramify, wait
+from documents.seeing_programs import open_questions, treefold, wait
 from documents.seeing_stage import STAGE, Driver, driving
 
 
@@ -18,13 +18,13 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
 
 
 def act(driver: Driver, *args: object) -> str:
-    done = ramify(*args, "--store", driver.file)
+    done = treefold(*args, "--store", driver.file)
     assert (done.code, done.err) == (0, ""), done
     return done.out
 
 
 def rows(driver: Driver, run: object) -> list[dict[str, Any]]:
-    done = ramify("tree", run, "--json", "--store", driver.file)
+    done = treefold("tree", run, "--json", "--store", driver.file)
     assert done.code == 0, done
     return done.json
 
@@ -70,7 +70,7 @@ def test_what_has_ended_is_refused_with_a_reason(driver: Driver, command: str):
     id = driver.survey(f"ended, {command}")
     driver.open(f"ended, {command}")
     driver.result(id)
-    done = ramify(command, id, "--store", driver.file)
+    done = treefold(command, id, "--store", driver.file)
     assert done.code in {1, 2}, done
     assert "ended" in done.err
     assert "Traceback" not in done.err
@@ -78,7 +78,7 @@ def test_what_has_ended_is_refused_with_a_reason(driver: Driver, command: str):
 
 def test_resume_of_what_is_not_paused_is_refused(driver: Driver):
     id = driver.survey("not-paused")
-    done = ramify("resume", id, "--store", driver.file)
+    done = treefold("resume", id, "--store", driver.file)
     assert done.code in {1, 2}, done
     assert "paused" in done.err
     driver.open("not-paused")
@@ -88,7 +88,7 @@ def test_resume_of_what_is_not_paused_is_refused(driver: Driver):
 
 
 def forks_of(driver: Driver, id: int) -> list[dict[str, Any]]:
-    trees = ramify("ps", "--json", "--store", driver.file).json
+    trees = treefold("ps", "--json", "--store", driver.file).json
     return [tree for tree in trees if tree["source"] is not None and tree["id"] > id]
 
 
@@ -102,7 +102,7 @@ def test_fork_of_a_finished_agent_with_another_prompt_makes_a_new_run(driver: Dr
     [fork] = forks_of(driver, id)
     assert str(fork["id"]) in out
     assert driver.result(fork["id"]) == "Quite short."
-    parts = ramify(
+    parts = treefold(
         "transcript", next(r for r in rows(driver, fork["id"]) if r["fn"] == "judge")["id"],
         "--json", "--store", driver.file,
     ).json  # fmt: skip
@@ -132,7 +132,7 @@ def test_the_source_of_a_fork_stays_as_it_is(driver: Driver):
 def test_a_fork_that_cannot_be_is_refused(driver: Driver, words: list[str], complaint: str):
     id = driver.survey(f"no fork {words[0]}")
     judged = next(row for row in rows(driver, id) if row["fn"] == "judge")["id"]
-    ramify("fork", judged, *words, "--wait", "10", "--store", driver.file).refused(complaint)
+    treefold("fork", judged, *words, "--wait", "10", "--store", driver.file).refused(complaint)
 
 
 # --- nobody drives
@@ -140,7 +140,7 @@ def test_a_fork_that_cannot_be_is_refused(driver: Driver, words: list[str], comp
 
 def test_what_is_asked_for_waits_for_the_next_driver(tmp_path: Path):
     journal = seeing_stage.parked(tmp_path)
-    done = ramify("cancel", journal.id, "--store", journal.file)
+    done = treefold("cancel", journal.id, "--store", journal.file)
     assert done.code == 0, done
     assert "next" in done.out + done.err or "drive" in done.out + done.err  # it says so
     with driving(tmp_path) as driver:
@@ -152,7 +152,7 @@ def test_what_is_asked_for_waits_for_the_next_driver(tmp_path: Path):
 
 def test_replay_of_the_same_code_is_0(tmp_path: Path):
     journal = seeing_stage.finished(tmp_path)
-    done = ramify("replay", journal.id, "--with", STAGE, "--store", journal.file)
+    done = treefold("replay", journal.id, "--with", STAGE, "--store", journal.file)
     assert done.code == 0, done
 
 
@@ -161,7 +161,7 @@ def test_replay_of_other_code_is_1_and_shows_the_difference(tmp_path: Path):
     other = tmp_path / "other_stage.py"
     text = Path(STAGE).read_text(encoding="utf-8")
     other.write_text(text.replace("You judge plants.", "You judge stones."), encoding="utf-8")
-    done = ramify("replay", journal.id, "--with", other, "--store", journal.file)
+    done = treefold("replay", journal.id, "--with", other, "--store", journal.file)
     assert done.code == 1, done
     assert "-You judge plants." in done.out
     assert "+You judge stones." in done.out

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from documents import seeing_stage
-from documents.seeing_programs import ramify
+from documents.seeing_programs import treefold
 from documents.seeing_stage import HOSTILE, Journal
 
 
@@ -32,20 +32,20 @@ class Page(HTMLParser):
     @property
     def data(self) -> Any:
         """What the page shows."""
-        found = [text for _, attrs, text in self.inside if attrs.get("id") == "ramify-data"]
+        found = [text for _, attrs, text in self.inside if attrs.get("id") == "treefold-data"]
         return json.loads("".join(found))
 
 
 def export(journal: Journal, target: Path, run: object = None) -> str:
     args = [journal.id if run is None else run, "--html", target, "--store", journal.file]
-    done = ramify("export", *args)
+    done = treefold("export", *args)
     assert (done.code, done.err) == (0, ""), done
     return target.read_text(encoding="utf-8")
 
 
 def test_an_export_holds_the_whole_run(survey: Journal, tmp_path: Path):
     page = Page(export(survey, tmp_path / "run.html"))
-    rows = ramify("tree", survey.id, "--json", "--store", survey.file).json
+    rows = treefold("tree", survey.id, "--json", "--store", survey.file).json
     assert set(page.data) >= {"journal", "trees", "rows", "details", "flame"}
     assert page.data["rows"] == rows
     assert sorted(page.data["details"], key=int) == [
@@ -105,7 +105,7 @@ def test_hostile_text_in_an_export_is_data_and_nothing_else(hostile: Journal, tm
 
 def test_the_title_of_an_export_is_escaped(hostile: Journal, tmp_path: Path):
     text = export(hostile, tmp_path / "hostile.html", 1)
-    head = text[: text.index("ramify-data")]
+    head = text[: text.index("treefold-data")]
     assert "<b>" not in head
     assert "\x1b" not in text
 
@@ -117,11 +117,11 @@ def test_an_export_can_be_read_by_its_owner_only(survey: Journal, tmp_path: Path
 
 def test_an_export_of_an_unknown_run_writes_nothing(survey: Journal, tmp_path: Path):
     target = tmp_path / "run.html"
-    ramify("export", "4711", "--html", target, "--store", survey.file).refused("4711")
+    treefold("export", "4711", "--html", target, "--store", survey.file).refused("4711")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_export_into_a_folder_that_is_not_there_is_refused(survey: Journal, tmp_path: Path):
     target = tmp_path / "no" / "run.html"
-    done = ramify("export", survey.id, "--html", target, "--store", survey.file)
+    done = treefold("export", survey.id, "--html", target, "--store", survey.file)
     done.refused("run.html")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from documents import seeing_functions, seeing_stage
-from documents.seeing_programs import PATIENCE, ramify
+from documents.seeing_programs import PATIENCE, treefold
 from documents.seeing_stage import HOSTILE, Journal
 
 # Whatever moves a cursor, sets a colour or turns the direction of text.
@@ -29,25 +29,25 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_hostile_text_cannot_act_on_a_terminal(hostile: Journal, command: list[str]):
-    done = ramify(*command, "--store", hostile.file)
+    done = treefold(*command, "--store", hostile.file)
     assert done.code in {0, 1}, done
     assert HARMFUL.findall(done.out + done.err) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_json_holds_no_raw_control_characters(hostile: Journal, command: list[str]):
-    done = ramify(*command, "--json", "--store", hostile.file)
+    done = treefold(*command, "--json", "--store", hostile.file)
     json.loads(done.out)
     assert re.findall("[\x00-\x09\x0b-\x1f\x7f-\x9f]", done.out) == []
 
 
 def test_the_whole_text_is_in_the_json_of_a_transcript(hostile: Journal):
-    parts = ramify("transcript", "1", "--json", "--store", hostile.file).json
+    parts = treefold("transcript", "1", "--json", "--store", hostile.file).json
     assert parts[-1]["text"] == HOSTILE
 
 
 def test_an_unknown_key_with_escapes_is_refused_in_plain_text(hostile: Journal):
-    done = ramify("tree", "\x1b[31mno\u202e", "--store", hostile.file)
+    done = treefold("tree", "\x1b[31mno\u202e", "--store", hostile.file)
     done.refused()
     assert HARMFUL.findall(done.err) == []
 
@@ -56,7 +56,7 @@ def test_a_line_of_ten_megabytes_is_shown_cut(tmp_path: Path):
     with seeing_functions.runtime(tmp_path / "run.db") as made:
         text = "x" * 10_000_000
         made.invoke(seeing_functions.echo_all, {"text": text}).result(PATIENCE)
-    done = ramify("tree", "--store", tmp_path / "run.db")
+    done = treefold("tree", "--store", tmp_path / "run.db")
     assert done.code == 0
     assert max(map(len, done.out.splitlines())) < 1000
-    assert len(ramify("tree", "--json", "--store", tmp_path / "run.db").json[0]["args"]) <= 160
+    assert len(treefold("tree", "--json", "--store", tmp_path / "run.db").json[0]["args"]) <= 160

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from documents import seeing_stage
-from documents.seeing_programs import Done, ramify
+from documents.seeing_programs import Done, treefold
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -35,7 +35,9 @@ READING = ["ps", "tree", "stack", "transcript", "flame", "questions", "completio
 @pytest.mark.parametrize("command", READING)
 def test_the_example_in_the_help_runs_as_it_stands(tmp_path: Path, command: str):
     seeing_stage.finished(tmp_path)
-    [line] = re.findall(r"^examples?: +(ramify .*)$", ramify(command, "--help").out, re.MULTILINE)
+    [line] = re.findall(
+        r"^examples?: +(treefold .*)$", treefold(command, "--help").out, re.MULTILINE
+    )
     _, *words = shlex.split(line)
-    done: Done = ramify(*words, cwd=tmp_path)
+    done: Done = treefold(*words, cwd=tmp_path)
     assert done.code == 0, (line, done)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from documents import seeing_functions, seeing_stage
-from documents.seeing_programs import Done, open_questions, ramify, wait
+from documents.seeing_programs import Done, open_questions, treefold, wait
 from documents.seeing_stage import Driver, driving
 
 
@@ -24,7 +24,7 @@ def asked(file: Path, id: str) -> dict[str, Any]:
 
 
 def answer(file: Path, id: str, *words: str) -> Done:
-    return ramify("answer", id, *words, "--store", file)
+    return treefold("answer", id, *words, "--store", file)
 
 
 def accepted(file: Path, id: str, *words: str) -> None:
@@ -61,7 +61,7 @@ def test_a_call_is_approved(driver: Driver):
     assert (found["kind"], found["text"]) == ("approval", "Really delete old?")
     accepted(driver.file, question, "allow")
     assert driver.result(id) == "Tidied."
-    rows = ramify("tree", id, "--json", "--store", driver.file).json
+    rows = treefold("tree", id, "--json", "--store", driver.file).json
     assert rows[-1]["result"] == "'deleted old'"
 
 
@@ -69,13 +69,13 @@ def test_a_call_is_denied(driver: Driver):
     id, question = driver.asking("tidy", folder="attic")
     accepted(driver.file, question, "deny")
     assert driver.result(id) == "Tidied."
-    rows = ramify("tree", id, "--json", "--store", driver.file).json
+    rows = treefold("tree", id, "--json", "--store", driver.file).json
     assert "'deleted old'" not in [row["result"] for row in rows]
 
 
 def test_a_paused_run_is_answered_resume(driver: Driver):
     id = driver.survey("paused")
-    assert ramify("pause", id, "--store", driver.file).code == 0
+    assert treefold("pause", id, "--store", driver.file).code == 0
     question = driver.tell(do="asked", id=id)
     assert asked(driver.file, question)["kind"] == "paused"
     accepted(driver.file, question, "resume")
@@ -85,7 +85,7 @@ def test_a_paused_run_is_answered_resume(driver: Driver):
 
 def test_a_paused_run_is_answered_cancel(driver: Driver):
     id = driver.survey("stopped")
-    assert ramify("pause", id, "--store", driver.file).code == 0
+    assert treefold("pause", id, "--store", driver.file).code == 0
     accepted(driver.file, driver.tell(do="asked", id=id), "cancel")
     assert "ancel" in driver.result(id)
 
@@ -155,7 +155,7 @@ def left_doubt(folder: Path) -> None:
 def left_paused(folder: Path) -> None:
     with driving(folder) as driver:
         id = driver.survey("later")
-        assert ramify("pause", id, "--store", driver.file).code == 0
+        assert treefold("pause", id, "--store", driver.file).code == 0
         driver.tell(do="asked", id=id)
     (folder / "later").touch()
 
@@ -180,7 +180,7 @@ def test_a_question_that_was_left_is_answered_for_the_next_driver(
     accepted(file, question["id"], text)
     assert open_questions(file) == []
     with driving(tmp_path):
-        wait(lambda: ramify("tree", "--json", "--store", file).json[0]["state"] == state)
+        wait(lambda: treefold("tree", "--json", "--store", file).json[0]["state"] == state)
 
 
 # --- what is no answer

@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 
 from documents import seeing_stage
-from documents.seeing_programs import ramify
+from documents.seeing_programs import treefold
 from documents.seeing_stage import Journal
 
 PARTS = ["system", "user", "thinking", "call", "result", "text"]
 
 
 def read(journal: Journal, *args: object) -> str:
-    done = ramify(*args, "--store", journal.file)
+    done = treefold(*args, "--store", journal.file)
     assert (done.code, done.err) == (0, ""), done
     return done.out
 
 
 def data(journal: Journal, *args: object) -> Any:
-    done = ramify(*args, "--json", "--store", journal.file)
+    done = treefold(*args, "--json", "--store", journal.file)
     assert (done.code, done.err) == (0, ""), done
     return done.json
 
@@ -233,7 +233,7 @@ def test_diff_of_a_run_with_itself_is_0_and_says_the_same(survey: Journal):
 
 def test_diff_of_two_runs_is_1_and_shows_what_differs(tmp_path: Path):
     journal = seeing_stage.forked(tmp_path)
-    done = ramify("diff", *journal.ids, "--store", journal.file)
+    done = treefold("diff", *journal.ids, "--store", journal.file)
     assert (done.code, done.err) == (1, ""), done
     assert "Rather long." in done.out
     assert "Quite short." in done.out
@@ -241,7 +241,7 @@ def test_diff_of_two_runs_is_1_and_shows_what_differs(tmp_path: Path):
 
 def test_diff_as_json_has_pairs_of_rows_and_what_changed(tmp_path: Path):
     journal = seeing_stage.forked(tmp_path)
-    done = ramify("diff", *journal.ids, "--json", "--store", journal.file)
+    done = treefold("diff", *journal.ids, "--json", "--store", journal.file)
     assert done.code == 1
     assert done.json["same"] is False
     [judged] = [row for row in done.json["rows"] if row["a"] and row["a"]["fn"] == "judge"]
@@ -253,18 +253,18 @@ def test_diff_as_json_has_pairs_of_rows_and_what_changed(tmp_path: Path):
 
 
 def test_the_store_is_run_db_in_the_current_folder(survey: Journal):
-    done = ramify("ps", "--json", cwd=survey.file.parent)
+    done = treefold("ps", "--json", cwd=survey.file.parent)
     assert [tree["id"] for tree in done.json] == [survey.id]
 
 
 def test_the_store_may_be_named_by_the_environment(survey: Journal, tmp_path: Path):
-    done = ramify("ps", "--json", cwd=tmp_path, env={"RAMIFY_STORE": str(survey.file)})
+    done = treefold("ps", "--json", cwd=tmp_path, env={"TREEFOLD_STORE": str(survey.file)})
     assert [tree["id"] for tree in done.json] == [survey.id]
 
 
 def test_an_option_comes_before_the_environment(survey: Journal, tmp_path: Path):
-    done = ramify(
-        "ps", "--json", "--store", survey.file, env={"RAMIFY_STORE": str(tmp_path / "no")}
+    done = treefold(
+        "ps", "--json", "--store", survey.file, env={"TREEFOLD_STORE": str(tmp_path / "no")}
     )
     assert [tree["id"] for tree in done.json] == [survey.id]
 

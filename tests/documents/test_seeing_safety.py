@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from documents import seeing_stage
-from documents.seeing_programs import PATIENCE, environment, open_questions, ramify
+from documents.seeing_programs import PATIENCE, environment, open_questions, treefold
 from documents.seeing_stage import Journal
 from documents.seeing_viewer import Viewer, viewing
 
@@ -234,7 +234,7 @@ def test_asking_for_something_takes_a_post(viewer: Viewer, path: str, parked: Jo
 
 
 def test_another_address_needs_an_explicit_flag(parked: Journal):
-    done = ramify("view", "--store", parked.file, "--host", "0.0.0.0", "--port", "0")
+    done = treefold("view", "--store", parked.file, "--host", "0.0.0.0", "--port", "0")
     done.refused("--public")
 
 
@@ -247,7 +247,7 @@ def test_another_address_with_the_flag_prints_a_warning(parked: Journal):
 
 def test_a_port_that_is_taken_is_told_in_words(viewer: Viewer, parked: Journal):
     port = viewer.url.rpartition(":")[2]
-    done = ramify("view", "--store", parked.file, "--port", port)
+    done = treefold("view", "--store", parked.file, "--port", port)
     done.refused(port)
 
 

@@ -26,7 +26,7 @@ def processor_time(*args: object, cwd: Path, enough: float) -> tuple[float, str]
     least, out = float("inf"), ""
     for _ in range(12):
         process = subprocess.Popen(
-            [sys.executable, "-m", "ramify", *map(str, args)],
+            [sys.executable, "-m", "treefold", *map(str, args)],
             cwd=cwd, env=environment(), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
         )  # fmt: skip
         assert process.stdout is not None

@@ -1,14 +1,14 @@
 """What is said of the viewer's stream: it drops, comes back, and nothing is lost or told twice."""
 
 import asyncio
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from documents.seeing_programs import PATIENCE, environment, ramify, wait
+import warm_python
+from documents.seeing_programs import PATIENCE, environment, treefold, wait
 from documents.seeing_stage import STAGE, Driver, driving, has_begun
 from documents.seeing_viewer import Message, Viewer, viewing
 from wire import ModelServer, Wait
@@ -58,7 +58,7 @@ class Screen:
 
 
 def tree(driver: Driver, id: int) -> list[dict[str, Any]]:
-    return unnumbered(ramify("tree", id, "--json", "--store", driver.file).json)
+    return unnumbered(treefold("tree", id, "--json", "--store", driver.file).json)
 
 
 def unnumbered(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -212,7 +212,7 @@ async def _story(
 ) -> None:
     store = folder / "run.db"
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ramify", "run", f"{STAGE}:tell", "--arg", "about=moss",
+        *warm_python.command("-m", "treefold", "run", f"{STAGE}:tell", "--arg", "about=moss"),
         "--store", str(store), "--model", f"openai:story@{server.url}/v1",
         env=environment(OPENAI_API_KEY="none"), stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

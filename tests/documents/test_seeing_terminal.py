@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from documents.seeing_programs import environment, ramify
+from documents.seeing_programs import environment, treefold
 from documents.seeing_stage import STAGE, driving
 from terminal import CTRL_C, Terminal
 
@@ -11,7 +11,7 @@ ESCAPE = "\x1b"
 
 
 def in_terminal(*args: object, columns: int = 120) -> Terminal:
-    return Terminal("-m", "ramify", *map(str, args), env=environment(), columns=columns)
+    return Terminal("-m", "treefold", *map(str, args), env=environment(), columns=columns)
 
 
 async def test_a_run_in_a_terminal_shows_its_tree_as_it_grows(tmp_path: Path):
@@ -61,7 +61,9 @@ async def test_ctrl_c_ends_a_run_and_gives_the_terminal_back(tmp_path: Path):
 
 
 def test_without_a_terminal_a_run_is_quiet(tmp_path: Path):
-    done = ramify("run", f"{STAGE}:counting", "--arg", "text=moss", "--store", tmp_path / "run.db")
+    done = treefold(
+        "run", f"{STAGE}:counting", "--arg", "text=moss", "--store", tmp_path / "run.db"
+    )
     assert (done.code, done.out) == (0, "4\n")
     assert ESCAPE not in done.err
 
@@ -71,4 +73,4 @@ def test_without_a_terminal_nothing_has_colours(tmp_path: Path):
         driver.survey()
         for command in ("ps", "tree", "stack", "flame", "doctor"):
             store = [] if command == "doctor" else ["--store", driver.file]
-            assert ESCAPE not in ramify(command, *store).out
+            assert ESCAPE not in treefold(command, *store).out

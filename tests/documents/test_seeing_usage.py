@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import warm_python
 from documents import seeing_stage
-from documents.seeing_programs import PATIENCE, Done, environment, ramify, wait
+from documents.seeing_programs import PATIENCE, Done, environment, treefold, wait
 from documents.seeing_stage import STAGE, Journal, has_begun
 from support import heed_interrupts
 
@@ -34,14 +35,14 @@ ALL = {**READING, **ACTING, "view": []}
 
 
 def on(command: str, file: object) -> Done:
-    return ramify(command, *ALL[command], "--store", file)
+    return treefold(command, *ALL[command], "--store", file)
 
 
 # --- help
 
 
 def test_help_lists_every_command():
-    done = ramify("--help")
+    done = treefold("--help")
     assert done.code == 0
     listed = re.findall(r"^ {2,4}(\w+) {2,}\S", done.out, re.MULTILINE)
     assert sorted(listed) == sorted(COMMANDS)
@@ -49,18 +50,18 @@ def test_help_lists_every_command():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example_and_the_exit_codes(command: str):
-    done = ramify(command, "--help")
+    done = treefold(command, "--help")
     assert (done.code, done.err) == (0, "")
-    assert re.search(rf"^examples?:\s+(\$ )?ramify {command}\b", done.out, re.MULTILINE), done.out
+    assert re.search(rf"^examples?:\s+(\$ )?treefold {command}\b", done.out, re.MULTILINE), done.out
     assert re.search(r"^exit codes?:", done.out, re.MULTILINE), done.out
 
 
 def test_a_command_that_is_not_there_is_wrong_usage():
-    ramify("trea").refused("trea")
+    treefold("trea").refused("trea")
 
 
 def test_no_command_is_not_a_crash():
-    done = ramify()
+    done = treefold()
     assert done.code in {0, 2}
     assert "Traceback" not in done.err
 
@@ -70,7 +71,7 @@ def test_no_command_is_not_a_crash():
 
 @pytest.mark.parametrize("command", ALL)
 def test_no_store_is_a_clear_error(tmp_path: Path, command: str):
-    ramify(command, *ALL[command], cwd=tmp_path).refused("run.db", "--store")
+    treefold(command, *ALL[command], cwd=tmp_path).refused("run.db", "--store")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -89,16 +90,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Journal:
     "command", ["tree", "stack", "transcript", "flame", "pause", "resume", "cancel", "fork"]
 )
 def test_an_unknown_run_or_node_is_not_found(finished: Journal, command: str):
-    ramify(command, "4711", "--store", finished.file).refused("4711")
+    treefold(command, "4711", "--store", finished.file).refused("4711")
 
 
 @pytest.mark.parametrize("name", ["1.9.9", "weekly", "-3", "", "1.", "9" * 30])
 def test_whatever_the_name_is_it_is_not_found_in_words(finished: Journal, name: str):
-    ramify("tree", "--store", finished.file, "--", name).refused(name)
+    treefold("tree", "--store", finished.file, "--", name).refused(name)
 
 
 def test_an_unknown_question_is_not_found(finished: Journal):
-    ramify("answer", "9-9", "yes", "--store", finished.file).refused("9-9")
+    treefold("answer", "9-9", "yes", "--store", finished.file).refused("9-9")
 
 
 # --- damaged and unreadable journals
@@ -165,7 +166,7 @@ def test_an_unreadable_file_is_told_in_words(tmp_path: Path, command: str):
     file = seeing_stage.finished(tmp_path).file
     file.chmod(0)
     done = subprocess.run(
-        [sys.executable, "-m", "ramify", command, "--store", str(file)],
+        [sys.executable, "-m", "treefold", command, "--store", str(file)],
         env=environment(), capture_output=True, text=True, timeout=PATIENCE, check=False,
         stdin=subprocess.DEVNULL, preexec_fn=_without_privileges,
     )  # fmt: skip
@@ -176,7 +177,7 @@ def test_an_unreadable_file_is_told_in_words(tmp_path: Path, command: str):
 
 
 def shell(line: str) -> Done:
-    line = line.replace("RAMIFY", f"{sys.executable} -m ramify")
+    line = line.replace("TREEFOLD", f"{sys.executable} -m treefold")
     done = subprocess.run(
         ["bash", "-c", line], env=environment(), capture_output=True, text=True,
         timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL,
@@ -191,53 +192,51 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Journal:
 
 @pytest.mark.parametrize("command", ["tree", "tree --json", "flame", "ps"])
 def test_a_reader_who_leaves_is_no_error_to_tell(wide: Journal, command: str):
-    done = shell(f"RAMIFY {command} --store {wide.file} | head -1")
+    done = shell(f"TREEFOLD {command} --store {wide.file} | head -1")
     assert done.err == ""
     assert len(done.out.splitlines()) == 1
 
 
 @pytest.mark.parametrize("command", ["tree", "ps"])
 def test_a_disk_that_is_full_is_told_without_a_traceback(wide: Journal, command: str):
-    done = shell(f"RAMIFY {command} --store {wide.file} > /dev/full")
+    done = shell(f"TREEFOLD {command} --store {wide.file} > /dev/full")
     assert done.code != 0
     assert "Traceback" not in done.err
     assert "Exception ignored" not in done.err
 
 
 def test_a_closed_stdout_is_no_traceback(wide: Journal):
-    assert "Traceback" not in shell(f"RAMIFY ps --store {wide.file} >&-").err
+    assert "Traceback" not in shell(f"TREEFOLD ps --store {wide.file} >&-").err
 
 
 # --- run, check, doctor: exit codes
 
 
 def test_run_that_returns_is_0_and_prints_its_result():
-    done = ramify("run", f"{STAGE}:counting", "--arg", "text=moss")
+    done = treefold("run", f"{STAGE}:counting", "--arg", "text=moss")
     assert (done.code, done.out.splitlines()[-1]) == (0, "4")
 
 
 def test_run_that_raises_is_1():
-    done = ramify("run", f"{STAGE}:exploding", "--arg", "text=moss")
+    done = treefold("run", f"{STAGE}:exploding", "--arg", "text=moss")
     assert done.code == 1
     assert "cannot digest moss" in done.err + done.out
 
 
 @pytest.mark.parametrize("name", ["no_such_module:f", "{stage}:nothing", "{stage}", ""])
 def test_run_of_what_is_not_there_is_2(name: str):
-    ramify("run", name.format(stage=STAGE)).refused()
+    treefold("run", name.format(stage=STAGE)).refused()
 
 
 def test_run_with_a_wrong_argument_is_2():
-    ramify("run", f"{STAGE}:counting", "--arg", "nonsense=1").refused("nonsense")
+    treefold("run", f"{STAGE}:counting", "--arg", "nonsense=1").refused("nonsense")
 
 
 def test_run_that_is_interrupted_is_130(tmp_path: Path):
     store = tmp_path / "run.db"
     with subprocess.Popen(
-        [
-            sys.executable, "-m", "ramify", "run", f"{STAGE}:gating",
-            "--arg", f"file={tmp_path / 'never'}", "--store", str(store),
-        ],
+        warm_python.command("-m", "treefold", "run", f"{STAGE}:gating",
+            "--arg", f"file={tmp_path / 'never'}", "--store", str(store)),
         env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts,
     ) as process:  # fmt: skip
@@ -252,15 +251,15 @@ def test_run_that_is_interrupted_is_130(tmp_path: Path):
 
 
 def test_check_of_sound_functions_is_0():
-    done = ramify("check", f"{STAGE}:watched")
+    done = treefold("check", f"{STAGE}:watched")
     assert (done.code, "Traceback" in done.err) == (0, False), done
 
 
 def faulty(folder: Path) -> Path:
     (folder / "faulty.py").write_text(
-        "from ramify import agent\n"
+        "from treefold import agent\n"
         "@agent\ndef one(a: str) -> str:\n    return 'x'\n"
-        "from ramify import AgentFunction, FunctionArg\n"
+        "from treefold import AgentFunction, FunctionArg\n"
         "two = AgentFunction('two', 'Two.', args=[FunctionArg('a', str, 'A')],\n"
         "    system_prompt='', user_prompt_template='{a} {nobody}')\n"
     )
@@ -268,24 +267,24 @@ def faulty(folder: Path) -> Path:
 
 
 def test_check_of_faulty_functions_is_1_and_names_the_fault(tmp_path: Path):
-    done = ramify("check", faulty(tmp_path))
+    done = treefold("check", faulty(tmp_path))
     assert done.code == 1, done
     assert "nobody" in done.out + done.err
     assert "Traceback" not in done.err
 
 
 def test_check_as_json_is_one_value(tmp_path: Path):
-    done = ramify("check", faulty(tmp_path), "--json")
+    done = treefold("check", faulty(tmp_path), "--json")
     assert done.code == 1
     assert "nobody" in str(done.json)
 
 
 def test_check_of_nothing_is_2(tmp_path: Path):
-    ramify("check", tmp_path / "none.py").refused("none.py")
+    treefold("check", tmp_path / "none.py").refused("none.py")
 
 
 def test_doctor_says_what_is_installed_and_which_keys_are_found():
-    done = ramify("doctor", "--json", env={"ANTHROPIC_API_KEY": "sk-secret-value"})
+    done = treefold("doctor", "--json", env={"ANTHROPIC_API_KEY": "sk-secret-value"})
     assert done.code in {0, 1}, done
     text = str(done.json)
     assert "ANTHROPIC_API_KEY" in text
@@ -294,7 +293,7 @@ def test_doctor_says_what_is_installed_and_which_keys_are_found():
 
 
 def test_doctor_never_shows_a_key():
-    done = ramify("doctor", env={"OPENAI_API_KEY": "sk-secret-value"})
+    done = treefold("doctor", env={"OPENAI_API_KEY": "sk-secret-value"})
     assert done.code in {0, 1}, done
     assert "OPENAI_API_KEY" in done.out
     assert "secret" not in done.out + done.err
@@ -305,20 +304,20 @@ def test_doctor_never_shows_a_key():
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script_that_the_shell_understands(name: str, tmp_path: Path):
-    done = ramify("completion", name)
+    done = treefold("completion", name)
     assert (done.code, done.err) == (0, "")
-    assert "ramify" in done.out
+    assert "treefold" in done.out
     if shutil.which(name):
         (tmp_path / "script").write_text(done.out)
         subprocess.run([name, "-n", str(tmp_path / "script")], check=True, timeout=PATIENCE)
 
 
 def test_completion_of_bash_knows_every_command():
-    script = ramify("completion", "bash").out
+    script = treefold("completion", "bash").out
     line = (
-        'source /dev/stdin; COMP_WORDS=(ramify ""); COMP_CWORD=1; COMP_LINE="ramify "; '
-        "COMP_POINT=7; f=$(complete -p ramify | sed 's/.*-F \\([^ ]*\\).*/\\1/'); "
-        '$f ramify "" ramify; printf "%s\\n" "${COMPREPLY[@]}"'
+        'source /dev/stdin; COMP_WORDS=(treefold ""); COMP_CWORD=1; COMP_LINE="treefold "; '
+        "COMP_POINT=7; f=$(complete -p treefold | sed 's/.*-F \\([^ ]*\\).*/\\1/'); "
+        '$f treefold "" treefold; printf "%s\\n" "${COMPREPLY[@]}"'
     )
     bin = str(Path(sys.executable).parent)
     done = subprocess.run(
@@ -329,4 +328,4 @@ def test_completion_of_bash_knows_every_command():
 
 
 def test_completion_of_an_unknown_shell_is_2():
-    ramify("completion", "nosuchshell").refused("nosuchshell")
+    treefold("completion", "nosuchshell").refused("nosuchshell")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from documents import seeing_stage
-from documents.seeing_programs import ramify, wait
+from documents.seeing_programs import treefold, wait
 from documents.seeing_stage import Driver, driving
 from documents.seeing_viewer import Viewer, viewing
 
@@ -27,7 +27,7 @@ def viewer(driver: Driver) -> Iterator[Viewer]:
 
 
 def rows(driver: Driver, id: object) -> list[dict[str, Any]]:
-    return ramify("tree", id, "--json", "--store", driver.file).json
+    return treefold("tree", id, "--json", "--store", driver.file).json
 
 
 # --- reading
@@ -41,7 +41,7 @@ def test_the_journal_is_named_and_driven(viewer: Viewer):
 
 def test_the_trees_are_those_of_ps(viewer: Viewer, driver: Driver):
     assert viewer.get("/api/trees") == {
-        "trees": ramify("ps", "--json", "--store", driver.file).json
+        "trees": treefold("ps", "--json", "--store", driver.file).json
     }
 
 

@@ -5,7 +5,7 @@ import pytest
 from chat_hooks import PATTERNS, sanitize, security_gate
 from documents.chat_stage import Assistant, Result, Saying, User, call, failed, serving
 from example_runs import Run, calling, said, start
-from ramify import HookDecision, PreToolUseEvent, UserPromptSubmitEvent
+from treefold import HookDecision, PreToolUseEvent, UserPromptSubmitEvent
 from wire import Reply, openai_wire
 
 MOTD, LIST, CARDS = "/etc/motd", "list.txt", "cards.txt"

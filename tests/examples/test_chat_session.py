@@ -8,7 +8,7 @@ import pytest
 from chat_session import show_sessions
 from documents.chat_stage import Assistant, Result, User, call, serving
 from example_runs import Run, calling, said, start
-from ramify import SessionStore
+from treefold import SessionStore
 from wire import ModelServer, openai_wire
 from wire.openai_wire import MODEL
 
@@ -97,10 +97,14 @@ async def test_what_is_kept_is_listed(tmp_path: Path):
 
 async def test_the_model_in_this_process_is_asked_for_by_local(tmp_path: Path):
     run = await start(
-        "chat_session", "--local", "--store", str(tmp_path / "chats.db"), RAMIFY_CACHE=str(tmp_path)
+        "chat_session",
+        "--local",
+        "--store",
+        str(tmp_path / "chats.db"),
+        TREEFOLD_CACHE=str(tmp_path),
     )
     assert run.code == 1
-    assert "'ramify local fetch'" in run.complaints.splitlines()[0]
+    assert "'treefold local fetch'" in run.complaints.splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -108,5 +112,5 @@ async def test_the_model_in_this_process_is_asked_for_by_local(tmp_path: Path):
 )
 async def test_without_a_model_each_example_of_chat_says_which_variable_to_set(name: str):
     assert await start(name) == Run(
-        1, "", f"{name}: no model is named: give one, or set RAMIFY_MODEL\n"
+        1, "", f"{name}: no model is named: give one, or set TREEFOLD_MODEL\n"
     )

@@ -39,9 +39,9 @@ def test_a_model_that_is_not_there_is_exit_code_1_and_a_sentence_that_names_it(
 
 @EXAMPLES
 def test_weights_that_have_not_been_fetched_are_asked_for(name: str, tmp_path: Path):
-    done = start(name, RAMIFY_CACHE=str(tmp_path))
+    done = start(name, TREEFOLD_CACHE=str(tmp_path))
     assert done.returncode == 1
-    assert "'ramify local fetch'" in done.stderr.splitlines()[0]
+    assert "'treefold local fetch'" in done.stderr.splitlines()[0]
 
 
 @EXAMPLES

@@ -7,7 +7,7 @@ import pytest
 from context_management import TASKS, stateless, truncating, with_memory, within_budget
 from documents.chat_stage import Assistant, User, options, serving
 from example_runs import said, start
-from ramify import estimate_tokens
+from treefold import estimate_tokens
 from wire import Reply, openai_wire
 
 ANSWERS = ["The Rhône.", "Lyon.", "The Passerelle."]
@@ -90,6 +90,6 @@ async def test_from_the_command_line_all_four_are_shown():
 
 
 async def test_the_model_in_this_process_is_asked_for_by_local(tmp_path: Path):
-    run = await start("context_management", "--local", RAMIFY_CACHE=str(tmp_path))
+    run = await start("context_management", "--local", TREEFOLD_CACHE=str(tmp_path))
     assert run.code == 1
-    assert "'ramify local fetch'" in run.complaints.splitlines()[0]
+    assert "'treefold local fetch'" in run.complaints.splitlines()[0]

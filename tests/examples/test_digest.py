@@ -11,9 +11,9 @@ import pytest
 
 from agent_scripts import asked, until
 from example_runs import EXAMPLES
-from ramify import NodeState, NodeView, Runtime, attach, registries
-from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
-from ramify.testing.scripted import Reply
+from treefold import NodeState, NodeView, Runtime, attach, registries
+from treefold.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
+from treefold.testing.scripted import Reply
 from wire import ModelServer, Request, openai_wire, stalled_after
 from wire.openai_wire import MODEL
 from wire.replies import Reply as WireReply
@@ -112,7 +112,7 @@ def test_a_folder_without_texts_is_an_error(tmp_path: Path):
 
 def command(folder: Path, store: Path, model: str) -> list[str]:
     where = ["--arg", f"folder={folder}", "--store", str(store), "--model", model]
-    return [sys.executable, "-m", "ramify", "run", f"{EXAMPLES}/digest.py:digest", *where]
+    return [sys.executable, "-m", "treefold", "run", f"{EXAMPLES}/digest.py:digest", *where]
 
 
 def calls_in(store: Path) -> list[NodeView]:

@@ -11,8 +11,8 @@ import pytest
 
 from agent_scripts import told
 from find_and_fix import PROJECT, fix
-from ramify import AgentException, TokenUsage, ToolUse
-from ramify.testing import ScriptedModel
+from treefold import AgentException, TokenUsage, ToolUse
+from treefold.testing import ScriptedModel
 
 WRONG = {
     "file": "spans.py",

@@ -14,7 +14,7 @@ import warm_python
 from agent_scripts import until
 from documents.chat_stage import User
 from example_runs import EXAMPLES, Run, said
-from ramify import NodeState, attach
+from treefold import NodeState, attach
 from wire import ModelServer, openai_wire, stalled_after
 from wire.openai_wire import MODEL
 

@@ -3,10 +3,10 @@
 import pytest
 
 from agent_scripts import asked, told
-from ramify import ToolUse
-from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
-from ramify.testing.scripted import Reply
 from research import QUESTION, TEXTS, answer
+from treefold import ToolUse
+from treefold.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
+from treefold.testing.scripted import Reply
 
 PARTS = ["Why is it later?", "What fills the pond?", "What turns the wheel?"]
 WORDS = {"later": "moon", "fills": "gate", "turns": "sluice"}  # each in one text only

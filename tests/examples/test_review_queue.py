@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent_scripts import asked, told
-from ramify import NoAnswerError, ToolUse, registries
-from ramify.testing import ScriptedModel
+from treefold import NoAnswerError, ToolUse, registries
+from treefold.testing import ScriptedModel
 
 with registries():  # other tests look at all the tools that there are
     from review_queue import ENOUGH, FOLDER, review

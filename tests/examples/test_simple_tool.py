@@ -41,4 +41,4 @@ async def test_the_model_looks_up_the_day_and_says_it():
 async def test_without_a_model_it_says_which_variable_to_set():
     run = await start("simple_tool")
     assert run.code == 1
-    assert run.complaints.endswith("no model is named: give one, or set RAMIFY_MODEL\n")
+    assert run.complaints.endswith("no model is named: give one, or set TREEFOLD_MODEL\n")

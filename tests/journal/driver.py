@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ramify import CodeFunction, NodeView, RunContext, Runtime, ToolUse, agent
-from ramify.testing import ScriptedModel
+from treefold import CodeFunction, NodeView, RunContext, Runtime, ToolUse, agent
+from treefold.testing import ScriptedModel
 
 _steps: "queue.SimpleQueue[None]" = queue.SimpleQueue()
 
@@ -103,7 +103,7 @@ def obey(runtime: Runtime, line: str) -> Any:
             return runtime.invoke(runtime.invocable_functions[name], args).id
         case "result", id:
             [node] = [node for node in runtime.list_toplevel() if node.id == int(id)]
-            return node.result(20)
+            return node.result(60)
         case "view", id:
             return plain(runtime.get_view(int(id)))
         case "questions", *_:

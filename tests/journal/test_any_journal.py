@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ramify import (
+from treefold import (
     AgentFunction,
     CancellationException,
     CodeFunction,
@@ -38,12 +38,12 @@ from ramify import (
     ToolUse,
     attach,
 )
-from ramify.core.errors import InvalidValueError, UnknownQuestionError, UsageError
-from ramify.core.store import Entry
-from ramify.testing import ScriptedModel, ScriptedRequest
-from ramify.toolbox import human_in_loop
+from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
+from treefold.core.store import Entry
+from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.toolbox import human_in_loop
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 KINDS: Final = ("add", "ask", "compose", "fail", "talk")
 PICK: Final = st.integers(0, 1000)
 
@@ -450,7 +450,7 @@ def numberless(view: NodeView) -> dict[str, Any]:
 
 TestJournal = Journal.TestCase
 TestJournal.settings = settings(
-    max_examples=50,
+    max_examples=30,
     stateful_step_count=30,
     deadline=None,
     derandomize=True,

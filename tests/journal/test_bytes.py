@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from ramify import AgentFunction, CodeFunction, ModelText, RunContext, Runtime, SqliteStore, ToolUse
-from ramify.stores import Entry, Store
-from ramify.testing import ScriptedModel, ScriptedRequest
-from ramify.toolbox import human_in_loop
+from treefold import (
+    AgentFunction,
+    CodeFunction,
+    ModelText,
+    RunContext,
+    Runtime,
+    SqliteStore,
+    ToolUse,
+)
+from treefold.stores import Entry, Store
+from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.toolbox import human_in_loop
 
 PAYLOAD = 4_000
 PLACES = ["text", "arguments", "result"]
@@ -88,24 +96,28 @@ async def run(agent: AgentFunction, store: Any, times: int = 1) -> None:
             assert await runtime.invoke(agent) == "done"
 
 
-def size_of(steps: int, place: str, path: Path) -> int:
-    asyncio.run(run(worker(steps, place), path))
-    return path.stat().st_size
+STEPS = (20, 80, 140)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_step_takes_its_payload_once_and_little_more(place: str, tmp_path: Path):
-    size = size_of(200, place, tmp_path / "run.db")
+@pytest.fixture(scope="module", params=PLACES)
+def sizes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[int]:
+    """The bytes of three journals, of runs with so many ``STEPS``."""
+    folder = tmp_path_factory.mktemp("sizes")
+    found: list[int] = []
+    for steps in STEPS:
+        path = folder / f"{steps}.db"
+        asyncio.run(run(worker(steps, request.param), path))
+        found.append(path.stat().st_size)
+    return found
 
-    assert size / 200 < 1.3 * PAYLOAD + 1_500
+
+def test_a_step_takes_its_payload_once_and_little_more(sizes: list[int]):
+    assert sizes[-1] / STEPS[-1] < 1.3 * PAYLOAD + 1_500
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_the_last_step_takes_no_more_than_the_first(place: str, tmp_path: Path):
-    sizes = [size_of(steps, place, tmp_path / f"{steps}.db") for steps in (20, 140, 260)]
-
-    early, late = (sizes[1] - sizes[0]) / 120, (sizes[2] - sizes[1]) / 120
-    assert late == pytest.approx(early, rel=0.02)
+def test_the_last_step_takes_no_more_than_the_first(sizes: list[int]):
+    early, late = sizes[1] - sizes[0], sizes[2] - sizes[1]
+    assert late < 1.05 * early  # a page more or less is chance
 
 
 async def test_a_step_is_two_commits(tmp_path: Path):

@@ -10,10 +10,10 @@ import pytest
 from pydantic import BaseModel
 
 from driving import wait
-from ramify import CodeFunction, MemoryStore, RunContext, Runtime, SqliteStore
-from ramify.stores import export_tree, import_tree
+from treefold import CodeFunction, MemoryStore, RunContext, Runtime, SqliteStore
+from treefold.stores import export_tree, import_tree
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 BINARY: Final = b"\xff\x00"
 
 

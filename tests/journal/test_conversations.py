@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from driving import wait
-from ramify import (
+from treefold import (
     AgentFunction,
     Budget,
     Edit,
@@ -19,11 +19,11 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.models import Caching
-from ramify.testing import HANGS, ScriptedModel
-from ramify.toolbox import human_in_loop
+from treefold.models import Caching
+from treefold.testing import HANGS, ScriptedModel
+from treefold.toolbox import human_in_loop
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 with registries():
 

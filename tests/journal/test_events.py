@@ -2,10 +2,10 @@
 
 import pytest
 
-import ramify
-from ramify import CodeFunction, MemoryStore, RunContext, Runtime
-from ramify.core.errors import ClosedError
-from ramify.core.events import CallEnded, CallRequested, TreeForked
+import treefold
+from treefold import CodeFunction, MemoryStore, RunContext, Runtime
+from treefold.core.errors import ClosedError
+from treefold.core.events import CallEnded, CallRequested, TreeForked
 
 LONG = "at length " * 1000
 
@@ -19,7 +19,7 @@ saying = CodeFunction(callable=say)
 
 def test_a_reader_gives_all_events_first_and_then_those_that_are_new():
     store = MemoryStore()
-    with Runtime([saying], store=store) as runtime, ramify.attach(store) as observer:
+    with Runtime([saying], store=store) as runtime, treefold.attach(store) as observer:
         places = [observer.last()]
         runtime.invoke(saying, {"text": "one"}).result()
         places.append(observer.last())
@@ -43,7 +43,7 @@ def test_long_texts_may_be_left_out(*, wanted: bool, found: str):
         node = runtime.invoke(saying, {"text": LONG})
         node.result()
         runtime.fork(node).result()
-    with ramify.attach(store) as observer:
+    with treefold.attach(store) as observer:
         first, fork = observer.trees()
         for tree in first, fork:
             events = observer.events(tree.id, long_texts=wanted).read()
@@ -55,7 +55,7 @@ def test_long_texts_may_be_left_out(*, wanted: bool, found: str):
 
 
 def test_an_observer_that_was_closed_gives_no_events():
-    with ramify.attach(MemoryStore()) as observer:
+    with treefold.attach(MemoryStore()) as observer:
         pass
     with pytest.raises(ClosedError, match="attach again"):
         observer.events(1)

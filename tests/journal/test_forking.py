@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ramify import (
+from treefold import (
     CodeFunction,
     Edit,
     MemoryStore,
@@ -19,8 +19,8 @@ from ramify import (
     StoreError,
     attach,
 )
-from ramify.core.errors import InvalidValueError, UsageError
-from ramify.stores import Entry, export_tree
+from treefold.core.errors import InvalidValueError, UsageError
+from treefold.stores import Entry, export_tree
 
 
 class FullStore(MemoryStore):
@@ -52,9 +52,9 @@ def test_a_fork_has_a_beginning_and_an_end_in_the_list_of_trees():
     store = MemoryStore()
     with Runtime([tree], store=store) as runtime:
         node = runtime.invoke(tree)
-        node.result(10)
+        node.result(60)
         fork = runtime.fork(runtime.get_subtree(node.id)[1])
-        fork.result(10)
+        fork.result(60)
     _, row = store.trees()
     assert (row.id, row.source, row.state) == (fork.id, node.id, NodeState.Success)
     assert row.started is not None
@@ -67,9 +67,9 @@ def test_a_fork_of_a_fork_of_a_fork_can_be_read_however_many_there_are():
     with Runtime([one], store=store) as runtime:
         node = runtime.invoke(one)
         for _ in range(60):
-            assert node.result(10) == 1
+            assert node.result(60) == 1
             node = runtime.fork(node.id)
-        assert node.result(10) == 1
+        assert node.result(60) == 1
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(len(inspect.stack(0)) + 100)
     try:
@@ -84,8 +84,8 @@ def test_a_fork_of_a_tree_that_comes_later_is_damage(source: int, tmp_path: Path
     store = MemoryStore()
     with Runtime([one], store=store) as runtime:
         node = runtime.invoke(one)
-        assert runtime.fork(node.id).result(10) == 1
-        assert runtime.fork(node.id).result(10) == 1
+        assert runtime.fork(node.id).result(60) == 1
+        assert runtime.fork(node.id).result(60) == 1
     [first, *others] = store.entries(2)
     assert first.call is not None
     odd, other = MemoryStore(), store.entries(3)
@@ -101,12 +101,12 @@ def test_a_fork_that_could_not_be_written_is_not_run_when_there_is_room_again():
     store = FullStore()
     with Runtime([tree], store=store) as runtime:
         node = runtime.invoke(tree)
-        node.result(10)
+        node.result(60)
         store.full = True
         with pytest.raises(StoreError, match="full"):
             runtime.fork(runtime.get_subtree(node.id)[1])
         store.full = False
-        assert runtime.invoke(tree).result(10) == 1
+        assert runtime.invoke(tree).result(60) == 1
     assert [row.open for row in store.trees()] == [False, False, False]
     with Runtime([tree], store=store) as runtime:
         assert runtime.recover() == []
@@ -116,19 +116,19 @@ def test_a_call_of_an_earlier_runtime_is_forked_as_one_of_this():
     store = MemoryStore()
     with Runtime([tree], store=store) as runtime:
         node = runtime.invoke(tree)
-        node.result(10)
+        node.result(60)
         child = runtime.get_subtree(node.id)[1]
     with Runtime([tree], store=store) as runtime:
-        assert runtime.fork(child, edit=Edit(result=2)).result(10) == 2
-        assert runtime.fork(node).result(10) == 1
+        assert runtime.fork(child, edit=Edit(result=2)).result(60) == 2
+        assert runtime.fork(node).result(60) == 1
 
 
 def test_a_call_that_is_not_in_the_journal_is_not_forked():
     with Runtime([tree], store=MemoryStore()) as runtime, Runtime([one]) as unwritten:
-        runtime.invoke(tree).result(10)
+        runtime.invoke(tree).result(60)
         with Runtime([one], store=MemoryStore()) as other:
             for stranger in (other.invoke(one), unwritten.invoke(one)):
-                stranger.result(10)
+                stranger.result(60)
                 with pytest.raises(UsageError, match="not in the journal of this runtime"):
                     runtime.fork(stranger)
         assert len(runtime.list_toplevel()) == 1
@@ -140,7 +140,7 @@ def test_an_edit_that_cannot_be_written_down_is_refused(edit: Edit):
     note = CodeFunction(name="note", callable=lambda ctx, n=0: made.append(n))
     with Runtime([note], store=MemoryStore()) as runtime:
         node = runtime.invoke(note)
-        node.result(10)
+        node.result(60)
         with pytest.raises(InvalidValueError, match="no JSON form: .*object"):
             runtime.fork(node, edit=edit)
         assert runtime.list_toplevel() == [node]

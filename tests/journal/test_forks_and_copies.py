@@ -11,7 +11,8 @@ from typing import Final
 import pytest
 
 from driving import wait
-from ramify import (
+from support import double
+from treefold import (
     HOOK_PRE_TOOL_USE,
     Budget,
     BudgetExceeded,
@@ -28,12 +29,11 @@ from ramify import (
     attach,
     tool,
 )
-from ramify.core.errors import InvalidValueError, UsageError
-from ramify.stores import Entry, TreeRow, export_tree, import_tree
-from ramify.testing import ScriptedFailure, ScriptedModel, replay
-from support import double
+from treefold.core.errors import InvalidValueError, UsageError
+from treefold.stores import Entry, TreeRow, export_tree, import_tree
+from treefold.testing import ScriptedFailure, ScriptedModel, replay
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 _PAY: Final = ToolUse("1", "pay", {"amount": 1})
 
 

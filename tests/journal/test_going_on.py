@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from driving import wait
-from ramify import (
+from support import forever
+from treefold import (
     Agent,
     CancellationException,
     ContextItem,
@@ -29,16 +30,15 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.core.errors import (
+from treefold.core.errors import (
     CallTimeoutError,
     ClosedError,
     InvalidValueError,
     TurnTimeoutError,
 )
-from ramify.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
-from support import forever
+from treefold.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 def leave(function: Function, store: MemoryStore) -> None:
@@ -373,7 +373,7 @@ def test_a_member_of_an_ensemble_does_not_wait_for_what_a_person_says_to_the_fir
 # --- what runs while a runtime is closed
 
 
-def test_a_call_that_is_made_while_the_runtime_begins_to_close_is_made_by_the_next() -> None:
+def test_a_call_that_is_made_while_the_runtime_begins_to_close_is_not_lost() -> None:
     store, begun, may_go_on = MemoryStore(), threading.Event(), threading.Event()
 
     @tool(repeatable=True)
@@ -402,5 +402,6 @@ def test_a_call_that_is_made_while_the_runtime_begins_to_close_is_made_by_the_ne
     may_go_on.set()
     closing.join(PATIENCE)
     with Runtime([work], store=store) as runtime:
-        [node] = runtime.recover()
+        runtime.recover()  # unless it has ended before the other was closed
+        [node] = runtime.list_toplevel()
         assert node.result(PATIENCE) == 4

@@ -4,11 +4,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from driving import wait
-from ramify import CancellationException, CodeFunction, MemoryStore, Node, RunContext, Runtime
-from ramify.testing import replay
 from support import forever
+from treefold import CancellationException, CodeFunction, MemoryStore, Node, RunContext, Runtime
+from treefold.testing import replay
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 class Bank:

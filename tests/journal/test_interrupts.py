@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ramify import CancellationException, CodeFunction, MemoryStore, Runtime, SqliteStore
-from ramify.core.store import Entry
+from treefold import CancellationException, CodeFunction, MemoryStore, Runtime, SqliteStore
+from treefold.core.store import Entry
 
 
 class InterruptedStore(SqliteStore):
@@ -57,7 +57,7 @@ def test_an_interrupt_while_the_journal_is_written_loses_nothing_and_lets_it_be_
     assert caplog.messages == []  # all could be written down
     with Runtime([many], store=tmp_path / "run.db") as runtime:
         [node] = runtime.list_toplevel()
-        assert node.result(10) == 300
+        assert node.result(60) == 300
 
 
 @pytest.mark.parametrize("moment", range(1, 13))

@@ -3,10 +3,10 @@
 import threading
 from typing import Any, Final
 
-from ramify import CodeFunction, MemoryStore, Runtime
-from ramify.core.errors import InvalidValueError
+from treefold import CodeFunction, MemoryStore, Runtime
+from treefold.core.errors import InvalidValueError
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 echo = CodeFunction(name="echo", callable=lambda ctx, text: text)
 

@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
-import ramify
-from ramify import (
+import treefold
+from treefold import (
     AgentFunction,
     CodeFunction,
     Edit,
@@ -23,18 +23,18 @@ from ramify import (
     SqliteStore,
     ToolUse,
 )
-from ramify.core.errors import InvalidValueError, UnknownNodeError
-from ramify.models import OpenAIModel
-from ramify.runtime.hearing import Hearer
-from ramify.stores import Store
-from ramify.testing import ScriptedModel
+from treefold.core.errors import InvalidValueError, UnknownNodeError
+from treefold.models import OpenAIModel
+from treefold.runtime.hearing import Hearer
+from treefold.stores import Store
+from treefold.testing import ScriptedModel
 from wire import openai_wire
 from wire.replies import Wait
 from wire.server import ModelServer
 
 T = TypeVar("T")
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 def soon(what: Callable[[], T], until: Callable[[T], Any] = bool) -> T:
@@ -62,7 +62,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 def seen_from(store: Store) -> Observer:
     """Look on as another process does."""
-    return ramify.attach(store.name if isinstance(store, SqliteStore) else store)
+    return treefold.attach(store.name if isinstance(store, SqliteStore) else store)
 
 
 def teller(model: Any = None) -> AgentFunction:
@@ -149,7 +149,7 @@ def test_who_drives_is_known_to_all(store: Store):
 def test_somebody_can_begin_to_drive_while_others_ask_whether_anybody_does(tmp_path: Path):
     path = tmp_path / "run.db"
     SqliteStore(path).close()
-    with ramify.attach(path) as observer, ramify.attach(path) as other:
+    with treefold.attach(path) as observer, treefold.attach(path) as other:
         for _ in range(50):
             assert not observer.is_driven
             with Runtime(store=path):
@@ -220,7 +220,7 @@ def test_a_fork_that_was_asked_for_while_nothing_ran_is_made_once(tmp_path: Path
     with Runtime([greet], models=ScriptedModel("Hi!"), store=path) as runtime:
         first = runtime.invoke(greet)
         first.result()
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         key = observer.fork(first.id, at=0)
         assert observer.forked(key) is None
         for _ in range(2):
@@ -246,7 +246,7 @@ def test_a_fork_that_cannot_be_is_refused_where_it_is_asked_for(
         return a
 
     store, function = MemoryStore(), CodeFunction(callable=add)
-    with Runtime([function], store=store) as runtime, ramify.attach(store) as observer:
+    with Runtime([function], store=store) as runtime, treefold.attach(store) as observer:
         node = runtime.invoke(function, {"a": 1})
         node.result()
         with pytest.raises(InvalidValueError, match=complaint):
@@ -293,6 +293,6 @@ def test_what_a_killed_driver_was_told_is_gone_with_the_next(tmp_path: Path):
     left = (tmp_path / "run.db-live").read_bytes()
     killed.close()
     (tmp_path / "run.db-live").write_bytes(left)  # as it is when nobody could take it away
-    with Runtime(store=path), ramify.attach(path) as observer:
+    with Runtime(store=path), treefold.attach(path) as observer:
         assert observer.is_driven
         assert not (tmp_path / "run.db-live").exists()

@@ -2,15 +2,17 @@
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import pytest
 
-import ramify
-from ramify import (
+import treefold
+from treefold import (
     CodeFunction,
     MemoryStore,
     NodeState,
@@ -21,11 +23,12 @@ from ramify import (
     StoreError,
     StoreOwnedError,
 )
-from ramify.stores import Entry
+from treefold.core.errors import UnknownQuestionError
+from treefold.stores import Entry
 
 T = TypeVar("T")
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 async def ask(ctx: RunContext) -> str:
@@ -108,7 +111,7 @@ def test_what_is_no_message_is_dropped_and_the_next_one_is_followed(
 def test_a_message_is_kept_until_what_came_of_it_is_written_down(path: Path):
     question = park(path)
     store = Unwilling(path)
-    with Runtime([asking], store=store) as runtime, ramify.attach(path) as observer:
+    with Runtime([asking], store=store) as runtime, treefold.attach(path) as observer:
         [node] = runtime.recover()
         store.fails_to_append = True
         observer.answer(question.id, "yes")
@@ -125,7 +128,7 @@ def test_a_message_is_kept_until_what_came_of_it_is_written_down(path: Path):
 
 def test_a_message_that_could_not_be_forgotten_is_followed_once(path: Path):
     question = park(path)
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         observer.cancel(question.node_id)
         with Runtime([asking], store=path):
             observer.watch(question.node_id, timeout=PATIENCE).result()
@@ -173,7 +176,7 @@ async def test_what_comes_while_the_runtime_closes_is_left_for_the_next(path: Pa
         runtime = Runtime([asking, lingering], store=path)
         left = group.create_task(_left(leave(runtime)))
         await closing.wait()
-        with ramify.attach(path) as observer:
+        with treefold.attach(path) as observer:
             observer.answer(question.id, "yes")
         await left
     async with asyncio.timeout(PATIENCE), Runtime([asking], store=path) as runtime:
@@ -202,7 +205,7 @@ def test_whoever_is_refused_a_store_leaves_it_to_those_who_use_it(path: Path):
             node = runtime.invoke(asking)
             with pytest.raises(StoreOwnedError):
                 Runtime([asking], store=store)
-            with ramify.attach(store) as observer:
+            with treefold.attach(store) as observer:
                 question = asked(observer)
             runtime.answer(question.id, "yes")
             assert node.result(PATIENCE) == "yes"
@@ -215,5 +218,70 @@ def test_keys_are_shown_as_they_were_given():
         runtime.invoke(asking, key="a")
         runtime.invoke(asking)
         wait(lambda: len(store.questions()) == 2)
-        with ramify.attach(store) as observer:
+        with treefold.attach(store) as observer:
             assert [tree.key for tree in observer.trees()] == ["a", ""]
+
+
+async def test_an_answer_from_outside_that_was_accepted_is_not_overruled_in_the_process(path: Path):
+    async with asyncio.timeout(PATIENCE), Runtime([asking], store=path) as runtime:
+        node = runtime.invoke(asking)
+        with treefold.attach(path) as observer:
+            while not (questions := observer.questions()):  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.005)
+            observer.answer(questions[0].id, "outside")
+            with pytest.raises(UnknownQuestionError, match="been answered already"):
+                runtime.answer(questions[0].id, "inside")
+            assert await node == "outside"
+            with pytest.raises(UnknownQuestionError, match="been answered already"):
+                observer.answer(questions[0].id, "again")
+
+
+async def test_an_answer_in_the_process_is_not_overruled_from_outside(path: Path):
+    store = SqliteStore(path)
+    async with asyncio.timeout(PATIENCE), Runtime([asking], store=store) as runtime:
+        node = runtime.invoke(asking)
+        with treefold.attach(path) as observer:
+            while not (questions := observer.questions()):  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.005)
+            runtime.answer(questions[0].id, "inside")
+            with pytest.raises(UnknownQuestionError, match="been answered already"):
+                observer.answer(questions[0].id, "outside")
+            assert await node == "inside"
+            while observer.questions() or store.inbox():  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.005)
+
+
+def test_exactly_one_of_two_answers_at_the_same_time_wins(path: Path):
+    with Runtime([asking], store=path) as runtime, treefold.attach(path) as observer:
+        nodes = [runtime.invoke(asking) for _ in range(30)]
+        wait(lambda: len(observer.questions()) == len(nodes))
+        begin, accepted = threading.Barrier(2), set[tuple[int, str]]()
+
+        def answer(answer: Callable[..., None], text: str) -> None:
+            begin.wait(PATIENCE)
+            for node in nodes:
+                with suppress(UnknownQuestionError):
+                    answer(f"{node.id}-1", text)
+                    accepted.add((node.id, text))
+
+        threads = [
+            threading.Thread(target=answer, args=[runtime.answer, "inside"]),
+            threading.Thread(target=answer, args=[observer.answer, "outside"]),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert {(node.id, node.result(PATIENCE)) for node in nodes} == accepted
+
+
+def test_an_answer_that_was_announced_by_a_killed_process_does_not_hide_the_question(path: Path):
+    question = park(path)
+    with SqliteStore(path) as store:
+        claim = {"do": "claim", "id": question.id, "by": "somebody"}
+        assert store.post(json.dumps(claim), question=question.id)
+        assert store.questions() == []
+    with Runtime([asking], store=path) as runtime, treefold.attach(path) as observer:
+        assert asked(observer) == question
+        observer.answer(question.id, "yes")
+        assert runtime.recover()[0].result(PATIENCE) == "yes"

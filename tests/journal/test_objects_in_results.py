@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from driving import wait
-from ramify import CodeFunction, MemoryStore, QuestionKind, RunContext, Runtime
+from treefold import CodeFunction, MemoryStore, QuestionKind, RunContext, Runtime
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 @dataclass(frozen=True)

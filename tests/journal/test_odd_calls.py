@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from driving import wait
-from ramify import (
+from treefold import (
     AgentOptions,
     Client,
     MemoryStore,
@@ -22,10 +22,10 @@ from ramify import (
     agent,
     tool,
 )
-from ramify.stores import export_tree
-from ramify.testing import HANGS, ScriptedFailure, ScriptedModel, replay
+from treefold.stores import export_tree
+from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, replay
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 # --- odd arguments and texts

@@ -7,11 +7,11 @@ from typing import Any, Final
 import pytest
 from pydantic import TypeAdapter
 
-from ramify import CodeFunction, MemoryStore, RecordedError, Runtime
-from ramify.core.events import Failure
-from ramify.testing import replay
+from treefold import CodeFunction, MemoryStore, RecordedError, Runtime
+from treefold.core.events import Failure
+from treefold.testing import replay
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 class TwoWordsError(Exception):

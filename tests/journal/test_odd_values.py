@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, computed_field, model_validator
 
 from driving import wait
-from ramify import (
+from treefold import (
     CodeFunction,
     MemoryStore,
     QuestionKind,
@@ -19,10 +19,10 @@ from ramify import (
     agent,
     tool,
 )
-from ramify.core.packing import Opaque
-from ramify.testing import HANGS, ScriptedModel
+from treefold.core.packing import Opaque
+from treefold.testing import HANGS, ScriptedModel
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 def deep() -> list[Any]:

@@ -11,11 +11,11 @@ from typing import Final, TypeVar
 
 import pytest
 
-import ramify
+import treefold
 import warm_python
 from journal.driver import plain
-from ramify import NodeState, Observer, Question, Runtime, StoreError, StoreOwnedError
-from ramify.core.errors import (
+from treefold import NodeState, Observer, Question, Runtime, StoreError, StoreOwnedError
+from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
     UnknownNodeError,
@@ -25,7 +25,7 @@ from ramify.core.errors import (
 
 T = TypeVar("T")
 
-PATIENCE: Final = 30  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 class Driver:
@@ -96,7 +96,7 @@ def question(observer: Observer, text: str) -> Question:
     return wait(lambda: next((q for q in observer.questions() if q.text == text), None))
 
 
-def ended(observer: Observer, id: int) -> ramify.NodeView:
+def ended(observer: Observer, id: int) -> treefold.NodeView:
     """Wait for the end of a node."""
     [*_, last] = observer.watch(id, timeout=PATIENCE)
     return last
@@ -104,7 +104,7 @@ def ended(observer: Observer, id: int) -> ramify.NodeView:
 
 def is_empty(path: Path) -> bool:
     """Whether nothing is left in the inbox."""
-    with ramify.SqliteStore(path) as store:
+    with treefold.SqliteStore(path) as store:
         return not store.inbox()
 
 
@@ -114,7 +114,7 @@ def is_empty(path: Path) -> bool:
 def test_an_answer_reaches_a_run_that_is_alive(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("ask")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         observer.answer(question(observer, "Which colour?").id, "RED")
         observer.answer(question(observer, "Why?").id, "so")
         assert ended(observer, id).outputs == "red, so"
@@ -128,7 +128,7 @@ def test_an_answer_that_comes_while_nothing_runs_is_followed_by_the_next_driver(
 ):
     first = drive()
     id = first.start("twice")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         asked = question(observer, "Which colour?")
         first.kill()
         observer.answer(asked.id, "blue")
@@ -147,7 +147,7 @@ def test_an_answer_that_comes_while_nothing_runs_is_followed_by_the_next_driver(
 def test_a_question_is_answered_once(path: Path, drive: Drive):
     driver = drive()
     driver.start("ask")
-    with ramify.attach(path) as one, ramify.attach(path) as two:
+    with treefold.attach(path) as one, treefold.attach(path) as two:
         asked = question(one, "Which colour?")
         driver.kill()
         two.answer(asked.id, "red")
@@ -162,7 +162,7 @@ def test_a_question_is_answered_once(path: Path, drive: Drive):
 
 def test_a_wrong_answer_is_refused_at_once_and_the_question_stays(path: Path, drive: Drive):
     drive().start("ask")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         asked = question(observer, "Which colour?")
         with pytest.raises(InvalidValueError, match="'green' does not answer .* 'red', 'blue'"):
             observer.answer(asked.id, "green")
@@ -176,7 +176,7 @@ def test_a_wrong_answer_is_refused_at_once_and_the_question_stays(path: Path, dr
 def test_after_a_cancel_there_is_nothing_to_answer(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("ask")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         asked = question(observer, "Which colour?")
         observer.cancel(id, "not needed")
         view = ended(observer, id)
@@ -192,7 +192,7 @@ def test_after_a_cancel_there_is_nothing_to_answer(path: Path, drive: Drive):
 def test_a_cancel_and_then_an_answer_while_nothing_runs_is_a_cancel(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("ask")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         asked = question(observer, "Which colour?")
         driver.kill()
         observer.cancel(id)
@@ -207,7 +207,7 @@ def test_a_cancel_and_then_an_answer_while_nothing_runs_is_a_cancel(path: Path, 
 def test_each_time_that_the_same_is_asked_somebody_has_to_answer(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("again")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         for n in range(1, 6):
             wait(lambda: [q.id for q in observer.questions()] == [f"{id}-{n}"])  # noqa: B023 - it is called at once
             if n == 2:
@@ -223,7 +223,7 @@ def test_a_decision_about_a_call_in_doubt_is_for_one_run_whoever_follows_it(
 ):
     driver = drive()
     id = driver.start("pay")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         wait(lambda: observer.trees() and observer.get_view(id).state is NodeState.Running)
         for life in 1, 2:
             driver.kill()
@@ -245,7 +245,7 @@ def test_a_decision_about_a_call_in_doubt_is_for_one_run_whoever_follows_it(
 def test_whoever_looks_on_sees_every_state_that_lasts_in_order(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("steps")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         wait(observer.trees)
         views = iter(observer.watch(id, timeout=PATIENCE))
         seen: list[tuple[NodeState, tuple[int, ...], bool]] = []
@@ -290,7 +290,7 @@ def test_whoever_looks_on_sees_every_state_that_lasts_in_order(path: Path, drive
 def test_views_of_an_observer_are_those_of_the_driver(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("editor")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         asked = question(observer, "Which colour?")
         nodes = [id, *(child.id for child in observer.get_view(id).children)]
         for node in nodes:
@@ -305,19 +305,19 @@ def test_views_of_an_observer_are_those_of_the_driver(path: Path, drive: Drive):
         for node in nodes:
             assert driver.tell(f"view {node}") == repr(plain(observer.get_view(node)))
         driver.end()
-    with ramify.attach(path) as anew:
+    with treefold.attach(path) as anew:
         assert plain(anew.get_view(id)) == plain(last)
 
 
 async def test_a_loop_may_look_on_too(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("ask")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         wait(observer.trees)
         async with asyncio.timeout(PATIENCE):
             first = await observer.watch(id)
             assert first.id == id
-            views: list[ramify.NodeView] = []
+            views: list[treefold.NodeView] = []
             async for view in observer.watch(id):
                 views.append(view)
                 for asked in observer.questions():
@@ -329,7 +329,7 @@ async def test_a_loop_may_look_on_too(path: Path, drive: Drive):
 def test_a_watch_gives_up_after_its_time_and_when_the_observer_is_closed(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("ask")
-    observer = ramify.attach(path)
+    observer = treefold.attach(path)
     question(observer, "Which colour?")
     driver.kill()
     seen = observer.watch(id).result()
@@ -358,13 +358,13 @@ def test_a_watch_gives_up_after_its_time_and_when_the_observer_is_closed(path: P
 def test_there_has_to_be_a_file(tmp_path: Path):
     for name in "nothing.db", "no/folder.db":
         with pytest.raises(StoreError, match="there is no such file; give the path that"):
-            ramify.attach(tmp_path / name)
+            treefold.attach(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(StoreError, match="it is a folder"):
-        ramify.attach(str(tmp_path))
+        treefold.attach(str(tmp_path))
     (tmp_path / "letter").write_text("Dear Sir or Madam, " * 100)
     with pytest.raises(StoreError, match="not a database"):
-        ramify.attach(tmp_path / "letter")
+        treefold.attach(tmp_path / "letter")
 
 
 # --- cancelling, pausing, resuming
@@ -373,7 +373,7 @@ def test_there_has_to_be_a_file(tmp_path: Path):
 def test_what_is_not_there_or_has_ended_is_refused_in_words(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("twice")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         asked = question(observer, "Which colour?")
         done, waits = observer.get_view(id).children
         assert asked.node_id == waits.id
@@ -402,7 +402,7 @@ def test_what_is_not_there_or_has_ended_is_refused_in_words(path: Path, drive: D
 def test_a_tree_is_paused_and_resumed_from_elsewhere(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("lenient")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         asked = question(observer, "Which colour?")
         observer.pause(id, "lunch")
         paused = wait(lambda: next((q for q in observer.questions() if q.kind == "paused"), None))
@@ -413,7 +413,7 @@ def test_a_tree_is_paused_and_resumed_from_elsewhere(path: Path, drive: Drive):
         observer.pause(id)
         observer.pause(id)
         observer.resume(id)  # though nobody has paused it yet
-        with ramify.SqliteStore(path) as store:
+        with treefold.SqliteStore(path) as store:
             assert len(store.inbox()) == 2
         driver = drive()
         observer.answer(asked.id, "red")
@@ -427,7 +427,7 @@ def test_a_call_that_is_cancelled_in_a_tree_that_waits_lets_its_caller_go_on(
 ):
     driver = drive()
     id = driver.start("lenient")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         asked = question(observer, "Which colour?")
         driver.kill()
         driver = drive()  # which leaves the tree alone
@@ -442,7 +442,7 @@ def test_a_call_that_is_cancelled_and_then_answered_while_nothing_runs_is_not_ru
 ):
     driver = drive()
     id = driver.start("lenient")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         asked = question(observer, "Which colour?")
         driver.kill()
         observer.cancel(asked.node_id)
@@ -459,7 +459,7 @@ def test_a_call_that_is_cancelled_and_then_answered_while_nothing_runs_is_not_ru
 def test_a_tree_that_was_cancelled_is_resumed_from_elsewhere(path: Path, drive: Drive):
     driver = drive()
     id = driver.start("twice")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         question(observer, "Which colour?")
         observer.cancel(id)
         ended(observer, id)
@@ -470,7 +470,7 @@ def test_a_tree_that_was_cancelled_is_resumed_from_elsewhere(path: Path, drive: 
         [fork] = wait(lambda: [tree for tree in observer.trees() if tree.source == id])
         for text, said in ("Which colour?", "red"), ("Why?", "so"):
             asked = question(observer, text)
-            with ramify.SqliteStore(path) as store:
+            with treefold.SqliteStore(path) as store:
                 assert store.find(node=asked.node_id) == fork.id
             observer.answer(asked.id, said)
         assert ended(observer, fork.id).outputs == ["first", "red, so"]
@@ -488,7 +488,7 @@ def test_a_second_driver_is_refused_while_the_first_lives_and_not_when_it_was_ki
 ):
     first = drive()
     id = first.start("ask")
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         question(observer, "Which colour?")
         second = Driver(path)
         _, complaints = second.talk.end()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
     CancellationException,
@@ -26,11 +26,11 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.stores import Call, Entry
-from ramify.testing import ScriptedModel, replay
-from ramify.toolbox import human_in_loop
+from treefold.stores import Call, Entry
+from treefold.testing import ScriptedModel, replay
+from treefold.toolbox import human_in_loop
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 class Stopped:

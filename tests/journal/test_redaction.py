@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import pytest
 
-from ramify import RunContext, Runtime, tool
-from ramify.core.errors import InvalidValueError
+from treefold import RunContext, Runtime, tool
+from treefold.core.errors import InvalidValueError
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 LINES: Final = "-----BEGIN\nzyxwvu\n-----END\n"
 

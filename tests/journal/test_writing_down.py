@@ -3,20 +3,25 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from command_line import environment
 from driving import wait
-from ramify import (
+from treefold import (
     CodeFunction,
     Ensemble,
     Function,
     MemoryStore,
+    Question,
     RunContext,
     Runtime,
     SqliteStore,
@@ -27,12 +32,12 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.core.events import CallRequested
-from ramify.runtime.journal import Journal
-from ramify.stores import Entry
-from ramify.testing import ScriptedModel
+from treefold.core.events import CallRequested
+from treefold.runtime.journal import Journal
+from treefold.stores import Entry
+from treefold.testing import ScriptedModel
 
-PATIENCE: Final = 20  # seconds
+PATIENCE: Final = 60  # seconds
 
 
 # --- questions
@@ -152,7 +157,7 @@ def test_an_ensemble_is_left_when_all_of_its_members_wait_for_a_person() -> None
 
 FORKS: Final = """
 import os, sys
-from ramify import Runtime, tool
+from treefold import Runtime, tool
 
 @tool
 async def one() -> int:
@@ -189,7 +194,7 @@ def test_a_forked_process_leaves_its_parents_runtime_alone(tmp_path: Path) -> No
 # --- in order
 
 
-async def no_trouble(node: object, error: StoreError) -> None:
+async def no_trouble(node: object, error: StoreError, _: object) -> None:
     raise error
 
 
@@ -229,3 +234,104 @@ async def test_a_stream_that_is_quicker_than_the_disk_waits_for_it(tmp_path: Pat
     async with Runtime(store=store) as runtime:
         await runtime.invoke(CodeFunction(callable=give, repeatable=True))
     assert max(behind) < 2000
+
+
+# --- locks of other programs
+
+
+three = CodeFunction(name="three", callable=lambda ctx: 3)
+
+
+@contextmanager
+def locked(path: Path) -> Generator[Callable[[], None]]:
+    """Hold the write lock of a file as another program would; gives what lets go of it."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield lambda: other.execute("ROLLBACK") and None
+
+
+def test_a_lock_that_is_gone_after_a_few_retries_is_nobodys_question(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteStore(tmp_path / "run.db", patience=0.01)
+    store.patience = PATIENCE  # of the retries
+    with Runtime([three], store=store) as runtime, locked(tmp_path / "run.db") as unlock:
+        node = runtime.invoke(three)
+        wait(lambda: [one for one in caplog.messages if one.endswith("(it is retried)")])
+        assert runtime.questions() == []
+        unlock()
+        assert node.result(PATIENCE) == 3
+    assert [one for one in caplog.messages if one.endswith("can be written again")]
+    assert "QuestionAsked" not in kinds(tmp_path / "run.db")
+
+
+def test_a_run_that_waits_for_a_lock_continues_by_itself_and_the_question_is_written(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run.db"
+    with Runtime([three], store=SqliteStore(path, patience=0.01)) as runtime:
+        assert runtime.invoke(three).result(PATIENCE) == 3
+        with locked(path) as unlock:
+            node = runtime.invoke(three)
+            [question] = wait(runtime.questions)
+            assert (question.node_id, node.state.value) == (node.id, "paused")
+            unlock()
+            assert node.result(PATIENCE) == 3
+        assert runtime.questions() == []
+    found = kinds(path)
+    assert found.index("QuestionAsked") < found.index("QuestionSettled")
+    with attach(path) as observer:
+        assert observer.questions() == []
+        assert observer.get_view(node.id).state.value == "success"
+
+
+def kinds(path: Path) -> list[str]:
+    with SqliteStore(path) as store:
+        return [entry.kind for tree in store.trees() for entry in store.entries(tree.id)]
+
+
+async def test_a_lock_of_another_program_does_not_block_the_event_loop(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    store = SqliteStore(path, synchronous="NORMAL")
+    async with asyncio.timeout(PATIENCE), Runtime([three], store=store) as runtime:
+        for _ in range(30):  # until it is known that the disk is quick, and the loop writes
+            assert await runtime.invoke(three) == 3
+        with locked(path) as unlock:
+            node = runtime.invoke(three)
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+            assert not node.state.final
+            unlock()  # only a loop that is not blocked gets here
+            assert await node == 3
+        assert runtime.questions() == []
+
+
+async def test_leaving_a_runtime_while_another_program_has_a_lock_does_not_block_the_event_loop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "run.db"
+
+    async def unlock_later(unlock: Callable[[], None]) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        unlock()
+
+    with ExitStack() as locks:
+        async with (
+            asyncio.timeout(PATIENCE),
+            asyncio.TaskGroup() as group,
+            Runtime([person], store=path) as runtime,
+        ):
+            node = runtime.invoke(person)
+            while not attached(path):  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.005)
+            unlock = locks.enter_context(locked(path))
+            runtime.pause(node.id, "enough")  # nobody waits for that to be written
+            group.create_task(unlock_later(unlock))
+    assert [one for one in caplog.messages if "not everything" in one] == []
+    assert len(attached(path)) == 2
+
+
+def attached(path: Path) -> list[Question]:
+    with attach(path) as observer:
+        return observer.questions()

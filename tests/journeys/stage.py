@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from ramify import (
+from treefold import (
     AgentFunction,
     AgentNode,
     Function,
@@ -220,7 +220,7 @@ def _gemini(body: dict[str, Any]) -> Said:
 
 
 def _name(system: str) -> str:
-    return system.removeprefix("You are ").removesuffix(".")
+    return system.partition("\n")[0].removeprefix("You are ").removesuffix(".")
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], Said]] = {

@@ -19,7 +19,7 @@ from journeys.stage import (
     playing,
     with_steps,
 )
-from ramify import (
+from treefold import (
     Budget,
     BudgetExceeded,
     CodeFunction,
@@ -31,7 +31,7 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.models import Timers
+from treefold.models import Timers
 from wire import Reply, Stall, Wait
 from wire.protocols import Protocol
 

@@ -17,7 +17,7 @@ from journeys.stage import (
     playing,
     with_steps,
 )
-from ramify import (
+from treefold import (
     CancellationException,
     CodeFunction,
     Function,
@@ -27,8 +27,8 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.models import Timers
-from ramify.toolbox import Bash
+from treefold.models import Timers
+from treefold.toolbox import Bash
 from wire import Stall
 from wire.protocols import Protocol
 
@@ -94,7 +94,7 @@ async def test_a_cancel_in_mid_stream_ends_the_tree_and_not_the_runtime(protocol
         root.cancel("we are late")
         with pytest.raises(CancellationException, match="we are late"):
             await root
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await server.disconnected.wait()
         await until(lambda: server.in_flight == 0)
         assert server.disconnects == 2
@@ -171,7 +171,7 @@ async def test_a_cancel_ends_a_command_a_stream_and_three_children_in_under_a_se
         begun = time.monotonic()
         root.cancel("enough")
         await ended(root)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await server.disconnected.wait()
         assert "sleep 300" not in working_in(tmp_path)
         assert time.monotonic() - begun < 1  # this is what is promised

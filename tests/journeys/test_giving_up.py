@@ -6,7 +6,7 @@ import pytest
 
 from agent_scripts import agent_node, ended
 from journeys.stage import Result, actor, assert_same, call, children, playing
-from ramify import (
+from treefold import (
     AgentException,
     CodeFunction,
     Function,
@@ -17,7 +17,7 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.toolbox import raise_exception
+from treefold.toolbox import raise_exception
 from wire.protocols import Protocol
 
 WHY = "the map has no bridge"

@@ -4,7 +4,7 @@ import asyncio
 import re
 
 from journeys.stage import REPORTED, actor, call, children
-from ramify import Limits, NodeState, Runtime, TokenUsage, registries, tool
+from treefold import Limits, NodeState, Runtime, TokenUsage, registries, tool
 from wire import Reply, Request, Wait
 from wire.protocols import PROTOCOLS
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent_scripts import agent_node
 from journeys.stage import Result, actor, assert_same, call, children, playing
-from ramify import (
+from treefold import (
     CodeFunction,
     Function,
     Provider,

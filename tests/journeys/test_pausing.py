@@ -13,7 +13,7 @@ from journeys.stage import (
     playing,
     with_steps,
 )
-from ramify import NodeState, QuestionKind, Runtime, registries, tool
+from treefold import NodeState, QuestionKind, Runtime, registries, tool
 from wire import Wait
 from wire.protocols import Protocol
 

@@ -18,7 +18,7 @@ from journeys.stage import (
     children,
     playing,
 )
-from ramify import (
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
     DeniedError,
@@ -33,8 +33,8 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.models import Model
-from ramify.toolbox import human_in_loop
+from treefold.models import Model
+from treefold.toolbox import human_in_loop
 from wire.protocols import Protocol
 
 done: list[str] = []

@@ -17,7 +17,7 @@ from journeys.stage import (
     playing,
     with_steps,
 )
-from ramify import (
+from treefold import (
     ModelProviderException,
     NodeState,
     NodeView,
@@ -27,7 +27,7 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.models import Retry
+from treefold.models import Retry
 from wire import Cut, Request, Wait
 from wire.protocols import Protocol, noting
 from wire.replies import stream
@@ -244,7 +244,7 @@ async def test_a_wait_before_another_attempt_ends_with_its_tree(protocol: Protoc
         model = protocol.model(server, retry=Retry(sleep=sleep))
         async with Runtime([lead], models=model) as runtime:
             node = runtime.invoke(lead, {"task": "Lead."})
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await waiting.wait()
             node.cancel("enough")
             await ended(node)
@@ -260,7 +260,7 @@ async def test_text_of_a_response_that_failed_half_way_is_not_shown_any_more(pro
     async with protocol.server(broken, reply) as server:
         model = protocol.model(server, retry=Retry(()))
         async with (
-            asyncio.timeout(10),
+            asyncio.timeout(60),
             Runtime([lead], models=model, on_provider_failure="pause") as runtime,
         ):
             node = runtime.invoke(lead, {"task": "Lead."})

@@ -4,7 +4,7 @@ import pytest
 
 from agent_scripts import agent_node
 from journeys.stage import REPORTED, Result, Said, actor, assert_same, call, children, playing
-from ramify import (
+from treefold import (
     CodeFunction,
     Function,
     ModelText,

@@ -1,16 +1,19 @@
-"""ramify's own client and server, joined."""
+"""treefold's own client and server, joined."""
 
 import asyncio
-import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import BaseModel, Field
 
-from mcp_servers import SERVERS, living, until
-from ramify import (
+import warm_python
+from mcp_servers import SERVERS, TOKEN, WITH_TOKEN, living, until
+from support import settle
+from treefold import (
     AgentFunction,
     CancellationException,
     CodeFunction,
@@ -22,12 +25,14 @@ from ramify import (
     ToolUse,
     tool,
 )
-from ramify.core.errors import DuplicateNameError, InvalidValueError
-from ramify.mcp import McpConnectionError, McpServer, McpToolError, serve
-from ramify.testing import ScriptedModel
-from support import settle
+from treefold.core.errors import DuplicateNameError, InvalidValueError
+from treefold.mcp import McpConnectionError, McpServer, McpToolError, serve
+from treefold.testing import ScriptedModel
 
-WORK = [sys.executable, "-m", "ramify", "mcp", str(SERVERS / "work.py")]
+
+def work() -> list[str]:
+    """Return the command that serves our own functions."""
+    return warm_python.command("-m", "treefold", "mcp", str(SERVERS / "work.py"))
 
 
 @asynccontextmanager
@@ -35,7 +40,7 @@ async def serving(*functions: Any, **options: Any) -> AsyncGenerator[str, None]:
     """Serve *functions* over HTTP in this loop, and give the address."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        coroutine = serve(functions, http="0", on_ready=ready.set_result, **options)
+        coroutine = serve(functions, http="0", token=TOKEN, on_ready=ready.set_result, **options)
         task = group.create_task(coroutine)
         try:
             yield await ready
@@ -44,20 +49,78 @@ async def serving(*functions: Any, **options: Any) -> AsyncGenerator[str, None]:
 
 
 async def test_functions_and_agents_cross_two_processes():
-    async with asyncio.timeout(60), McpServer(WORK, prefix="far") as server, Runtime() as runtime:
+    async with asyncio.timeout(60), McpServer(work(), prefix="far") as server, Runtime() as runtime:
         far = {function.name: function for function in server.functions}
         assert far["far_double"].repeatable
-        assert await runtime.invoke(far["far_double"], {"n": 4}) == "8"
+        assert await runtime.invoke(far["far_double"], {"n": 4}) == 8
         assert await runtime.invoke(far["far_chatter"]) == {"said": "enough"}
         assert await runtime.invoke(far["far_planner"], {"goal": "rest"}) == "the answer is 42"
         with pytest.raises(McpToolError, match="^LookupError: the key is under no mat$"):
             await runtime.invoke(far["far_fail"])
         nodes = [runtime.invoke(far["far_many"], {"n": 3}) for _ in range(50)]
-        assert [await node for node in nodes] == ["[0, 2, 4]"] * 50
+        assert [await node for node in nodes] == [[0, 2, 4]] * 50
+
+
+class Place(BaseModel):
+    town: str
+    inside: "Place | None" = None
+    size: Annotated[int, Field(ge=0, serialization_alias="people")] = 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        (int, 3, 3),
+        (str, "half \ud83d", "half \ufffd"),
+        (list[Place], [Place(town="Ulm")], [{"town": "Ulm", "inside": None, "people": 0}]),
+        (Place, Place(town="Ulm"), {"town": "Ulm", "inside": None, "people": 0}),
+        (Place | None, None, None),
+        (dict[str, int], {"result": 1}, {"result": 1}),
+        (date, date(2026, 1, 2), "2026-01-02"),
+        (Any, {"a": 1}, {"a": 1}),
+        (object, "text", "text"),
+        (Runtime, 1, "1"),  # no schema describes it
+    ],
+    ids=str,
+)
+async def test_results_arrive_as_the_values_that_they_are(kind: Any, value: Any, expected: Any):
+    async def give(ctx: RunContext) -> Any:
+        return value
+
+    give.__annotations__["return"] = kind
+    served = serving(CodeFunction(callable=give))
+    async with served as url, McpServer(url, headers=WITH_TOKEN) as server:
+        assert await server.call("give") == expected
+
+
+async def test_a_stream_of_values_arrives_as_their_list():
+    @tool
+    async def count(to: int) -> AsyncIterator[int]:
+        for number in range(to):
+            yield number
+
+    async with serving(count) as url, McpServer(url, headers=WITH_TOKEN) as server:
+        assert await server.call("count", {"to": 3}) == [0, 1, 2]
+
+
+async def test_a_result_that_does_not_fit_its_annotation_is_a_failed_call():
+    @tool
+    async def lie() -> int:
+        return "many"  # pyright: ignore[reportReturnType]
+
+    @tool
+    async def sink() -> Place:
+        return Place.model_construct(town="Ulm", size=-1)
+
+    async with serving(lie, sink) as url, McpServer(url, headers=WITH_TOKEN) as server:
+        with pytest.raises(McpToolError, match="lie returned a value that does not fit its return"):
+            await server.call("lie")
+        with pytest.raises(McpToolError, match="does not fit.*-1"):
+            await server.call("sink")
 
 
 async def test_cancelling_here_ends_the_programs_there(tmp_path: Path):
-    async with asyncio.timeout(60), McpServer(WORK) as server, Runtime() as runtime:
+    async with asyncio.timeout(60), McpServer(work()) as server, Runtime() as runtime:
         (nap,) = [function for function in server.functions if function.name == "nap"]
         node = runtime.invoke(nap, {"folder": str(tmp_path)})
         await until(tmp_path, "sleep 300")
@@ -71,7 +134,7 @@ async def test_cancelling_here_ends_the_programs_there(tmp_path: Path):
 
 async def test_leaving_here_ends_the_programs_there(tmp_path: Path):
     async with asyncio.timeout(60), Runtime() as runtime:
-        async with McpServer(WORK) as server:
+        async with McpServer(work()) as server:
             (nap,) = [function for function in server.functions if function.name == "nap"]
             node = runtime.invoke(nap, {"folder": str(tmp_path)})
             await until(tmp_path, "sleep 300")
@@ -94,7 +157,7 @@ async def test_a_served_agent_is_a_tree_of_the_runtime_that_runs_it():
         default_model=ScriptedModel(ToolUse("1", "double", {"n": 5}), "it is ten"),
     )
     async with Runtime([helper]) as runtime, serving(helper, runtime=runtime) as address:
-        async with McpServer(address) as server:
+        async with McpServer(address, headers=WITH_TOKEN) as server:
             (far,) = server.functions
             model = ScriptedModel(ToolUse("1", far.name, {"n": 5}), "the helper says so")
             boss = AgentFunction(
@@ -115,8 +178,11 @@ async def test_the_runtime_that_runs_the_calls_may_live_elsewhere():
 
     function = CodeFunction(callable=add)
     with Runtime([function]) as runtime:
-        async with serving(function, runtime=runtime) as address, McpServer(address) as server:
-            assert await server.call("add", {"a": 1, "b": 2}) == "3"
+        async with (
+            serving(function, runtime=runtime) as address,
+            McpServer(address, headers=WITH_TOKEN) as server,
+        ):
+            assert await server.call("add", {"a": 1, "b": 2}) == 3
         assert [node.outputs for node in runtime.list_toplevel()] == [3]
 
 
@@ -139,7 +205,7 @@ async def test_a_client_that_gives_up_cancels_the_tree_and_only_that():
     async with (
         Runtime([job]) as runtime,
         serving(job, runtime=runtime) as address,
-        McpServer(address) as server,
+        McpServer(address, headers=WITH_TOKEN) as server,
         asyncio.TaskGroup() as group,
     ):
         call = group.create_task(server.call("job"))
@@ -175,9 +241,9 @@ async def test_ending_the_serving_ends_the_calls_at_both_ends():
             await server.call("wait")
 
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        serving = group.create_task(serve([wait], http="0", on_ready=ready.set_result))
-        async with McpServer(await ready) as server:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        serving = group.create_task(serve([wait], http="0", token=TOKEN, on_ready=ready.set_result))
+        async with McpServer(await ready, headers=WITH_TOKEN) as server:
             calling = group.create_task(call(server))
             await began.wait()
             serving.cancel()
@@ -197,7 +263,7 @@ async def test_serving_forgets_each_tree_when_its_call_was_answered():
         ctx.get_or_put(SessionScope.Self, "test", "notes", Notes)
         return "noted"
 
-    async with serving(note) as address, McpServer(address) as server:
+    async with serving(note) as address, McpServer(address, headers=WITH_TOKEN) as server:
         assert await server.call("note") == "noted"
         assert closed == ["notes"]
 
@@ -219,7 +285,7 @@ async def test_values_of_every_kind_cross():
             "odd": Odd(),
         }[what]
 
-    async with serving(give) as address, McpServer(address) as server:
+    async with serving(give) as address, McpServer(address, headers=WITH_TOKEN) as server:
         got = {
             what: await server.call("give", {"what": what})
             for what in ("object", "list", "nothing", "truth", "half", "inf", "odd")

@@ -1,11 +1,15 @@
 """A person talks to a model over HTTP, and the model uses the tools of an MCP server."""
 
 import asyncio
+from typing import Literal
 
-from mcp_servers import TOOLS
-from ramify import (
+import pytest
+
+from mcp_servers import tools
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentOptions,
+    BlockedError,
     Client,
     HookDecision,
     PreToolUseEvent,
@@ -14,7 +18,7 @@ from ramify import (
     ToolUseBlock,
     ToolUseError,
 )
-from ramify.mcp import McpFunction, McpServer
+from treefold.mcp import McpFunction, McpServer
 from wire.protocols import PROTOCOLS
 
 OPENAI, ANTHROPIC, _ = PROTOCOLS
@@ -25,7 +29,7 @@ async def test_the_model_calls_what_the_server_offers_and_the_tree_shows_it():
     async with (
         asyncio.timeout(60),
         ANTHROPIC.server(*script) as provider,
-        McpServer(TOOLS, prefix="far") as server,
+        McpServer(tools(), prefix="far") as server,
         Runtime() as runtime,
     ):
         given = AgentOptions(
@@ -43,31 +47,47 @@ async def test_the_model_calls_what_the_server_offers_and_the_tree_shows_it():
     assert blocks[-1] == TextBlock("It is 42.")
     assert not isinstance(call, list)
     assert isinstance(call.function, McpFunction)
-    assert call.outputs == {"result": 42}
-    assert client.history[2]["content"] == '{"result": 42}'
+    assert call.outputs == 42
+    assert client.history[2]["content"] == "42"
 
 
-async def test_what_a_hook_forbids_does_not_reach_the_server():
+@pytest.mark.parametrize("on_blocked", ["raise", "tell"])
+async def test_what_a_hook_forbids_does_not_reach_the_server(on_blocked: Literal["raise", "tell"]):
     async def gate(event: PreToolUseEvent) -> HookDecision:
-        return HookDecision(continue_=False, reason="not today")
+        return HookDecision(continue_=event.tool_input["text"] != "fire", reason="not today")
 
-    script = [OPENAI.calls(("a", "add", '{"a":1,"b":2}')), OPENAI.text("Then not.")]
+    calls = [("a", "shout", '{"text":"hello"}'), ("b", "shout", '{"text":"fire"}')]
+    script = [OPENAI.calls(*calls), OPENAI.text("Then not.")]
     async with (
         asyncio.timeout(60),
         OPENAI.server(*script) as provider,
-        McpServer(TOOLS, only=["add"]) as server,
+        McpServer(tools(), only=["shout", "noted"]) as server,
     ):
         given = AgentOptions(
-            "You calculate.",
+            "You shout.",
             "gpt-wire",
             f"{provider.url}/v1",
             tools=server.functions,
             auto_execute_tools=True,
+            on_blocked=on_blocked,
             hooks={HOOK_PRE_TOOL_USE: [gate]},
         )
+        blocks, blocked = list[object](), None
         async with Client(given) as client:
-            await client.query("1 + 2?")
-            blocks = [block async for block in client.receive_messages()]
-    [error] = [block for block in blocks if isinstance(block, ToolUseError)]
-    assert error.error == "Tool use blocked: not today"
-    assert blocks[-1] == TextBlock("Then not.")
+            await client.query("Shout.")
+            try:
+                async for block in client.receive_messages():
+                    blocks.append(block)
+            except BlockedError as error:
+                blocked = error
+        assert await server.call("noted") == "shouted hello"
+    assert blocks[0] == ToolUseBlock("a", "shout", {"text": "hello"})
+    if on_blocked == "raise":
+        assert str(blocked) == "Tool use blocked: not today"
+        assert len(blocks) == len(provider.requests) == 1
+    else:
+        assert blocked is None
+        _, told, answer = blocks
+        assert isinstance(told, ToolUseError)
+        assert told.error == "Tool use blocked: not today"
+        assert answer == TextBlock("Then not.")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, strategies as st
 from mcp.shared.message import SessionMessage
 
-from ramify.core.errors import InvalidValueError
-from ramify.mcp.address import address_of
-from ramify.mcp.naming import fit_names
-from ramify.mcp.secrets import Secrets
-from ramify.mcp.wire import Incoming
+from treefold.core.errors import InvalidValueError
+from treefold.http_server.address import parse_address
+from treefold.mcp.naming import fit_names
+from treefold.mcp.secrets import Secrets
+from treefold.mcp.wire import Incoming
 
 
 @given(st.lists(st.text(max_size=100), unique=True, max_size=20), st.sampled_from(["", "pre"]))
@@ -55,17 +55,17 @@ def test_secrets_are_scrubbed_wherever_they_are():
     ],
 )
 def test_an_address_on_this_machine_needs_no_permission(text: str, address: tuple[str, int]):
-    assert address_of(text, allow_remote=False) == address
+    assert parse_address(text, allow_remote=False) == address
 
 
 def test_an_address_for_others_does():
     for text in ("0.0.0.0:80", "[::]:80", "example.org:80", "192.168.0.1:80"):
         with pytest.raises(InvalidValueError, match="--allow-remote"):
-            address_of(text, allow_remote=False)
-        assert address_of(text, allow_remote=True)[1] == 80
+            parse_address(text, allow_remote=False)
+        assert parse_address(text, allow_remote=True)[1] == 80
     for text in ("", "x", "1:", ":-1", "65536", "80:x"):
         with pytest.raises(InvalidValueError, match="is no address"):
-            address_of(text, allow_remote=True)
+            parse_address(text, allow_remote=True)
 
 
 def read(chunks: Iterable[bytes]) -> tuple[list[object], Incoming]:

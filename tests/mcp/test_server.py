@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.server.mcpserver import MCPServer
 
-from mcp_servers import SECRET, TOOLS, http_server, living, open_files, until
-from ramify import (
+from mcp_servers import SECRET, http_server, living, open_files, tools, until
+from support import settle
+from treefold import (
     AgentFunction,
     CancellationException,
     NodeState,
@@ -23,21 +25,21 @@ from ramify import (
     Turn,
     tool,
 )
-from ramify.core.errors import CallTimeoutError, InvalidArgumentsError, InvalidValueError
-from ramify.mcp import McpConnectionError, McpFunction, McpServer, McpToolError
-from ramify.testing import ScriptedModel
-from support import settle
+from treefold.core.errors import CallTimeoutError, InvalidArgumentsError, InvalidValueError
+from treefold.http_server.serving import listen, serve_on, url_of
+from treefold.mcp import McpConnectionError, McpFunction, McpServer, McpToolError
+from treefold.testing import ScriptedModel
 
 
 @pytest.fixture(scope="module")
 def address() -> Generator[str, None, None]:
-    with http_server(*TOOLS, "--http") as (url, _):
+    with http_server(*tools(), "--http") as (url, _):
         yield url
 
 
 @pytest.fixture(params=["stdio", "http"])
 def target(request: pytest.FixtureRequest, address: str) -> str | list[str]:
-    return address if request.param == "http" else TOOLS
+    return address if request.param == "http" else tools()
 
 
 @asynccontextmanager
@@ -49,7 +51,7 @@ async def connected(
 
 
 async def noted(functions: dict[str, McpFunction], runtime: Runtime, words: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while words not in await runtime.invoke(functions["noted"]):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.02)
 
@@ -79,7 +81,7 @@ async def test_functions_are_as_the_server_describes_them(target: str | list[str
 
 async def test_results_are_data_or_text_and_never_base64(target: str | list[str]):
     async with connected(target) as (functions, _), Runtime() as runtime:
-        assert await runtime.invoke(functions["add"], {"a": 1, "b": 2}) == {"result": 3}
+        assert await runtime.invoke(functions["add"], {"a": 1, "b": 2}) == 3
         assert await runtime.invoke(functions["shout"], {"text": "hé"}) == "HÉ"
         assert await runtime.invoke(functions["blocks"]) == (
             "first\n"
@@ -120,7 +122,7 @@ async def test_errors_are_what_the_server_says(target: str | list[str]):
 async def test_fifty_calls_at_once(target: str | list[str]):
     async with connected(target) as (functions, _), Runtime() as runtime:
         nodes = [runtime.invoke(functions["add"], {"a": n, "b": n}) for n in range(50)]
-        assert [(await node)["result"] for node in nodes] == [2 * n for n in range(50)]
+        assert [await node for node in nodes] == [2 * n for n in range(50)]
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_server_and_nothing_else_is(
@@ -136,7 +138,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_nothing_else_is(
             await node
         await noted(functions, runtime, f"{name} was cancelled")
         assert other.state is NodeState.Running
-        assert await runtime.invoke(functions["add"], {"a": 1}) == {"result": 2}
+        assert await runtime.invoke(functions["add"], {"a": 1}) == 2
         other.cancel()
 
 
@@ -157,10 +159,10 @@ async def test_a_runtime_in_the_background_may_call(target: str | list[str]):
             with Runtime(server.functions) as runtime:
                 waiting = runtime.invoke(functions["wait"], {"mark": "elsewhere"})
                 nodes = [runtime.invoke(functions["add"], {"a": n}) for n in range(20)]
-                values = [node.result(20)["result"] for node in nodes]
+                values = [node.result(60) for node in nodes]
                 waiting.cancel()
                 with pytest.raises(CancellationException):
-                    waiting.result(10)
+                    waiting.result(60)
                 return values, waiting.state
 
         assert await asyncio.to_thread(elsewhere) == (list(range(1, 21)), NodeState.Canceled)
@@ -172,7 +174,7 @@ async def test_which_functions_there_are_and_what_they_are_called(target: str | 
         assert list(functions) == ["their_add", "their_learn"]
         assert functions["their_add"].tags == {"mcp", "far", "read_only"}
         async with Runtime() as runtime:
-            assert await runtime.invoke(functions["their_add"], {"a": 1}) == {"result": 2}
+            assert await runtime.invoke(functions["their_add"], {"a": 1}) == 2
     with pytest.raises(InvalidValueError, match="has no tool 'ad'; it has add, shout, "):
         async with connected(target, only=["ad"]):
             pass
@@ -185,7 +187,7 @@ async def test_refreshing_finds_new_tools(target: str | list[str]):
         (learned,) = [f for f in await server.refresh() if f.name == "learned"]
         assert learned in server.functions
         assert await runtime.invoke(learned) == "new"
-        assert await runtime.invoke(functions["add"], {"a": 1}) == {"result": 2}
+        assert await runtime.invoke(functions["add"], {"a": 1}) == 2
 
 
 async def test_a_program_gets_its_variables_and_its_folder_and_not_ours(
@@ -193,7 +195,7 @@ async def test_a_program_gets_its_variables_and_its_folder_and_not_ours(
 ):
     monkeypatch.setenv("OURS", "private")
     async with (
-        connected(TOOLS, env={"KEY": SECRET}, cwd=tmp_path) as (functions, _),
+        connected(tools(), env={"KEY": SECRET}, cwd=tmp_path) as (functions, _),
         Runtime() as runtime,
     ):
         environment = functions["environment"]
@@ -213,7 +215,7 @@ async def test_headers_are_sent_with_every_request(address: str):
 
 
 async def test_what_a_tool_prints_does_no_harm():
-    async with connected(TOOLS) as (functions, _), Runtime() as runtime:
+    async with connected(tools()) as (functions, _), Runtime() as runtime:
         assert await runtime.invoke(functions["print_loudly"]) == "printed"
 
 
@@ -235,12 +237,12 @@ async def test_agents_turns_and_code_use_them_like_any_function(target: str | li
 
         async with Runtime([work]) as runtime:
             node = runtime.invoke(work)
-            assert await node == ("done", {"result": 2})
+            assert await node == ("done", 2)
             names = [one.function.name for one in runtime.get_subtree(node.id)]
             assert names == ["work", "adder", "add", "fail", "add", "add"]
         results = [part for part in model.requests[-1].transcript if isinstance(part, ToolResult)]
         assert results == [
-            ToolResult("1", '{"result": 5}'),
+            ToolResult("1", "5"),
             ToolResult("2", "McpToolError: Error executing tool fail: no", is_error=True),
             ToolResult(
                 "3",
@@ -248,11 +250,11 @@ async def test_agents_turns_and_code_use_them_like_any_function(target: str | li
                 is_error=True,
             ),
         ]
-        assert await Turn(add, kwargs={"a": 4}).returning() == {"result": 5}
+        assert await Turn(add, kwargs={"a": 4}).returning() == 5
 
 
 async def test_a_program_that_dies_in_a_call_says_its_last_words():
-    async with connected(TOOLS) as (functions, _), Runtime() as runtime:
+    async with connected(tools()) as (functions, _), Runtime() as runtime:
         with pytest.raises(McpConnectionError) as caught:
             await runtime.invoke(functions["die"], {"words": "farewell"})
         assert "tools.py' is gone; it has ended (exit code 3); its stderr" in str(caught.value)
@@ -260,7 +262,7 @@ async def test_a_program_that_dies_in_a_call_says_its_last_words():
 
 
 async def test_an_http_server_that_goes_away_fails_its_calls():
-    with http_server(*TOOLS, "--http") as (url, process):
+    with http_server(*tools(), "--http") as (url, process):
         async with connected(url) as (functions, _), Runtime() as runtime:
             waiting = runtime.invoke(functions["wait"], {"mark": "here"})
             await noted(functions, runtime, "here began")
@@ -285,6 +287,27 @@ async def test_an_http_server_that_is_not_there_or_refuses_is_named():
         with pytest.raises(McpConnectionError, match=f"{url} cannot be reached: ConnectError"):
             async with connected(url):
                 pass
+
+
+async def test_a_server_of_the_old_transport_gets_a_hint():
+    ready = asyncio.Event()
+    with listen("127.0.0.1", 0) as listening:
+        url = url_of(listening, "127.0.0.1")
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            app = MCPServer("old").sse_app()
+            task = group.create_task(serve_on(listening, app, ready.set))
+            await ready.wait()
+            with pytest.raises(McpConnectionError) as caught:
+                async with McpServer(f"{url}/sse"):
+                    pass
+            with pytest.raises(McpConnectionError) as other:
+                async with McpServer(f"{url}/elsewhere"):
+                    pass
+            task.cancel()
+    assert "HTTP+SSE transport of 2024-11-05" in str(caught.value)
+    assert "often /mcp instead of /sse" in str(caught.value)
+    assert "HTTP 405" in str(caught.value)
+    assert "HTTP+SSE" not in str(other.value)
 
 
 async def test_an_http_server_that_never_answers_is_given_up():
@@ -346,9 +369,9 @@ def test_without_the_package_it_says_what_to_install():
     script = (
         "import asyncio, sys\n"
         "sys.modules['mcp'] = None\n"
-        "from ramify import CodeFunction\n"
-        "from ramify.core.errors import UsageError\n"
-        "from ramify.mcp import McpServer, serve\n"
+        "from treefold import CodeFunction\n"
+        "from treefold.core.errors import UsageError\n"
+        "from treefold.mcp import McpServer, serve\n"
         "function = CodeFunction(callable=lambda ctx: 1, name='one')\n"
         "for attempt in (lambda: McpServer(['x']).__aenter__(), lambda: serve([function])):\n"
         "    try:\n"
@@ -359,12 +382,12 @@ def test_without_the_package_it_says_what_to_install():
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
     )
-    line = "MCP needs a package that is not installed (mcp): pip install 'ramify[mcp]'\n"
+    line = "MCP needs a package that is not installed (mcp): pip install 'treefold[mcp]'\n"
     assert (done.stdout, done.stderr) == (2 * line, "")
 
 
 def test_importing_it_loads_neither_the_package_nor_pydantic():
-    script = "import sys, ramify.mcp; print(*sys.modules)"
+    script = "import sys, treefold.mcp; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert {"mcp", "mcp_types", "anyio", "pydantic", "httpx2", "asyncio"}.isdisjoint(
         done.stdout.split()

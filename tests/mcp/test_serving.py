@@ -1,10 +1,10 @@
-"""``ramify mcp``, as clients of the official SDK and the people who start it see it."""
+"""``treefold mcp``, as clients of the official SDK and the people who start it see it."""
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
@@ -12,24 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import warm_python
-from mcp_servers import SERVERS, living
+from mcp_servers import SERVERS, TOKEN, WITH_TOKEN, living
 from support import heed_interrupts
+from treefold.mcp import McpServer
 
 ROOT = Path(__file__).parent.parent.parent
 WORK = str(SERVERS / "work.py")
-COMMAND = [sys.executable, "-W", "error", "-m", "ramify", "mcp"]
-CLIENT = [sys.executable, "-W", "error", str(SERVERS / "client.py")]
+COMMAND = ["-W", "error", "-m", "treefold", "mcp"]
+ENVIRONMENT = os.environ | {"TREEFOLD_MCP_TOKEN": TOKEN}
+CLIENT = ["-W", "error", str(SERVERS / "client.py")]
 
 
 @contextmanager
 def served_http(*args: str) -> Generator[str, None, None]:
-    """Serve over HTTP, and give the address."""
-    command = [*COMMAND, *args, "--http", "0"]
+    """Serve over HTTP with a token of ours, and give the address."""
+    command = warm_python.command(*COMMAND, *args, "--http", "0")
     with subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=ENVIRONMENT
     ) as process:
         assert process.stderr is not None
         try:
@@ -40,7 +43,7 @@ def served_http(*args: str) -> Generator[str, None, None]:
         finally:  # or it would be waited for without end
             process.terminate()
         rest = process.stderr.read()
-        assert (process.wait(20), "Traceback" in rest) == (143, False)
+        assert (process.wait(60), "Traceback" in rest) == (143, False)
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,9 @@ def meeting(
     folder = tmp_path_factory.mktemp("nap")
     with served_http(WORK) if transport == "http" else nullcontext(WORK) as target:
         done = subprocess.run(
-            [*CLIENT, mode, able, str(folder), target],
+            warm_python.command(*CLIENT, mode, able, str(folder), target),
             cwd=ROOT,
+            env=ENVIRONMENT,
             capture_output=True,
             text=True,
             timeout=90,
@@ -89,14 +93,14 @@ def meeting(
 
 def test_a_client_is_told_what_functions_and_agents_there_are(meeting: Meeting):
     told = meeting.told
-    assert told["server"] == "ramify"
+    assert told["server"] == "treefold"
     assert told["version"] == ("2025-11-25" if meeting.mode == "legacy" else "2026-07-28")
     assert told["repeatable"] == ["double"]
     assert list(told["tools"]) == [
         "ask_colour", "chatter", "double", "fail", "leave", "many", "nap", "planner", "remember",
     ]  # fmt: skip
     assert told["tools"]["double"] == [
-        "Double a number.\n\nArgs:\n    n: the number.",
+        "Double a number.",
         {
             "type": "object",
             "properties": {"n": {"type": "integer", "description": "the number."}},
@@ -106,9 +110,24 @@ def test_a_client_is_told_what_functions_and_agents_there_are(meeting: Meeting):
     ]
 
 
+def wrapped(schema: object) -> dict[str, object]:
+    shape = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    return {**shape, "x-fastmcp-wrap-result": True}
+
+
+def test_a_client_is_told_what_functions_and_agents_return(meeting: Meeting):
+    outputs = meeting.told["outputs"]
+    assert outputs["double"] == wrapped({"type": "integer"})
+    assert outputs["many"] == wrapped({"type": "array", "items": {"type": "integer"}})
+    assert outputs["planner"] == wrapped({"type": "string"})
+    assert outputs["chatter"]["type"] == "object"
+    assert "properties" not in outputs["chatter"]
+    assert outputs["remember"] is None
+
+
 def test_a_call_gives_its_value_or_says_what_went_wrong(meeting: Meeting):
     assert meeting.told["calls"] == {
-        'double {"n": 4}': ["8", None, False],
+        'double {"n": 4}': ["8", {"result": 8}, False],
         'double {"n": "four"}': [
             "InvalidArgumentsError: double: argument 'n': Input should be a valid integer, unable"
             " to parse string as an integer (got 'four')",
@@ -124,8 +143,12 @@ def test_a_call_gives_its_value_or_says_what_went_wrong(meeting: Meeting):
         "fail {}": ["LookupError: the key is under no mat", None, True],
         "leave {}": ["SystemExit: 3", None, True],
         "remember {}": ["[it returned nothing]", None, False],
-        'many {"n": 3}': ["[0, 2, 4]", None, False],
-        'planner {"goal": "the end"}': ["the answer is 42", None, False],
+        'many {"n": 3}': ["[0, 2, 4]", {"result": [0, 2, 4]}, False],
+        'planner {"goal": "the end"}': [
+            "the answer is 42",
+            {"result": "the answer is 42"},
+            False,
+        ],
     }
     assert meeting.told["dubble"] == (
         "there is no tool 'dubble'; did you mean 'double'? there are: ask_colour, chatter, double,"
@@ -146,11 +169,15 @@ def test_what_functions_print_goes_to_stderr(meeting: Meeting):
 
 
 def test_cancelling_a_call_ends_all_below_it_and_nothing_else(meeting: Meeting):
-    assert meeting.told["afterwards"] == ["2", None, False]  # the fixture looks for what is left
+    assert meeting.told["afterwards"] == [
+        "2",
+        {"result": 2},
+        False,
+    ]  # the fixture looks for what is left
 
 
 def test_a_client_that_wants_to_know_is_told_how_many_calls_are_done(meeting: Meeting):
-    assert meeting.told["many"] == ["[0, 2, 4, 6, 8]", None, False]
+    assert meeting.told["many"] == ["[0, 2, 4, 6, 8]", {"result": [0, 2, 4, 6, 8]}, False]
     done = [count for count, _ in meeting.told["progress"]]
     assert done == sorted(set(done))
     assert 1 <= len(done) <= 5
@@ -167,7 +194,8 @@ def test_a_question_is_put_to_the_client_or_the_call_fails(meeting: Meeting):
         (first, shown), (second, _) = meeting.told["asked"]
         assert (first, shown) == ("Which colour?", form)
         assert second.startswith("Which colour?\n('green' does not answer question ")
-        assert meeting.told["colour"] == ["it is blue", None, False]
+        told = ["it is blue", {"result": "it is blue"}, False]
+        assert meeting.told["colour"] == told
     else:
         text, _, is_error = meeting.told["colour"]
         assert "was cancelled: it asks a person 'Which colour?', and this client cannot" in text
@@ -189,7 +217,7 @@ def napping(folder: Path, *command: str) -> Generator[subprocess.Popen[str], Non
         {"id": 2, "method": "tools/call", "params": nap},
     ]
     with subprocess.Popen(
-        [*COMMAND, WORK, *command],
+        warm_python.command(*COMMAND, WORK, *command),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -222,7 +250,7 @@ def test_whoever_ends_it_ends_what_runs(how: str | signal.Signals, code: int, tm
             process.stdin.close()
         else:
             process.send_signal(how)
-        assert process.wait(20) == code
+        assert process.wait(60) == code
         assert process.stdout is not None
         assert process.stderr is not None
         answers = [json.loads(line) for line in process.stdout]
@@ -232,29 +260,29 @@ def test_whoever_ends_it_ends_what_runs(how: str | signal.Signals, code: int, tm
     assert living(tmp_path) == []
 
 
-def ramify(*args: str) -> subprocess.CompletedProcess[str]:
-    return warm_python.run(*COMMAND[1:], *args, cwd=ROOT)
+def treefold(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return warm_python.run(*COMMAND, *args, cwd=ROOT, **options)
 
 
 def test_without_a_client_it_ends_and_has_said_nothing_on_stdout():
-    done = ramify("examples/survey.py")
+    done = treefold("examples/survey.py")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "ramify mcp: serving measure, note, name_longest, survey (stdio)\n"
+    assert done.stderr == "treefold mcp: serving measure, note, name_longest, survey (stdio)\n"
 
 
 def test_what_a_module_imports_is_served_only_if_it_is_named(tmp_path: Path):
     module = tmp_path / "mine.py"
     module.write_text(
-        "from ramify import tool\n"
-        "from ramify.toolbox import bash as shell\n"
+        "from treefold import tool\n"
+        "from treefold.toolbox import bash as shell\n"
         "@tool\n"
         "async def mine() -> None: ...\n"
         "@tool\n"
         "async def _private() -> None: ...\n"
         "again = mine\n"
     )
-    assert "serving mine (stdio)" in ramify(str(module)).stderr
-    assert "serving bash, mine (stdio)" in ramify(f"{module}:shell", str(module)).stderr
+    assert "serving mine (stdio)" in treefold(str(module)).stderr
+    assert "serving bash, mine (stdio)" in treefold(f"{module}:shell", str(module)).stderr
 
 
 @pytest.mark.parametrize(
@@ -271,7 +299,7 @@ def test_what_a_module_imports_is_served_only_if_it_is_named(tmp_path: Path):
     ],
 )
 def test_what_cannot_be_served_is_exit_code_2_and_says_why(args: list[str], words: str):
-    done = ramify(*args)
+    done = treefold(*args)
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -280,28 +308,74 @@ def test_what_cannot_be_served_is_exit_code_2_and_says_why(args: list[str], word
 def test_an_address_that_is_taken_is_said_to_be():
     with served_http("examples/survey.py") as address:
         port = address.rpartition(":")[2].removesuffix("/mcp")
-        done = ramify("examples/survey.py", "--http", port)
+        done = treefold("examples/survey.py", "--http", port)
         assert done.returncode == 2
         assert f"nothing can be served at 127.0.0.1:{port}: " in done.stderr
 
 
-def test_serving_others_is_warned_of(tmp_path: Path):
-    command = [*COMMAND, "examples/survey.py:measure", "--http", "0.0.0.0:0", "--allow-remote"]
+def initialize(address: str, headers: dict[str, str]) -> httpx.Response:
+    """Send the first request of a client."""
+    version = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    params = version | {"clientInfo": {"name": "test", "version": "1"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    accept = {"Accept": "application/json, text/event-stream"}
+    return httpx.post(address, json=message, headers=accept | headers, timeout=30, trust_env=False)
+
+
+def test_a_token_is_printed_once_and_every_request_over_http_needs_it():
+    args = ["examples/survey.py:measure", "--http", "0.0.0.0:0", "--allow-remote"]
+    command = warm_python.command(*COMMAND, *args)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert "serving measure (http://0.0.0.0:" in process.stderr.readline()
-        assert "whoever can reach this address may call" in process.stderr.readline()
-        process.terminate()
-        assert process.wait(20) == 143
+        try:
+            address = process.stderr.readline().rpartition("(")[2].strip().removesuffix(")")
+            words, _, token = process.stderr.readline().rstrip().rpartition(" ")
+            assert "Nothing is encrypted" in process.stderr.readline()
+            assert words.endswith("clients send the header Authorization: Bearer")
+            assert len(token) >= 43  # 256 bits
+            here = address.replace("0.0.0.0", "127.0.0.1")
+            right = {"Authorization": f"Bearer {token}"}
+            assert initialize(here, right).status_code == 200
+            for wrong in {}, {"Authorization": f"Bearer {token}x"}, {"Authorization": token}:
+                refused = initialize(here, wrong)
+                assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+                assert "send the header 'Authorization: Bearer TOKEN'" in refused.json()["error"]
+            assert httpx.get(here.removesuffix("/mcp"), trust_env=False).status_code == 401
+            for header in {"Origin": "https://evil.example"}, {"Host": "evil.example"}:
+                assert initialize(here, right | header).status_code == 403
+        finally:
+            process.terminate()
+        assert token not in process.stderr.read()
+        assert process.wait(60) == 143
+
+
+def test_the_token_of_the_environment_is_used_and_not_printed_nor_inherited(tmp_path: Path):
+    module = tmp_path / "tools.py"
+    module.write_text(
+        "import os\n"
+        "from treefold import tool\n"
+        "@tool\n"
+        "async def variable() -> str:\n"
+        "    return os.environ.get('TREEFOLD_MCP_TOKEN', 'none')\n"
+    )
+    with served_http(str(module)) as address:
+        called = asyncio.run(_call(address, "variable"))
+    assert called == "none"
+    short = treefold(str(module), "--http", "0", env=os.environ | {"TREEFOLD_MCP_TOKEN": "hunter2"})
+    assert (short.returncode, "hunter2" in short.stderr) == (2, False)
+    assert "TREEFOLD_MCP_TOKEN must have at least 16 characters, got 7" in short.stderr
+
+
+async def _call(address: str, name: str) -> Any:
+    async with asyncio.timeout(60), McpServer(address, headers=WITH_TOKEN) as server:
+        return await server.call(name)
 
 
 def test_the_help_has_an_example_that_works_and_the_exit_codes():
-    shown = subprocess.run(
-        [*COMMAND, "--help"], capture_output=True, text=True, timeout=60, check=True
-    ).stdout
-    (example,) = [line for line in shown.splitlines() if line.startswith("example: ramify mcp ")]
+    shown = warm_python.run(*COMMAND, "--help").stdout
+    (example,) = [line for line in shown.splitlines() if line.startswith("example: treefold mcp ")]
     assert "exit codes: 0 the client has gone, 2 nothing was served, 130" in shown
-    words = example.removeprefix("example: ramify mcp ").split()
+    words = example.removeprefix("example: treefold mcp ").split()
     assert words[-2:] == ["--http", "8000"]
     with served_http(*words[:-2]) as address:
         assert address.startswith("http://127.0.0.1:")
@@ -309,19 +383,6 @@ def test_the_help_has_an_example_that_works_and_the_exit_codes():
 
 def test_a_hostile_web_page_is_refused():
     with served_http("examples/survey.py") as address:
-        script = (
-            "import httpx, sys\n"
-            "headers = {'Accept': 'application/json, text/event-stream'}\n"
-            "headers[sys.argv[2]] = sys.argv[3]\n"
-            "message = {'jsonrpc': '2.0', 'id': 1, 'method': 'ping'}\n"
-            "print(httpx.post(sys.argv[1], json=message, headers=headers).status_code)\n"
-        )
-        for header in (["Origin", "https://evil.example"], ["Host", "evil.example"]):
-            done = subprocess.run(
-                [sys.executable, "-c", script, address, *header],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                env=os.environ | {"NO_PROXY": "*"},
-            )
-            assert done.stdout.strip() in {"403", "421"}
+        assert initialize(address, WITH_TOKEN).status_code == 200
+        for header in {"Origin": "https://evil.example"}, {"Host": "evil.example"}:
+            assert initialize(address, WITH_TOKEN | header).status_code == 403

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from ramify import CodeFunction, registries, tool
-from ramify.core.errors import ModelRefusedError, UsageError
-from ramify.core.exchange import Finish
-from ramify.core.function import RunContext
-from ramify.core.model import Caching, ModelSettings
-from ramify.core.model_events import AttemptFailed, ResponseEnded, ThinkingDelta
-from ramify.core.provider import Provider
-from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
-from ramify.models.profiles import profile_of
+from treefold import CodeFunction, registries, tool
+from treefold.core.errors import ModelRefusedError, UsageError
+from treefold.core.exchange import Finish
+from treefold.core.function import RunContext
+from treefold.core.model import Caching, ModelSettings
+from treefold.core.model_events import AttemptFailed, ResponseEnded, ThinkingDelta
+from treefold.core.provider import Provider
+from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
+from treefold.models.profiles import profile_of
 from wire import stream
 from wire.anthropic_wire import Raw, Redacted, Text, Thinking, ToolUse as Use, event, message
 from wire.protocols import PROTOCOLS, answer, asked

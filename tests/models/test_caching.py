@@ -2,10 +2,10 @@
 
 import pytest
 
-from ramify import CodeFunction
-from ramify.core.function import RunContext
-from ramify.core.model import Caching
-from ramify.models.caching import PastRun, caching_policy
+from treefold import CodeFunction
+from treefold.core.function import RunContext
+from treefold.core.model import Caching
+from treefold.models.caching import PastRun, caching_policy
 
 HOUR = 3600.0
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from ramify import CodeFunction
-from ramify.core.errors import DefinitionError
-from ramify.core.exchange import Finish
-from ramify.core.function import RunContext
-from ramify.core.model import ModelSettings
-from ramify.core.model_events import ModelEvent, TextDelta, ToolUseDelta
-from ramify.core.provider import Provider
-from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
-from ramify.models import AnthropicModel, GeminiModel, OpenAIModel
-from ramify.models.decoder import Decoder, RefusedError, Response, StreamFailedError
-from ramify.models.dialect import Dialect
-from ramify.models.profiles import Profile, profile_of
-from ramify.models.sse import BrokenStreamError
+from treefold import CodeFunction
+from treefold.core.errors import DefinitionError
+from treefold.core.exchange import Finish
+from treefold.core.function import RunContext
+from treefold.core.model import ModelSettings
+from treefold.core.model_events import ModelEvent, TextDelta, ToolUseDelta
+from treefold.core.provider import Provider
+from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
+from treefold.models import AnthropicModel, GeminiModel, OpenAIModel
+from treefold.models.decoder import Decoder, RefusedError, Response, StreamFailedError
+from treefold.models.dialect import Dialect
+from treefold.models.profiles import Profile, profile_of
+from treefold.models.sse import BrokenStreamError
 
 
 def nothing(ctx: RunContext) -> None: ...

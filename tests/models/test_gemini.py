@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from ramify import registries, tool
-from ramify.core.errors import InvalidValueError, ModelRefusedError
-from ramify.core.exchange import Finish
-from ramify.core.model import ModelSettings
-from ramify.core.model_events import AttemptFailed, ResponseEnded
-from ramify.core.transcript import ModelText, ToolResult, ToolUse, UserText
+from treefold import registries, tool
+from treefold.core.errors import InvalidValueError, ModelRefusedError
+from treefold.core.exchange import Finish
+from treefold.core.model import ModelSettings
+from treefold.core.model_events import AttemptFailed, ResponseEnded
+from treefold.core.transcript import ModelText, ToolResult, ToolUse, UserText
 from wire.gemini_wire import USAGE, blocked_prompt, call, chunk, reply, text, thought
 from wire.protocols import PROTOCOLS, answer, asked
 
@@ -82,7 +82,7 @@ async def test_functions_are_never_called_by_the_sdk():
     called.clear()
     async with GEMINI.server(reply(chunk([call("look", {"at": "x"})], finish="STOP"))) as server:
         events = await answer(GEMINI.model(server).open("", [look]), UserText("Look."))
-    assert asked(events) == [ToolUse("ramify-call-1-0", "look", {"at": "x"})]
+    assert asked(events) == [ToolUse("treefold-call-1-0", "look", {"at": "x"})]
     assert called == []
     assert len(server.requests) == 1
 
@@ -180,3 +180,26 @@ async def test_summaries_that_come_all_the_same_are_thinking():
         "ThinkingPart",
         "ModelText",
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "environment", "served"),
+    [
+        ("", "", "/v1beta"),
+        ("/gateway", "", "/gateway/v1beta"),
+        ("/v1beta", "", "/v1beta"),
+        ("/gemini/v1", "", "/gemini/v1"),
+        ("/v1alpha/", "", "/v1alpha"),
+        ("", "v1", "/v1"),
+        ("", "beta", "/v1beta"),
+    ],
+)
+async def test_a_server_of_ones_own_is_asked_for_the_version_that_gateways_serve(
+    path: str, environment: str, served: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("GOOGLE_GENAI_API_VERSION", environment)
+    async with GEMINI.server(GEMINI.text("ok")) as server:
+        model = GEMINI.make(base_url=server.url + path, api_key="k")
+        await answer(model.open(), UserText("Hi"))
+    [request] = server.requests
+    assert request.path == f"{served}/models/gemini-2.5-pro:streamGenerateContent?alt=sse"

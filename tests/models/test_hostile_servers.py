@@ -9,17 +9,19 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ramify import registries, tool
-from ramify.core.errors import InvalidValueError, ModelProviderException, ModelRefusedError
-from ramify.core.exchange import Exchange, Finish
-from ramify.core.model import ModelSettings
-from ramify.core.transcript import ToolResult, UserText
-from ramify.models import AnthropicModel, OpenAIModel
-from wire import ModelServer, Reply, failure, gemini_wire, stream
+from treefold import registries, tool
+from treefold.core.errors import InvalidValueError, ModelProviderException, ModelRefusedError
+from treefold.core.exchange import Exchange, Finish
+from treefold.core.model import ModelSettings
+from treefold.core.model_events import AttemptFailed
+from treefold.core.transcript import ToolResult, UserText
+from treefold.models import AnthropicModel, OpenAIModel, Timers
+from wire import ModelServer, Pause, Reply, anthropic_wire, failure, gemini_wire, stream
 from wire.protocols import KEY, PROTOCOLS, Protocol, answer, asked, noting
 
 OPENAI, ANTHROPIC, GEMINI = PROTOCOLS
@@ -144,6 +146,93 @@ async def test_two_calls_with_one_id_on_two_indexes_are_two_calls():
     assert [call.args for call in found] == [{"a": 0}, {"a": 1}]
 
 
+async def test_two_calls_of_claude_with_one_id_are_two_calls_and_get_two_results():
+    blocks = [anthropic_wire.ToolUse("toolu_1", "add", [f'{{"a":{n}}}']) for n in range(2)]
+    thought = anthropic_wire.Thinking(["Twice."], "c2lnbmVk")
+    reply = anthropic_wire.message(thought, *blocks, stop_reason="tool_use")
+    async with ANTHROPIC.server(reply, ANTHROPIC.text("ok")) as server:
+        session = ANTHROPIC.model(server).open("", [add])
+        found = asked(await answer(session, UserText("x")))
+        assert [call.args for call in found] == [{"a": 0}, {"a": 1}]
+        assert found[0].id == "toolu_1" != found[1].id
+        await answer(session, *[ToolResult(call.id, "3") for call in found])
+        again = ANTHROPIC.model(server).open("", [add], exchanges=session.exchanges)
+    assert again.transcript == session.transcript
+
+
+HUGE = "9" * 5000
+
+
+async def test_a_call_with_a_huge_index_is_a_call():
+    calls = [
+        {"index": HUGE, "id": f"c{n}", "function": {"name": "add", "arguments": f'{{"a":{n}}}'}}
+        for n in range(2)
+    ]
+    reply = sse({"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]})
+    async with ModelServer([reply]) as server:
+        found = asked(await answer(OPENAI.model(server).open("", [add]), UserText("x")))
+    assert [(call.id, call.args) for call in found] == [("c0", {"a": 0}), ("c1", {"a": 1})]
+
+
+@pytest.mark.parametrize("code", [HUGE, f"-{HUGE}", 10**4000, 10**10, -5, "0", 1e300, True])
+async def test_an_error_in_a_stream_with_an_odd_code_is_retried(protocol: Protocol, code: Any):
+    error = {"type": "error", "error": {"type": "server", "code": code, "message": "Oh no."}}
+    async with ModelServer([sse(error), protocol.text("ok")]) as server:
+        session = protocol.model(server).open()
+        [failed] = [
+            event
+            for event in await answer(session, UserText("x"))
+            if isinstance(event, AttemptFailed)
+        ]
+    assert failed.failure.message == "Oh no."
+
+
+async def test_a_number_too_long_to_read_is_a_broken_stream_and_is_retried(protocol: Protocol):
+    line = f'data: {{"type": "error", "error": {{"code": {HUGE}, "message": "x"}}}}\n\n'
+    async with ModelServer([stream(line.encode()), protocol.text("ok")]) as server:
+        events = await answer(protocol.model(server).open(), UserText("x"))
+    assert AttemptFailed in map(type, events)
+
+
+async def test_counts_that_cannot_be_are_not_counted():
+    usage = {"prompt_tokens": 10**4000, "completion_tokens": 7}
+    choice = {"delta": {"content": "ok"}, "finish_reason": "stop"}
+    async with ModelServer([sse({"choices": [choice], "usage": usage})]) as server:
+        session = OPENAI.model(server).open()
+        await answer(session, UserText("x"))
+    assert (session.usage.input, session.usage.output) == (0, 7)
+
+
+async def test_an_answer_larger_than_the_limit_is_cut_and_not_asked_for_again(protocol: Protocol):
+    [start, *rest] = protocol.text("one", "two").steps
+    assert isinstance(start, bytes)
+    endless = stream(start, *[b": " + b"x" * 1000 + b"\n\n"] * 100, *rest)
+    async with ModelServer([endless]) as server:
+        model = protocol.model(server)
+        profile = replace(model.profile, max_response_bytes=50_000)  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(ModelProviderException, match=r"more than 50,000 bytes") as caught:
+            await answer(protocol.model(server, profile=profile).open(), UserText("x"))
+        assert len(server.requests) == 1
+        server.add(endless)
+        await answer(model.open(), UserText("x"))
+    assert "raise max_response_bytes in the model's profile" in str(caught.value)
+
+
+async def test_an_answer_that_takes_too_long_in_all_is_cut_and_not_asked_for_again(
+    protocol: Protocol,
+):
+    begin = protocol.text("one", "two").steps[0]
+    drops: list[Any] = [Pause(0.02), b": still here\n\n"] * 1000
+    async with ModelServer([stream(begin, *drops)]) as server:
+        model = protocol.model(server, timers=Timers(None, None, total=0.3))
+        with pytest.raises(ModelProviderException, match="not complete after 0.3 s") as caught:
+            await answer(model.open(), UserText("x"))
+        async with asyncio.timeout(20):
+            await server.disconnected.wait()
+        assert len(server.requests) == 1
+    assert "raise Timers.total" in str(caught.value)
+
+
 async def test_claude_waits_for_its_calls_whatever_it_says_for_stopping():
     async with ModelServer([claude_call("{}", stop="end_turn")]) as server:
         session = ANTHROPIC.model(server).open("", [add])
@@ -214,7 +303,7 @@ async def test_a_complaint_without_end_is_not_read_to_its_end(protocol: Protocol
     async with ModelServer([endless]) as server:
         with pytest.raises(ModelProviderException):
             await answer(protocol.model(server, retry=noting([], ())).open(), UserText("x"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await server.disconnected.wait()
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ramify.core.errors import InvalidValueError
-from ramify.models.local.gguf import read_head
-from ramify.models.local.llama import LlamaServer, shared_server, spare_threads
+from treefold.core.errors import InvalidValueError
+from treefold.models.local.gguf import read_head
+from treefold.models.local.llama import LlamaServer, shared_server, spare_threads
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Say hello."}]
 LONG: dict[str, Any] = {"messages": HELLO, "max_tokens": 4000, "ignore_eos": True}
@@ -23,7 +23,7 @@ SERVING = """
 import sys, threading, time
 from pathlib import Path
 import httpx
-from ramify.models.local.llama import shared_server
+from treefold.models.local.llama import shared_server
 
 server = shared_server(Path(sys.argv[1]))
 """
@@ -179,7 +179,7 @@ def test_a_forked_process_ends_well_and_is_told_to_spawn(smollm2: Path):
 import multiprocessing
 child = multiprocessing.get_context("fork").Process(target=shared_server, args=[Path(sys.argv[1])])
 child.start()
-child.join(20)
+child.join(60)
 child.kill()
 sys.exit(child.exitcode)
 """

@@ -2,16 +2,18 @@
 
 import asyncio
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel, Field
 
-from ramify import registries, tool
-from ramify.core.errors import InvalidValueError, UsageError
-from ramify.core.exchange import Finish
-from ramify.core.model import ModelSettings
-from ramify.core.model_events import Noticed, ResponseEnded, TextDelta
-from ramify.core.transcript import ModelText, UserText
-from ramify.models import LocalModel, find_model, price
+from treefold import AgentNode, CallGraphError, Runtime, agent, registries, tool
+from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.exchange import Finish
+from treefold.core.model import ModelSettings
+from treefold.core.model_events import Noticed, ResponseEnded, TextDelta
+from treefold.core.transcript import ModelText, UserText
+from treefold.models import LocalModel, find_model, price
 from wire.protocols import answer
 
 with registries():
@@ -62,9 +64,37 @@ async def test_functions_that_the_model_does_not_get_to_see_are_told_of(smollm2:
     assert told == [f"{smollm2.name} was not made to call functions: it does not get to see them"]
 
 
+class City(BaseModel):
+    name: Annotated[str, Field(max_length=10)]
+    is_large: bool
+
+
+@pytest.mark.usefixtures("smollm2")
+async def test_the_embedded_model_returns_results_of_a_type():
+    @agent(returns=City, model="local", settings=ModelSettings(max_tokens=60))
+    def capital(country: str) -> str:
+        return f"What is the capital of {country}?"
+
+    async with Runtime([capital]) as runtime, asyncio.timeout(120):
+        node = runtime.invoke(capital, {"country": "France"})
+        assert isinstance(await node, City)
+    assert isinstance(node, AgentNode)
+    assert node.notices == []
+
+
+@pytest.mark.usefixtures("smollm2")
+async def test_the_embedded_model_cannot_use_functions_and_return_a_type():
+    @agent(returns=City, model="local", uses=[look])
+    def capital(country: str) -> str:
+        return f"What is the capital of {country}?"
+
+    with pytest.raises(CallGraphError, match="cannot both use functions and return"):
+        Runtime([capital])
+
+
 def test_without_the_weights_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setenv("RAMIFY_CACHE", str(tmp_path))
-    with pytest.raises(UsageError, match="ramify local fetch"):
+    monkeypatch.setenv("TREEFOLD_CACHE", str(tmp_path))
+    with pytest.raises(UsageError, match="treefold local fetch"):
         LocalModel().open()
 
 

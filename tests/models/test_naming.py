@@ -1,22 +1,31 @@
 """Models by name, what their families take, and what they cost."""
 
+import inspect
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any, get_args
 
+import anthropic.types
+import genai_prices.data
+import openai.types
+import openai.types.shared_params.chat_model as openai_names
 import pytest
+from anthropic.resources.messages.messages import DEPRECATED_MODELS
+from google.genai._gaos.types.interactions import model as google_names
 
-from ramify.core.errors import InvalidValueError, UsageError
-from ramify.core.model import Model
-from ramify.core.provider import Provider
-from ramify.core.usage import TokenUsage
-from ramify.models.anthropic.model import AnthropicModel
-from ramify.models.gemini.model import GeminiModel
-from ramify.models.naming import find_model
-from ramify.models.openai.model import OpenAIModel
-from ramify.models.prices import price
-from ramify.models.profiles import Thinking, profile_of
-from ramify.models.wire_model import required_package
-from ramify.testing import ScriptedModel
+from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.model import Model, ModelSettings
+from treefold.core.provider import Provider
+from treefold.core.usage import TokenUsage
+from treefold.models.anthropic.model import AnthropicModel
+from treefold.models.gemini.model import GeminiModel
+from treefold.models.naming import find_model
+from treefold.models.openai.model import OpenAIModel
+from treefold.models.prices import price
+from treefold.models.profiles import Thinking, profile_of
+from treefold.models.wire_model import required_package
+from treefold.testing import ScriptedModel
 
 
 @pytest.mark.parametrize(
@@ -37,8 +46,8 @@ from ramify.testing import ScriptedModel
         ),
         ("Ollama:llama3", OpenAIModel, "openai:llama3@http://localhost:11434/v1"),
         ("Anthropic:claude-opus-4-1", AnthropicModel, "anthropic:claude-opus-4-1"),
-        (Provider.Anthropic, AnthropicModel, "anthropic:claude-opus-4-1"),
-        (Provider.Gemini, GeminiModel, "gemini:gemini-2.5-pro"),
+        (Provider.Anthropic, AnthropicModel, "anthropic:claude-opus-5-5"),
+        (Provider.Gemini, GeminiModel, "gemini:gemini-4-argon"),
     ],
 )
 def test_a_name_stands_for_a_model(name: str, kind: type, shown: str):
@@ -123,6 +132,107 @@ def test_reasoning_models_of_openai_refuse_sampling():
     assert not profile_of(Provider.OpenAI, "gpt-5-mini").sampling
     assert not profile_of(Provider.OpenAI, "o3").sampling
     assert profile_of(Provider.OpenAI, "gpt-4o").sampling
+
+
+def listed(names: Any) -> list[str]:
+    """Return the names in a union of literals."""
+    if isinstance(names, str):
+        return [names]
+    return [name for part in get_args(names) for name in listed(part)]
+
+
+OPENAI_NAMES = listed(openai.types.ChatModel)
+CLAUDE_NAMES = listed(anthropic.types.Model)
+GEMINI_NAMES = listed(google_names.Model)
+EVERYTHING = ModelSettings(max_tokens=4000, temperature=0.5, top_p=0.5, thinking=2000)
+
+
+def sent(model: OpenAIModel | AnthropicModel | GeminiModel, settings: ModelSettings) -> Any:
+    return model.dialect("", (), settings).fields("")
+
+
+@pytest.mark.parametrize("name", OPENAI_NAMES)
+def test_every_name_in_openais_sdk_has_a_family(name: str):
+    model = OpenAIModel(name, api_key="k")
+    assert model.profile.context_window is not None
+    fields = sent(model, EVERYTHING)
+    if re.match(r"gpt-[5-9]|o[1-9]|codex", name):  # those that reason
+        assert fields["max_completion_tokens"] == 4000
+        assert fields.keys().isdisjoint({"max_tokens", "temperature", "top_p"})
+    elif "search" not in name:
+        assert (fields["max_tokens"], fields["temperature"]) == (4000, 0.5)
+
+
+@pytest.mark.parametrize("name", CLAUDE_NAMES)
+def test_every_name_in_anthropics_sdk_has_a_family(name: str):
+    model = AnthropicModel(name, api_key="k")
+    fields = sent(model, EVERYTHING)
+    assert fields.keys().isdisjoint({"temperature", "top_p"})  # the SDK does not know them anymore
+    if re.search(r"-4-[0-5]", name):
+        assert fields["thinking"] == {"type": "enabled", "budget_tokens": 2000}
+        assert model.profile.context_window == 200_000
+    else:
+        assert fields["thinking"] == {"type": "adaptive"}
+        assert model.profile.context_window == 1_000_000
+
+
+@pytest.mark.parametrize("name", GEMINI_NAMES)
+def test_every_name_in_googles_sdk_has_a_family(name: str):
+    config = sent(GeminiModel(name, api_key="k"), EVERYTHING)["generationConfig"]
+    thinking = config.get("thinkingConfig", {})
+    assert ("thinkingBudget" in thinking) == (
+        name in {"gemini-2.5-pro", "gemini-2.5-flash", "gemini-2.5-flash-lite"}
+    )
+    if re.search("gemma|image|tts", name):  # which refuse to be told
+        assert "thinkingConfig" not in config
+
+
+@pytest.mark.parametrize(
+    ("provider", "names"),
+    [(Provider.OpenAI, OPENAI_NAMES), (Provider.Anthropic, CLAUDE_NAMES)],
+)
+def test_context_windows_are_those_of_the_price_list(provider: Provider, names: list[str]):
+    [seller] = [one for one in genai_prices.data.providers if one.id == provider]
+    for name in names:
+        priced = seller.find_model(name)
+        if name.endswith("-chat-latest"):
+            continue  # they have less than the models that the list takes them for
+        if priced is not None and priced.context_window is not None:
+            window = profile_of(provider, name).context_window
+            assert window == pytest.approx(priced.context_window, rel=0.06), name
+
+
+def test_default_names_are_current_ones():
+    defaults = {
+        provider: find_model(provider).name.partition(":")[2]
+        for provider in (Provider.OpenAI, Provider.Anthropic, Provider.Gemini)
+    }
+    assert defaults[Provider.OpenAI] in OPENAI_NAMES
+    _, _, retired = inspect.getsource(openai_names).partition("Deprecated values")
+    assert "gpt-5" in retired  # it is the right text
+    assert f'"{defaults[Provider.OpenAI]}"' not in retired
+    assert defaults[Provider.Anthropic] in CLAUDE_NAMES
+    assert defaults[Provider.Anthropic] not in DEPRECATED_MODELS
+    assert defaults[Provider.Gemini] in GEMINI_NAMES
+    for provider, name in defaults.items():
+        assert price(TokenUsage(input=1000), find_model(f"{provider}:{name}"))
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "same"),
+    [
+        (Provider.OpenAI, "openai/gpt-6-sol", "gpt-6-sol"),
+        (Provider.OpenAI, "gpt-7-nova", "gpt-6-sol"),
+        (Provider.OpenAI, "ft:gpt-4o-mini:acme", "gpt-4o-mini"),
+        (Provider.Gemini, "models/gemini-2.5-pro", "gemini-2.5-pro"),
+        (Provider.Anthropic, "claude-opus-10", "claude-opus-5-5"),
+        (Provider.Anthropic, "anthropic/claude-opus-4-1", "claude-opus-4-1"),
+    ],
+)
+def test_other_spellings_and_new_members_of_a_line_have_its_profile(
+    provider: Provider, name: str, same: str
+):
+    assert profile_of(provider, name) == profile_of(provider, same)
 
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)

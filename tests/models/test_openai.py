@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from ramify import registries, tool
-from ramify.core.errors import (
+from treefold import registries, tool
+from treefold.core.errors import (
     DefinitionError,
     InvalidValueError,
     ModelProviderException,
     ModelRefusedError,
     UsageError,
 )
-from ramify.core.exchange import Finish
-from ramify.core.model import ModelSettings
-from ramify.core.model_events import AttemptFailed, Noticed, ResponseEnded, TextWasThinking
-from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
-from ramify.core.usage import TokenUsage
-from ramify.models import price
-from ramify.models.openai.model import LOCAL_SERVERS, OpenAIModel
-from ramify.models.profiles import Profile
+from treefold.core.exchange import Finish
+from treefold.core.model import ModelSettings
+from treefold.core.model_events import AttemptFailed, Noticed, ResponseEnded, TextWasThinking
+from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
+from treefold.core.usage import TokenUsage
+from treefold.models import price
+from treefold.models.openai.model import LOCAL_SERVERS, OpenAIModel
+from treefold.models.profiles import Profile
 from wire import Stall, failure, in_pieces, openai_wire, stream, then
 from wire.protocols import KEY, PROTOCOLS, answer, asked, noting
 

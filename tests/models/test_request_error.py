@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from ramify.models.decoder import StreamFailedError
-from ramify.models.request_error import (
+from treefold.models.decoder import StreamFailedError
+from treefold.models.request_error import (
     RequestError,
     advice,
     of_connection,
     of_status,
     of_stream,
 )
-from ramify.models.retry import Retry
-from ramify.models.secret import Secret, public_url
-from ramify.models.sse import BrokenStreamError
+from treefold.models.retry import Retry
+from treefold.models.secret import Secret, public_url
+from treefold.models.sse import BrokenStreamError
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 503, 529, 599])

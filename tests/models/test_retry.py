@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ramify.core.errors import ModelProviderException
-from ramify.core.model_events import AttemptFailed, Noticed, ResponseEnded, TextDelta
-from ramify.core.transcript import ModelText, UserText
-from ramify.models.openai.model import OpenAIModel
-from ramify.models.retry import Retry, Timers
+from treefold.core.errors import ModelProviderException
+from treefold.core.model_events import AttemptFailed, Noticed, ResponseEnded, TextDelta
+from treefold.core.transcript import ModelText, UserText
+from treefold.models.openai.model import OpenAIModel
+from treefold.models.retry import Retry, Timers
 from wire import (
     Cut,
     Reply,
@@ -163,7 +163,7 @@ async def test_an_error_in_a_stream_is_not_followed_by_a_wait_for_more(protocol:
     broken = stream(protocol.failure_event("Overloaded."), Stall())
     async with protocol.server(broken, protocol.text("ok")) as server:
         session = protocol.model(server, timers=Timers(60, 60)).open()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             events = await answer(session, UserText("Hi"))
     [failed] = [event for event in events if isinstance(event, AttemptFailed)]
     assert failed.failure.type != "connection"
@@ -175,7 +175,7 @@ async def test_a_stalled_stream_is_given_up_after_the_idle_time(protocol: Protoc
     async with protocol.server(stalled, reply) as server:
         session = protocol.model(server, timers=Timers(first_byte=5, idle=0.05)).open()
         events = await answer(session, UserText("Hi"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await server.disconnected.wait()
     [failed] = [event for event in events if isinstance(event, AttemptFailed)]
     assert "stood still for 0.05 s" in failed.failure.message
@@ -196,7 +196,7 @@ async def test_headers_without_a_body_are_no_first_byte(protocol: Protocol):
     async with protocol.server(stream(Stall()), protocol.text("ok")) as server:
         session = protocol.model(server, timers=Timers(first_byte=0.5, idle=60)).open()
         events = await answer(session, UserText("Hi"))
-    assert isinstance(events[0], AttemptFailed)
+    assert any(isinstance(event, AttemptFailed) for event in events)
 
 
 @pytest.mark.parametrize("strict", [ANTHROPIC, GEMINI], ids=str)
@@ -232,7 +232,7 @@ async def test_cancelling_a_wait_ends_it_at_once(protocol: Protocol):
         async def ask() -> None:
             await answer(session, UserText("Hi"))
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(ask())
                 await server.arrived.wait()
@@ -241,14 +241,14 @@ async def test_cancelling_a_wait_ends_it_at_once(protocol: Protocol):
 
 
 FOR_GOOD: list[tuple[Protocol, Any, str]] = [
-    (OPENAI, openai_wire.error("invalid_key"), "check the key: set OPENAI_API_KEY"),
+    (OPENAI, openai_wire.error("invalid_key"), "check the key: give another api_key="),
     (OPENAI, openai_wire.error("forbidden"), "check the key"),
     (OPENAI, openai_wire.error("invalid_request"), "does not take this request"),
     (OPENAI, openai_wire.error("no_model"), "check the model's name and the address"),
     (OPENAI, openai_wire.error("insufficient_quota"), "nothing left to spend"),
     (OPENAI, openai_wire.error("context_length"), "the request is too large"),
     (OPENAI, failure(422, "plain text"), "plain text"),
-    (ANTHROPIC, anthropic_wire.error("authentication_error"), "set ANTHROPIC_API_KEY"),
+    (ANTHROPIC, anthropic_wire.error("authentication_error"), "check the key: give another"),
     (ANTHROPIC, anthropic_wire.error("billing_error"), "nothing left to spend"),
     (
         ANTHROPIC,
@@ -261,13 +261,13 @@ FOR_GOOD: list[tuple[Protocol, Any, str]] = [
         "nothing left to spend",
     ),
     (ANTHROPIC, anthropic_wire.error("request_too_large"), "the request is too large"),
-    (GEMINI, gemini_wire.error(403, "PERMISSION_DENIED"), "set GEMINI_API_KEY"),
+    (GEMINI, gemini_wire.error(403, "PERMISSION_DENIED"), "check the key: give another"),
     (
         GEMINI,
         gemini_wire.error(
             400, message="API key not valid.", details=[gemini_wire.error_info("API_KEY_INVALID")]
         ),
-        "set GEMINI_API_KEY",
+        "check the key: give another",
     ),
     (GEMINI, gemini_wire.error(404, "NOT_FOUND"), "check the model's name"),
     (
@@ -289,6 +289,55 @@ async def test_what_does_not_get_better_is_not_retried_and_says_what_to_do(
     assert advice in str(caught.value)
     assert caught.value.attempts == 1
     assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name"),
+    [(OPENAI, ""), (ANTHROPIC, "ANTHROPIC_API_KEY"), (GEMINI, "GEMINI_API_KEY")],
+)
+async def test_a_refused_key_names_the_variable_only_where_it_is_read(
+    protocol: Protocol, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    for known in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.setenv(known, KEY)
+    async with protocol.server(protocol.failure(401)) as server:
+        with pytest.raises(ModelProviderException) as caught:
+            await answer(protocol.model(server, api_key=None).open(), UserText("Hi"))
+    remedy = f"set {name}, or give api_key= to the model" if name else "give another api_key="
+    assert remedy in str(caught.value)
+    assert name or "OPENAI_API_KEY" not in str(caught.value)
+
+
+async def test_openais_own_variable_is_named_where_the_address_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async with OPENAI.server(OPENAI.failure(401)) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        with pytest.raises(ModelProviderException, match="set OPENAI_API_KEY"):
+            await answer(OpenAIModel("gpt-4o").open(), UserText("Hi"))
+
+
+UNPARSED = "The model produced output that does not match the expected peg-native format"
+
+
+async def test_output_that_the_server_cannot_parse_is_asked_for_once_more_without_a_wait():
+    waits: list[float] = []
+    bad = openai_wire.failure(500, {"error": {"code": 500, "message": UNPARSED, "type": "x"}})
+    in_stream = stream(
+        b"error: " + bad.body.removeprefix(b'{"error":').removesuffix(b"}") + b"\n\n"
+    )
+    for first in (bad, in_stream):
+        async with OPENAI.server(first, OPENAI.text("ok"), bad, bad) as server:
+            session = OPENAI.model(server, retry=noting(waits)).open()
+            await answer(session, UserText("Hi"))
+            assert session.transcript[-1] == ModelText("ok")
+            with pytest.raises(ModelProviderException) as caught:
+                await answer(session, UserText("Hi"))
+            assert len(server.requests) == 4
+        assert "cannot parse what the model wrote" in str(caught.value)
+        assert "in trouble" not in str(caught.value)
+    assert waits == [0.0] * 4
 
 
 async def test_tokens_of_a_failed_attempt_are_counted_where_the_provider_told():

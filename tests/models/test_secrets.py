@@ -2,16 +2,18 @@
 
 import logging
 import traceback
+from typing import Any
 
 import pytest
 
-from ramify.core.errors import InvalidValueError, ModelProviderException
-from ramify.core.model import Session
-from ramify.core.model_events import AttemptFailed
-from ramify.core.transcript import UserText
-from ramify.models.openai.model import OpenAIModel
-from ramify.models.secret import Secret
-from wire import failure
+from treefold.core.errors import InvalidValueError, ModelProviderException
+from treefold.core.model import Session
+from treefold.core.model_events import AttemptFailed
+from treefold.core.transcript import UserText
+from treefold.models.openai.model import OpenAIModel
+from treefold.models.profiles import Profile
+from treefold.models.secret import Secret
+from wire import Close, ModelServer, Reply, failure
 from wire.protocols import KEY, Protocol, answer, noting
 
 
@@ -42,6 +44,53 @@ async def test_a_server_that_repeats_the_key_does_not_get_it_into_errors_events_
         error = error.__cause__ or error.__context__
     assert [text for text in shown if KEY in text] == []
     assert "Bad key ***." in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [401, 500])
+async def test_the_request_of_the_providers_exception_has_no_key(protocol: Protocol, status: int):
+    complaint = failure(status, {"error": {"message": "No."}}, {"x-echo": KEY})
+    async with ModelServer([complaint]) as server:
+        model = protocol.model(server, retry=noting([], ()))
+        with pytest.raises(ModelProviderException) as caught:
+            await answer(model.open(), UserText("Hi"))
+    inner: Any = caught.value.inner
+    assert inner is not None
+    if protocol.name != "gemini":  # Google's has neither
+        assert inner.request is inner.response.request
+        assert inner.response.json() == {"error": {"message": "No."}}
+        assert str(inner.request.url).startswith("http://127.0.0.1:")
+        headers = {**inner.request.headers, **inner.response.headers}
+        assert {"user-agent", "x-echo"} <= headers.keys()
+        assert KEY not in repr(headers)
+        assert inner.request.content == b""
+        wrapped = inner.__cause__
+        assert wrapped is None or KEY not in repr(dict(wrapped.request.headers))
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-Api-Key", "X-Custom-Token"])
+async def test_credentials_in_headers_of_ones_own_are_not_in_the_exception(name: str):
+    profile = Profile(headers={name: "Basic aHVudGVyMg=="})
+    async with ModelServer([failure(400, "No.")]) as server:
+        model = OpenAIModel("m", base_url=f"{server.url}/v1?token=hunter2", profile=profile)
+        with pytest.raises(ModelProviderException) as caught:
+            await answer(model.open(), UserText("Hi"))
+        assert server.requests[0].headers[name.lower()] == "Basic aHVudGVyMg=="
+    inner: Any = caught.value.inner
+    assert "aHVudGVyMg" not in repr(dict(inner.request.headers))
+    assert "hunter2" not in str(inner.request.url)
+
+
+async def test_a_malformed_answer_keeps_the_exception_without_the_key(protocol: Protocol):
+    malformed = Reply(before=(b"HTTP/1.1 two hundred OK\r\nx: y\r\n\r\n", Close()))
+    async with ModelServer([malformed]) as server:
+        with pytest.raises(ModelProviderException) as caught:
+            await answer(protocol.model(server, retry=noting([], ())).open(), UserText("x"))
+    inner: Any = caught.value.inner
+    if protocol.name != "gemini":  # the other SDKs wrap it
+        inner = inner.__cause__
+    assert str(inner.request_info.url).startswith("http://127.0.0.1:")
+    assert KEY not in repr(inner.request_info.headers)
+    assert KEY not in repr(inner.args)
 
 
 async def test_a_key_is_in_no_saved_exchange(protocol: Protocol):

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ramify.core.errors import InvalidValueError
-from ramify.models import FoundServer, find_servers
+from treefold.core.errors import InvalidValueError
+from treefold.models import FoundServer, find_servers
 from wire.replies import (
     Reply,
     Stall,
@@ -33,7 +33,7 @@ def answer(body: Any) -> Reply:
 
 async def test_servers_are_found_in_the_order_of_their_addresses_with_their_models():
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         ModelServer([listing("qwen3", "llama")]) as one,
         ModelServer([in_pieces(listing("phi"), 7)]) as other,
     ):
@@ -47,7 +47,7 @@ async def test_servers_are_found_in_the_order_of_their_addresses_with_their_mode
 
 @pytest.mark.parametrize("data", [[], None])
 async def test_a_server_without_models_is_found_too(data: Any):
-    async with asyncio.timeout(30), ModelServer([answer({"data": data})]) as server:
+    async with asyncio.timeout(60), ModelServer([answer({"data": data})]) as server:
         assert await find_servers({"new": server.url}, TIMEOUT) == [
             FoundServer("new", server.url, ())
         ]
@@ -81,7 +81,7 @@ async def test_a_server_without_models_is_found_too(data: Any):
 )
 async def test_whoever_gives_no_proper_answer_is_not_there(reply: Reply):
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         ModelServer([reply]) as strange,
         ModelServer([listing("qwen3")]) as good,
     ):
@@ -104,7 +104,7 @@ async def test_whoever_gives_no_proper_answer_is_not_there(reply: Reply):
 async def test_nobody_is_waited_for_longer_than_the_timeout(reply: Reply):
     loop = asyncio.get_running_loop()
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         ModelServer([reply, reply]) as late,
         ModelServer([listing("qwen3")]) as good,
     ):
@@ -129,13 +129,13 @@ async def test_addresses_that_lead_nowhere_are_not_there():
         "no scheme": "gopher://localhost/v1",
         "empty": "",
     }
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert await find_servers(addresses, TIMEOUT) == []
         assert await find_servers({}) == []
 
 
 async def test_a_search_that_is_cancelled_ends_and_leaves_no_connection():
-    async with asyncio.timeout(30), ModelServer([Reply(before=(Stall(),))]) as silent:
+    async with asyncio.timeout(60), ModelServer([Reply(before=(Stall(),))]) as silent:
         search = asyncio.get_running_loop().create_task(
             find_servers({"silent": silent.url}, TIMEOUT)
         )
@@ -148,7 +148,7 @@ async def test_a_search_that_is_cancelled_ends_and_leaves_no_connection():
 
 async def test_proxies_are_not_asked(monkeypatch: pytest.MonkeyPatch):
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         ModelServer() as proxy,
         ModelServer([listing("qwen3")]) as server,
     ):

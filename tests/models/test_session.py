@@ -5,18 +5,19 @@ import json
 
 import pytest
 
-from ramify import registries, tool
-from ramify.core.errors import InvalidValueError, SafeExecutionError, UsageError
-from ramify.core.exchange import Exchange, Finish
-from ramify.core.model import ModelSettings
-from ramify.core.model_events import (
+from treefold import registries, tool
+from treefold.core.errors import InvalidValueError, SafeExecutionError, UsageError
+from treefold.core.exchange import Exchange, Finish
+from treefold.core.model import ModelSettings
+from treefold.core.model_events import (
     PartCompleted,
     ResponseEnded,
+    ResponseStarted,
     TextDelta,
     ToolUseDelta,
 )
-from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
-from wire import Stall, then
+from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
+from wire import Stall, then, with_length
 from wire.protocols import Protocol, answer, asked
 
 with registries():
@@ -49,7 +50,8 @@ async def test_the_first_piece_is_there_while_the_server_holds_back_the_rest(pro
     head = reply.steps[: len(reply.steps) // 2]
     async with protocol.server(then(type(reply)(reply.status, reply.headers, head), Stall())) as s:
         stream = protocol.model(s).open().send(UserText("Hi"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
+            assert await anext(stream) == ResponseStarted()
             assert await anext(stream) == TextDelta("first")
         await stream.aclose()
 
@@ -194,7 +196,7 @@ def test_what_is_no_exchange_is_refused_in_words():
 
 
 async def test_many_sessions_share_a_connection_pool(protocol: Protocol):
-    async with protocol.server(*[protocol.text("x")] * 10) as server:
+    async with protocol.server(*[with_length(protocol.text("x"))] * 10) as server:
         for _ in range(10):
             await answer(protocol.model(server).open(), UserText("Hi"))
         assert server.connections == 1

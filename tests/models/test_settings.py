@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from ramify import registries, tool
-from ramify.core.errors import DefinitionError, InvalidValueError
-from ramify.core.model_events import Noticed
-from ramify.core.transcript import UserText
-from ramify.models import Caching, LocalModel, ModelSettings, Profile, find_model
+from treefold import registries, tool
+from treefold.core.errors import DefinitionError, InvalidValueError
+from treefold.core.model_events import Noticed
+from treefold.core.transcript import UserText
+from treefold.models import Caching, LocalModel, ModelSettings, Profile, find_model
 from wire.protocols import PROTOCOLS, Protocol, answer
 
 OPENAI, ANTHROPIC, _ = PROTOCOLS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ramify.models.sse import DONE, MOST_OTHERS, SHOWN, JsonEvents
+from treefold.models.sse import DONE, MOST_OTHERS, SHOWN, JsonEvents
 
 
 def read(*portions: bytes) -> list[object]:

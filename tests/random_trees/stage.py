@@ -9,7 +9,23 @@ from decimal import Decimal
 from typing import Any, Final
 
 from agent_scripts import WrappedSession
-from ramify import (
+from random_trees.plans import (
+    Agent,
+    Ask,
+    Call,
+    CancelChild,
+    Code,
+    Crowd,
+    Fail,
+    Hang,
+    Pensive,
+    Plan,
+    Program,
+    Sleep,
+    Step,
+)
+from random_trees.rules import asks_while_held, unanswered_calls
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
     CodeFunction,
@@ -29,25 +45,9 @@ from ramify import (
     ToolUse,
     UserText,
 )
-from ramify.models import Exchange, Model, ModelEvent, ModelSettings, Retry, Session, Timers
-from ramify.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
-from ramify.toolbox import human_in_loop, raise_exception
-from random_trees.plans import (
-    Agent,
-    Ask,
-    Call,
-    CancelChild,
-    Code,
-    Crowd,
-    Fail,
-    Hang,
-    Pensive,
-    Plan,
-    Program,
-    Sleep,
-    Step,
-)
-from random_trees.rules import asks_while_held, unanswered_calls
+from treefold.models import Exchange, Model, ModelEvent, ModelSettings, Retry, Session, Timers
+from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
+from treefold.toolbox import human_in_loop, raise_exception
 
 LAST_CALL: Final = "The budget for this task is used up"
 _SPECIAL: Final = {"ask": "human_in_loop", "give_up": "raise_exception", "unknown": "nobody"}
@@ -339,7 +339,7 @@ class StageModel(Model):
             reply,
             usage=TokenUsage(input=role.plan.tokens),
             retry=Retry([1.0]),
-            timers=Timers(first_byte=None, idle=None),
+            timers=Timers(first_byte=None, idle=None, total=None),
         )
         inner = script.open(system, functions, settings, exchanges=exchanges)
         return StageSession(self, role, inner)

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from agent_scripts import ended, run_agent, until
-from ramify import (
+from treefold import (
     AgentFunction,
     AgentNode,
     Budget,
@@ -16,8 +16,8 @@ from ramify import (
     ToolUse,
     UserText,
 )
-from ramify.runtime.node import CallNode
-from ramify.testing import ScriptedFailure, ScriptedModel
+from treefold.runtime.node import CallNode
+from treefold.testing import ScriptedFailure, ScriptedModel
 
 look = CodeFunction(name="look", callable=lambda ctx: "nothing")
 find = AgentFunction("find", "Find it.", user_prompt_template="Find it.", uses=[look])

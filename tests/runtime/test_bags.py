@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from ramify import CodeFunction, RunContext, Runtime, SessionBag, SessionScope, Turn, tool
-from ramify.core.errors import NoParentSessionError, UsageError
+from treefold import CodeFunction, RunContext, Runtime, SessionBag, SessionScope, Turn, tool
+from treefold.core.errors import NoParentSessionError, UsageError
 
 
 class Resource:
@@ -84,7 +84,7 @@ async def test_parallel_calls_get_the_one_object_that_was_made_once():
         return made[-1]
 
     def worker(ctx: RunContext) -> int:
-        barrier.wait(5)
+        barrier.wait(60)
         return id(ctx.get_or_put(SessionScope.Parent, "test", "shared", factory))
 
     workers = CodeFunction(callable=worker)

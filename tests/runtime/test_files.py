@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agent_scripts import run
-from ramify import CodeFunction, FromFile, RunContext
+from treefold import CodeFunction, FromFile, RunContext
 
 
 async def test_the_mark_that_some_editors_begin_a_file_with_is_no_part_of_it(tmp_path: Path):

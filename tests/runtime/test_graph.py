@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ramify import CodeFunction, Function, Runtime
-from ramify.core.errors import CallGraphError
+from treefold import CodeFunction, Function, Runtime
+from treefold.core.errors import CallGraphError
 
 
 class Knot(CodeFunction):

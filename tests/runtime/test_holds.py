@@ -6,7 +6,8 @@ from contextvars import ContextVar
 import pytest
 
 from agent_scripts import StagedModel, ended, until
-from ramify import (
+from support import settle
+from treefold import (
     AgentFunction,
     CodeFunction,
     Limits,
@@ -16,9 +17,8 @@ from ramify import (
     Runtime,
     agent,
 )
-from ramify.core.errors import UsageError
-from ramify.testing import ScriptedFailure, ScriptedModel
-from support import settle
+from treefold.core.errors import UsageError
+from treefold.testing import ScriptedFailure, ScriptedModel
 
 think = AgentFunction("think", "Think.", user_prompt_template="Think.")
 who: ContextVar[str] = ContextVar("who", default="nobody")
@@ -43,7 +43,7 @@ async def test_a_call_that_ends_while_it_is_paused_a_second_time_leaves_no_quest
 async def test_a_call_that_is_paused_while_it_waits_for_its_turn_makes_no_request():
     model = StagedModel(ScriptedModel(lambda _: "Well."), held=True)
     limits = Limits(1, per_provider={Provider.OpenAI: 1})
-    async with Runtime([think], models=model, limits=limits) as runtime, asyncio.timeout(10):
+    async with Runtime([think], models=model, limits=limits) as runtime, asyncio.timeout(60):
         first = runtime.invoke(think)
         await until(lambda: model.in_flight)
         second = runtime.invoke(think)
@@ -101,7 +101,7 @@ async def test_a_call_that_was_kept_back_starts_as_it_would_have_and_its_caller_
         who.set("the caller")
         return await ctx.invoke(inner)
 
-    async with Runtime() as runtime, asyncio.timeout(10):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(CodeFunction(callable=work, uses=[inner]))
         await until(lambda: node.state is NodeState.Running)
         runtime.pause(node.id)
@@ -126,7 +126,7 @@ async def test_a_call_that_was_kept_back_and_is_cancelled_lets_its_caller_run_ag
         await done.wait()
         return "without it"
 
-    async with Runtime() as runtime, asyncio.timeout(10):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(CodeFunction(callable=work, uses=[inner]))
         await until(lambda: node.state is NodeState.Running)
         runtime.pause(node.id)
@@ -155,7 +155,7 @@ async def test_a_call_stays_back_until_nothing_above_it_is_paused():
     async def work(ctx: RunContext) -> str:
         return await ctx.invoke(between)
 
-    async with Runtime() as runtime, asyncio.timeout(10):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(CodeFunction(callable=work, uses=[between]))
         await until(lambda: len(runtime.get_subtree(node.id)) == 2)
         mid = runtime.get_subtree(node.id)[1]
@@ -185,7 +185,7 @@ async def test_an_agent_makes_no_request_until_nothing_above_it_is_paused():
         return await ctx.invoke(slow)
 
     function = CodeFunction(callable=work, uses=[slow])
-    async with Runtime([function], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([function], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(function)
         await until(lambda: len(runtime.get_subtree(node.id)) == 2)
         child = runtime.get_subtree(node.id)[1]
@@ -215,7 +215,7 @@ async def test_all_that_a_pause_has_stopped_goes_on():
         return [await node for node in nodes]
 
     function = CodeFunction(callable=work, uses=[slow])
-    async with Runtime([function], models=model) as runtime, asyncio.timeout(10):
+    async with Runtime([function], models=model) as runtime, asyncio.timeout(60):
         node = runtime.invoke(function)
         await until(lambda: len(runtime.get_subtree(node.id)) == 4)
         runtime.pause(node.id)
@@ -234,7 +234,7 @@ async def test_a_paused_agent_that_is_cancelled_ends_as_cancelled():
         return "Think."
 
     slow = agent(prompt)
-    async with Runtime([slow], models=ScriptedModel("Well.")) as runtime, asyncio.timeout(10):
+    async with Runtime([slow], models=ScriptedModel("Well.")) as runtime, asyncio.timeout(60):
         node = runtime.invoke(slow)
         await until(lambda: node.state is NodeState.Running)
         runtime.pause(node.id)
@@ -255,7 +255,7 @@ async def test_a_paused_call_that_is_told_to_cancel_may_still_clean_up():
         finally:
             cleaned.append(await ctx.invoke(inner))
 
-    async with Runtime() as runtime, asyncio.timeout(5):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(CodeFunction(callable=work, uses=[inner]))
         await until(lambda: node.state is NodeState.Running)
         runtime.pause(node.id)

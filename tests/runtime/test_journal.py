@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from ramify import MemoryStore
-from ramify.core.errors import StoreError
-from ramify.core.events import CallRequested, CallStarted
-from ramify.runtime.journal import Journal
-from ramify.stores import Entry
+from support import forever
+from treefold import CancellationException, CodeFunction, MemoryStore, NodeState, Runtime
+from treefold.core.errors import StoreError
+from treefold.core.events import CallRequested, CallStarted
+from treefold.runtime.journal import Journal
+from treefold.stores import Entry
 
 
 class Slow(MemoryStore):
@@ -22,11 +23,11 @@ class Slow(MemoryStore):
 
     def append(self, entries: Sequence[Entry]) -> int:
         self.begun.set()
-        assert self.may_keep.wait(10)
+        assert self.may_keep.wait(60)
         return super().append(entries)
 
 
-async def no_trouble(node: object, error: StoreError) -> None:
+async def no_trouble(node: object, error: StoreError, _: object) -> None:
     raise error
 
 
@@ -34,7 +35,7 @@ async def test_what_happens_during_a_long_commit_is_written_though_nothing_follo
     store = Slow()
     store.drive()
     journal = Journal(store, None, no_trouble)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
         waiting = asyncio.get_running_loop().create_task(journal.saved(None))
         await asyncio.to_thread(store.begun.wait, 10)
@@ -45,6 +46,28 @@ async def test_what_happens_during_a_long_commit_is_written_though_nothing_follo
         while len(store.entries(1)) < 2:  # noqa: ASYNC110 - nobody waits for it, that is the point
             await asyncio.sleep(0.001)
     journal.close()
+
+
+async def test_a_cancelled_call_is_not_shown_as_cancelled_before_that_is_written():
+    class Hasty(Runtime):
+        patience = 0.01
+
+    store = Slow()
+    store.may_keep.set()
+    async with asyncio.timeout(60), Hasty([forever], store=store) as runtime:
+        node = runtime.invoke(forever)
+        await anext(view async for view in runtime.watch(node) if view.state is NodeState.Running)
+        while not store.entries(node.id):  # noqa: ASYNC110 - it is written by another thread
+            await asyncio.sleep(0.001)
+        store.may_keep.clear()
+        store.begun.clear()
+        node.cancel()
+        await asyncio.to_thread(store.begun.wait, 20)
+        await asyncio.sleep(0.05)  # the cancel would have been repeated several times
+        assert node.ended_at is None
+        store.may_keep.set()
+        with pytest.raises(CancellationException):
+            await node
 
 
 class Full(MemoryStore):
@@ -63,5 +86,46 @@ def test_nobody_waits_for_what_could_not_be_written_before_the_end():
         journal.close()
     waiting = threading.Thread(target=journal.flush, daemon=True)
     waiting.start()
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()
+
+
+def test_a_thread_that_cannot_be_started_once_does_not_stop_the_journal(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    refused: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def refuse_once(thread: threading.Thread) -> None:
+        if thread.name == "treefold journal" and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_once)
+    store = MemoryStore()
+    three = CodeFunction(name="three", callable=lambda ctx: 3)
+    with Runtime([three], store=store) as runtime:
+        assert runtime.invoke(three).result(20) == 3
+    assert len(refused) == 1
+    assert [tree.state.value for tree in store.trees()] == ["success"]
+
+
+def test_whoever_blocks_until_it_is_written_is_told_that_no_thread_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    store = MemoryStore()
+    store.drive()
+    journal = Journal(store, None, no_trouble)
+    journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(StoreError, match="memory: .*can't start new thread"):
+            journal.flush()
+    journal.flush()
+    assert [entry.kind for entry in store.entries(1)] == ["CallRequested"]
+    journal.close()

@@ -8,7 +8,8 @@ from weakref import ref
 import pytest
 
 from agent_scripts import StagedModel, asked, ended, run, told, until
-from ramify import (
+from support import settle
+from treefold import (
     AgentFunction,
     CodeFunction,
     FunctionArg,
@@ -19,11 +20,10 @@ from ramify import (
     Runtime,
     ToolUse,
 )
-from ramify.core.errors import InvalidValueError
-from ramify.runtime.leases import Pool, Waiter
-from ramify.testing import ScriptedModel, ScriptedRequest
-from ramify.toolbox import human_in_loop
-from support import settle
+from treefold.core.errors import InvalidValueError
+from treefold.runtime.leases import Pool, Waiter
+from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.toolbox import human_in_loop
 
 think = AgentFunction("think", "Think.", user_prompt_template="Think.")
 
@@ -48,7 +48,7 @@ think_twice = CodeFunction(callable=both, name="think_twice", uses=[think])
 async def test_calls_that_waited_before_their_tree_had_a_lease_use_it_one_after_the_other():
     model = held_model()
     specs = [think, think_twice]
-    async with Runtime(specs, models=model, limits=Limits(1)) as runtime, asyncio.timeout(10):
+    async with Runtime(specs, models=model, limits=Limits(1)) as runtime, asyncio.timeout(60):
         first = runtime.invoke(think)
         await until(lambda: model.in_flight)
         second = runtime.invoke(think_twice)
@@ -67,7 +67,7 @@ async def test_a_call_that_may_not_start_holds_up_nobody():
         await ctx.invoke(think)
 
     function = CodeFunction(callable=again, uses=[think])
-    async with Runtime([function], models=model, limits=Limits(1)) as runtime, asyncio.timeout(10):
+    async with Runtime([function], models=model, limits=Limits(1)) as runtime, asyncio.timeout(60):
         stopped = runtime.invoke(function)
         await until(lambda: model.in_flight)
         runtime.pause(stopped.id)
@@ -88,7 +88,7 @@ async def test_an_agent_that_may_not_make_its_next_request_holds_up_nobody():
     stopping = CodeFunction(callable=stop)
     agent = AgentFunction("agent", "Stop.", user_prompt_template="Stop.", uses=[stopping])
     model = ScriptedModel(ToolUse("1", "stop"), "Well.", "Gone on.")
-    async with Runtime([agent], models=model, limits=Limits(1)) as runtime, asyncio.timeout(10):
+    async with Runtime([agent], models=model, limits=Limits(1)) as runtime, asyncio.timeout(60):
         stopped = runtime.invoke(agent)
         await until(lambda: stopped.state is NodeState.Paused)
         assert await runtime.invoke(think) == "Well."
@@ -109,7 +109,7 @@ async def test_who_asks_beside_a_call_that_makes_a_request_holds_up_nobody_after
         asking = runtime.invoke(function)
         question = (await until(runtime.questions))[0]
         model.gate.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await runtime.invoke(think)
         assert asking.state is NodeState.Paused  # and the other did not wait for it
         runtime.answer(question.id, "So.")
@@ -148,7 +148,7 @@ def test_limits_that_would_let_no_request_through_are_refused(sizes: tuple[int, 
 
 async def test_who_has_waited_longest_makes_the_next_request():
     model = held_model()
-    async with Runtime([about], models=model, limits=Limits(1)) as runtime, asyncio.timeout(10):
+    async with Runtime([about], models=model, limits=Limits(1)) as runtime, asyncio.timeout(60):
         nodes = [runtime.invoke(about, {"what": str(n)}) for n in range(4)]
         await settle()
         model.gate.set()
@@ -159,7 +159,7 @@ async def test_who_has_waited_longest_makes_the_next_request():
 
 async def test_a_place_that_is_put_back_just_before_somebody_waits_is_his():
     pool = Pool(1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await pool.wait(Waiter()) is None
     assert pool.is_full
 
@@ -175,7 +175,7 @@ async def test_a_place_is_not_given_to_who_waited_on_a_loop_that_has_closed():
     waiter = await asyncio.to_thread(gone.run_until_complete, somebody())
     waiting = pool.wait(waiter)
     waiting.send(None)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(pool.take())
         await settle()
         gone.close()
@@ -195,7 +195,7 @@ async def test_the_calls_of_one_tree_follow_each_other_before_another_tree_begin
         nodes = [runtime.invoke(function, {"what": what}) for what in ("a", "b")]
         await settle()
         model.gate.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for node in nodes:
                 await node
     assert [asked(request) for request in model.script.requests] == ["a", "a", "b", "b"]
@@ -234,7 +234,7 @@ async def test_a_branch_with_a_lease_of_its_own_makes_its_next_request_with_it()
         looks = ctx.invoke(looker, model=quick)
         waits = ctx.invoke(think, model=slow)
         await until(lambda: slow.in_flight)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             seen = await looks
         slow.gate.set()
         await waits
@@ -261,7 +261,7 @@ async def test_two_calls_of_a_tree_never_use_its_lease_at_the_same_time():
             await node
 
     working = CodeFunction(callable=work, uses=[think, waiting])
-    async with Runtime([working], models=model, limits=Limits(1)) as runtime, asyncio.timeout(10):
+    async with Runtime([working], models=model, limits=Limits(1)) as runtime, asyncio.timeout(60):
         for ticks in range(40):
             await runtime.invoke(working, {"ticks": ticks})
     assert model.most_in_flight == 1

@@ -9,9 +9,9 @@ from typing import Any
 import anyio
 import pytest
 
-from ramify.core.errors import ClosedError
-from ramify.runtime.owner import Owner
 from support import settle
+from treefold.core.errors import ClosedError
+from treefold.runtime.owner import Owner
 
 
 class Resource:
@@ -45,14 +45,14 @@ class Resource:
 async def opened() -> tuple[Owner[Resource], Resource]:
     resource = Resource()
     owner = Owner(resource.open(), "the resource")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await owner.open() is resource
     return owner, resource
 
 
 def in_another_loop(work: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
     async def main() -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await work()
 
     return asyncio.to_thread(lambda: asyncio.run(main()))
@@ -60,7 +60,7 @@ def in_another_loop(work: Callable[[], Awaitable[Any]]) -> Awaitable[Any]:
 
 async def test_one_task_enters_and_leaves_whoever_closes():
     owner, resource = await opened()
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(owner.aclose())
         group.create_task(owner.aclose())
     assert resource.left_by is resource.entered_by is not asyncio.current_task()
@@ -74,7 +74,7 @@ async def test_calls_come_from_any_loop_and_are_made_on_the_owners():
         return await resource.echo("here"), threading.get_ident()
 
     expected = ("here", threading.get_ident())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await owner.call(where) == expected
         assert await in_another_loop(lambda: owner.call(where)) == expected
         await in_another_loop(owner.aclose)
@@ -99,7 +99,7 @@ async def test_giving_up_a_call_cancels_it_and_nothing_else():
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await give_up()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await cancelled.wait()
             assert await owner.call(lambda resource: resource.echo("on")) == "on"
     await owner.aclose()
@@ -112,7 +112,7 @@ async def test_closing_fails_the_calls_under_way_and_those_that_follow():
         with pytest.raises(ClosedError, match="the resource was closed"):
             await owner.call(lambda resource: resource.hang())
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for _ in range(5):
             group.create_task(call())
         await settle()
@@ -127,7 +127,7 @@ async def test_what_ends_by_itself_fails_the_calls_and_closes():
     async def fail() -> None:
         raise ConnectionError("gone")
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         resource.group.start_soon(fail)
         with pytest.raises(ClosedError):
             await owner.call(lambda resource: resource.hang())
@@ -178,7 +178,7 @@ async def test_closing_goes_on_when_the_closer_is_cancelled():
 
     owner = Owner(slow(), "it")
     await owner.open()
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         closer = group.create_task(owner.aclose())
         await leaving.wait()
         closer.cancel()

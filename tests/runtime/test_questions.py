@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agent_scripts import ended, until
-from ramify import (
+from support import settle
+from treefold import (
     AgentFunction,
     CodeFunction,
     NodeState,
@@ -16,19 +17,18 @@ from ramify import (
     Runtime,
     ToolUse,
 )
-from ramify.core.errors import ClosedError, UnknownQuestionError
-from ramify.core.question import Answer
-from ramify.runtime.desk import Desk
-from ramify.runtime.home import Home
-from ramify.runtime.tree import Tree
-from ramify.testing import ScriptedModel
-from support import settle
+from treefold.core.errors import ClosedError, UnknownQuestionError
+from treefold.core.question import Answer
+from treefold.runtime.desk import Desk
+from treefold.runtime.home import Home
+from treefold.runtime.tree import Tree
+from treefold.testing import ScriptedModel
 
 
 async def test_a_call_that_asks_and_returns_without_the_answer_ends_and_withdraws_the_question():
     asking: list[asyncio.Task[str]] = []
 
-    async with asyncio.TaskGroup() as group, Runtime() as runtime, asyncio.timeout(5):
+    async with asyncio.TaskGroup() as group, Runtime() as runtime, asyncio.timeout(60):
 
         async def impatient(ctx: RunContext) -> int:
             asking.append(group.create_task(ctx.ask("Any wishes?")))
@@ -52,7 +52,7 @@ async def test_a_call_that_has_ended_can_ask_nothing():
     async with Runtime() as runtime:
         await runtime.invoke(CodeFunction(callable=quick))
         with pytest.raises(ClosedError, match="has ended"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await contexts[0].ask("Anybody there?")
         assert runtime.questions() == []
 
@@ -65,7 +65,7 @@ async def test_a_call_runs_again_when_it_has_its_answer():
         await done.wait()
         return said
 
-    async with Runtime() as runtime, asyncio.timeout(5):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(CodeFunction(callable=curious))
         (question,) = await until(runtime.questions)
         assert node.state is NodeState.Paused
@@ -121,7 +121,7 @@ async def test_a_call_that_asks_two_things_is_paused_until_both_are_answered():
         await done.wait()
         return [task.result() for task in asked]
 
-    async with Runtime() as runtime, asyncio.timeout(5):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(CodeFunction(callable=curious))
         await until(lambda: len(runtime.questions()) == 2)
         who, how = runtime.questions()

@@ -4,13 +4,13 @@ import os
 
 from hypothesis import HealthCheck, given, settings
 
-from ramify import ModelText, ToolResult, ToolUse, UserText
 from random_trees.clock import run_leaping
 from random_trees.director import Director
 from random_trees.plans import Program, programs
 from random_trees.rules import unanswered_calls
+from treefold import ModelText, ToolResult, ToolUse, UserText
 
-EXAMPLES = int(os.environ.get("RANDOM_TREES", "150"))  # if it is set, they are new ones each time
+EXAMPLES = int(os.environ.get("RANDOM_TREES", "100"))  # if it is set, they are new ones each time
 
 
 @settings(

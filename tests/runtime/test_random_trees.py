@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ramify import CodeFunction, Node, NodeState, NodeView, RunContext, Runtime
-from ramify.core.states import NEXT
 from support import settle
+from treefold import CodeFunction, Node, NodeState, NodeView, RunContext, Runtime
+from treefold.core.states import NEXT
 
 DEPTH = 4
 
@@ -68,7 +68,7 @@ class Mischief:
             return 1
         act, _ = self.levels[depth - 1]
         child = ctx.invoke(act, {"depth": depth - 1})
-        return 1 + child.result(10)
+        return 1 + child.result(60)
 
 
 def check_node(node: Node) -> None:
@@ -111,7 +111,7 @@ async def test_whatever_happens_in_a_tree_it_ends_whole(seed: int):
     others = asyncio.all_tasks()
     mischief = Mischief(seed)
     seen: list[tuple[int, NodeState]] = []
-    async with asyncio.timeout(30), Runtime() as runtime, asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), Runtime() as runtime, asyncio.TaskGroup() as group:
         act, _ = mischief.levels[DEPTH]
         root = runtime.invoke(act, {"depth": DEPTH})
         mischief.nodes.append(root)

@@ -7,12 +7,17 @@ import subprocess
 import sys
 import threading
 import weakref
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
 
-from ramify import (
+from support import double, forever, heed_interrupts, settle
+from treefold import (
+    Budget,
+    BudgetExceeded,
     CodeFunction,
+    MemoryStore,
     Node,
     NodeState,
     RunContext,
@@ -22,8 +27,13 @@ from ramify import (
     Turn,
     tool,
 )
-from ramify.core.errors import BlockingCallError, CancellationException, ClosedError, UsageError
-from support import double, forever, heed_interrupts, settle
+from treefold.core.errors import (
+    BlockingCallError,
+    CallTimeoutError,
+    CancellationException,
+    ClosedError,
+    UsageError,
+)
 
 # Odd exceptions
 
@@ -37,7 +47,7 @@ async def test_an_exception_that_cannot_describe_itself_still_arrives():
     async def act() -> None:
         raise MuteError
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         node = runtime.invoke(act)
         with pytest.raises(MuteError):
             await node
@@ -56,7 +66,7 @@ async def test_any_exception_is_the_outcome_of_the_call_that_raised_it(kind: typ
         await asyncio.sleep(0)
         raise kind("odd")
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         node = runtime.invoke(act)
         with pytest.raises(RuntimeError if kind is StopIteration else kind):
             await node
@@ -73,8 +83,8 @@ def test_an_exit_in_a_worker_thread_ends_that_call_only():
     with Runtime() as runtime:
         other = runtime.invoke(forever)
         with pytest.raises(SystemExit):
-            runtime.invoke(CodeFunction(callable=leave)).result(5)
-        assert runtime.invoke(double, {"n": 1}).result(5) == 2
+            runtime.invoke(CodeFunction(callable=leave)).result(60)
+        assert runtime.invoke(double, {"n": 1}).result(60) == 2
         assert other.state is NodeState.Running
         other.cancel()
 
@@ -83,7 +93,7 @@ def test_an_exit_in_a_worker_thread_ends_that_call_only():
 
 
 async def test_a_task_cancelled_from_outside_before_it_began_ends_its_node():
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         before = asyncio.all_tasks()
         node = runtime.invoke(double, {"n": 1})
         for task in asyncio.all_tasks() - before:
@@ -120,7 +130,7 @@ async def test_cleaning_up_after_a_cancel_is_not_disturbed_by_another(then: str)
     runtime = Runtime()
 
     async def main() -> None:
-        async with asyncio.timeout(5), runtime:
+        async with asyncio.timeout(60), runtime:
             node = runtime.invoke(parent)
             if then == "close":
                 await started.wait()
@@ -150,7 +160,7 @@ async def test_whoever_asks_twice_insists():
                 if cancels == 2:
                     raise
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         node = runtime.invoke(stubborn)
         await started.wait()
         node.cancel("please")
@@ -173,7 +183,7 @@ async def test_a_deep_chain_ends_in_a_few_loop_turns():
             await asyncio.Event().wait()
 
     descend.uses_recursion, descend.max_depth = True, 501
-    async with asyncio.timeout(20), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         node = runtime.invoke(descend, {"left": 500})
         await started.wait()
         node.cancel("stop")
@@ -196,7 +206,7 @@ async def test_a_call_made_while_its_caller_goes_down_is_refused():
         except ClosedError as error:
             refused.append(error)
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         go = asyncio.Event()
 
         @tool
@@ -247,7 +257,7 @@ async def test_one_impatient_waiter_of_a_caller_does_not_end_the_call_for_the_ot
             group.create_task(impatient())
         return waiting.result()
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         assert await runtime.invoke(parent) == "value"
 
 
@@ -324,7 +334,7 @@ def test_two_runtimes_may_call_each_other():
     function = CodeFunction(callable=ask)
     nodes = [first.invoke(function, {"other": second, "n": 20}) for _ in range(5)]
     nodes += [second.invoke(function, {"other": first, "n": 20}) for _ in range(5)]
-    assert [node.result(10) for node in nodes] == [20] * 10
+    assert [node.result(60) for node in nodes] == [20] * 10
     first.close()
     second.close()
 
@@ -358,7 +368,7 @@ def test_closing_from_inside_is_refused_and_closing_from_outside_still_works():
 
     runtime = Runtime()
     with pytest.raises(BlockingCallError, match="leave the 'async with' block"):
-        runtime.invoke(CodeFunction(callable=close)).result(5)
+        runtime.invoke(CodeFunction(callable=close)).result(60)
     running = runtime.invoke(forever)
     runtime.close()
     assert running.state is NodeState.Canceled
@@ -373,7 +383,7 @@ async def test_a_factory_that_waits_for_the_loop_does_not_stop_it():
     def slow(ctx: RunContext) -> Any:
         def factory() -> Any:
             entered.set()
-            return ctx.invoke(double, {"n": 21}).result(5)
+            return ctx.invoke(double, {"n": 21}).result(60)
 
         return ctx.get_or_put(SessionScope.TopLevel, "test", "slow", factory)
 
@@ -386,7 +396,7 @@ async def test_a_factory_that_waits_for_the_loop_does_not_stop_it():
         ctx.get_or_put(SessionScope.TopLevel, "test", "other", object)
         return await node
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         assert await runtime.invoke(parent) == 42
 
 
@@ -396,7 +406,7 @@ async def test_waiting_on_the_loop_for_what_a_thread_makes_is_refused():
     def slow(ctx: RunContext) -> Any:
         def factory() -> str:
             entered.set()
-            release.wait(5)
+            release.wait(60)
             return "made"
 
         return ctx.get_or_put(SessionScope.TopLevel, "test", "thing", factory)
@@ -413,7 +423,7 @@ async def test_waiting_on_the_loop_for_what_a_thread_makes_is_refused():
         await node
         return ctx.get_or_put(SessionScope.TopLevel, "test", "thing", object)
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         assert await runtime.invoke(parent) == "made"
 
 
@@ -499,7 +509,7 @@ async def test_a_watcher_on_the_runs_own_loop_skips_what_it_has_no_time_for():
 def test_an_interrupt_while_the_block_waits_still_closes_everything():
     script = """
 import asyncio
-from ramify import RunContext, Runtime, SessionScope, tool
+from treefold import RunContext, Runtime, SessionScope, tool
 
 class Resource:
     def close(self):
@@ -524,7 +534,7 @@ with Runtime() as runtime:
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
     process.send_signal(signal.SIGINT)
-    printed, complaints = process.communicate(timeout=30)
+    printed, complaints = process.communicate(timeout=60)
     assert printed == "closed\n"
     assert complaints.rstrip().endswith("KeyboardInterrupt")
 
@@ -539,7 +549,7 @@ async def test_a_runtime_may_be_closed_while_its_block_waits():
             threading.Timer(0.01, runtime.close).start()
         return runtime
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         runtime = await main()
     assert [node.state for node in runtime.list_toplevel()] == [NodeState.Canceled]
     with pytest.raises(ClosedError):
@@ -564,7 +574,7 @@ async def test_an_onlooker_neither_ends_a_child_nor_keeps_it():
             await nodes[0]
 
     nodes: list[Node] = []
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         node = runtime.invoke(parent)
         await started.wait()
         with pytest.raises(TimeoutError):
@@ -573,6 +583,175 @@ async def test_an_onlooker_neither_ends_a_child_nor_keeps_it():
         with pytest.raises(CancellationException, match="its caller stopped waiting for it"):
             await look(5)  # nor does his presence
         assert await node == "went on"
+
+
+async def test_a_timeout_around_a_top_level_call_cancels_it():
+    async with asyncio.timeout(20), Runtime() as runtime:
+        node = runtime.invoke(forever)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await node
+        with pytest.raises(CancellationException, match="its caller stopped waiting for it"):
+            await node
+
+
+async def test_a_timeout_in_another_loop_cancels_a_top_level_call():
+    with Runtime() as runtime, pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await runtime.invoke(forever)
+    [node] = runtime.list_toplevel()
+    assert node.state is NodeState.Canceled
+
+
+async def test_a_top_level_call_goes_on_while_somebody_else_waits_for_it():
+    release = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        await release.wait()
+        return "done"
+
+    @tool
+    async def look(ctx: RunContext) -> str:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await node
+        return node.state.value
+
+    async def wait() -> str:
+        return await node
+
+    async with asyncio.timeout(20), Runtime() as runtime, asyncio.TaskGroup() as group:
+        node = runtime.invoke(work)
+        assert await runtime.invoke(look) == "running"  # another call only looks on
+        waiting = group.create_task(wait())
+        await settle()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await node
+        release.set()
+        assert await waiting == "done"
+
+
+async def test_a_call_goes_on_while_a_thread_of_its_caller_waits_for_its_result():
+    release = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        await release.wait()
+        return "done"
+
+    @tool(uses=[work])
+    async def parent(ctx: RunContext) -> str:
+        node = ctx.invoke(work)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(ctx.in_thread(node.result))
+            while ctx.node.waiting_on is not node:  # noqa: ASYNC110 - a thread changes it
+                await asyncio.sleep(0.001)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await node
+            release.set()
+        return waiting.result()
+
+    async with asyncio.timeout(20), Runtime() as runtime:
+        assert await runtime.invoke(parent) == "done"
+
+
+async def test_a_top_level_call_in_a_journal_outlives_those_who_wait_for_it():
+    release = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        await release.wait()
+        return "done"
+
+    async with asyncio.timeout(20), Runtime([work], store=MemoryStore()) as runtime:
+        node = runtime.invoke(work)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await node
+        release.set()
+        assert await node == "done"
+
+
+async def test_a_call_that_was_given_up_can_be_cancelled_again_by_name():
+    cancels: list[str] = []
+
+    @tool
+    async def stubborn() -> None:
+        for time in ("given up", "cancelled again"):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancels.append(time)
+
+    @tool(uses=[stubborn])
+    async def parent(ctx: RunContext) -> None:
+        child = ctx.invoke(stubborn)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await child
+        child.cancel("no time")  # one cancel together with the timeout
+        await settle()
+        assert cancels == ["given up"]
+        child.cancel("no time at all")
+
+    class Patient(Runtime):
+        patience = 1000.0  # seconds, so that nothing else cancels it again
+
+    async with asyncio.timeout(20), Patient() as runtime:
+        await runtime.invoke(parent)
+    assert cancels == ["given up", "cancelled again"]
+
+
+async def test_code_that_stops_waiting_and_cancels_lets_the_call_clean_up():
+    cleaned: list[str] = []
+    begun = asyncio.Event()
+
+    @tool
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await settle()
+            cleaned.append("work")
+
+    async def wait_and_cancel() -> None:
+        try:
+            await node
+        finally:
+            node.cancel("no time")
+
+    async with asyncio.timeout(20), Runtime() as runtime:
+        node = runtime.invoke(work)
+        await begun.wait()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await wait_and_cancel()
+    assert cleaned == ["work"]
+    assert str(node.exception) == "work (node 1) was cancelled: no time"
+
+
+async def test_waiting_for_a_call_of_a_loop_that_was_closed_can_be_cancelled():
+    other = asyncio.new_event_loop()
+    other.set_exception_handler(lambda *_: None)  # the call is never finished
+
+    async def begin() -> Node:
+        runtime = await AsyncExitStack().enter_async_context(Runtime())
+        return runtime.invoke(forever)
+
+    async def wait() -> None:
+        await node
+
+    node = await asyncio.to_thread(other.run_until_complete, begin())
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        waiting = group.create_task(wait())
+        await settle()
+        other.close()
+        waiting.cancel()
+    assert waiting.cancelled()
 
 
 async def test_a_caller_that_waits_in_another_loop_can_lose_patience_too():
@@ -587,7 +766,7 @@ async def test_a_caller_that_waits_in_another_loop_can_lose_patience_too():
             asyncio.run(wait())
         return "went on"
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         function = CodeFunction(callable=parent, uses=[forever])
         assert await runtime.invoke(function) == "went on"
 
@@ -598,7 +777,7 @@ async def test_a_cancel_while_a_parent_waits_for_its_children_reaches_them():
         ctx.invoke(forever)
         return "value"
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         node = runtime.invoke(parent)
         for _ in range(3):
             await asyncio.sleep(0)
@@ -629,7 +808,7 @@ async def test_the_first_cancel_of_a_parent_that_failed_does_not_disturb_its_chi
         await asyncio.sleep(0)
         raise ZeroDivisionError
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         node = runtime.invoke(parent)
         await failed.wait()
         node.cancel("for the first time")
@@ -649,7 +828,7 @@ async def test_a_call_that_is_being_cancelled_does_not_time_out():
         finally:
             await asyncio.sleep(0.03)
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         node = runtime.invoke(slow_to_end, timeout=0.02)
         await started.wait()
         node.cancel("first")
@@ -673,7 +852,7 @@ async def test_nothing_can_be_sent_after_the_end():
 
 
 async def test_a_task_that_outlives_its_call_makes_calls_of_its_own():
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         ended = asyncio.Event()
 
         async def later() -> int:
@@ -704,7 +883,7 @@ def test_a_loop_may_be_run_by_one_thread_after_another():
     for _ in range(2):
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        thread.join(5)
+        thread.join(60)
     run()
     loop.close()
     assert results == [4, 4, 4]
@@ -721,7 +900,7 @@ def test_eager_tasks_are_cancelled_and_counted_like_others():
 
     async def main() -> None:
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
-        async with asyncio.timeout(5), Runtime() as runtime:
+        async with asyncio.timeout(60), Runtime() as runtime:
             assert await runtime.invoke(double, {"n": 1}) == 2
             with pytest.raises(CancellationException, match="by itself"):
                 await runtime.invoke(cancel_self)
@@ -808,7 +987,7 @@ async def test_a_turn_that_is_cancelled_while_its_bags_close_ends(cancels_itself
         asyncio.get_running_loop().call_soon(returned.set)
         return "value"
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(Turn(parent).returning())
         await returned.wait()
         if not cancels_itself:
@@ -830,9 +1009,9 @@ async def test_no_failure_that_somebody_waited_for_is_logged(caplog: pytest.LogC
 
     def ask_in_thread(node: Node) -> None:
         with pytest.raises(ZeroDivisionError):
-            node.result(5)
+            node.result(60)
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group, Runtime() as runtime:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group, Runtime() as runtime:
         node = runtime.invoke(fail)
         group.create_task(ask(node))
         group.create_task(asyncio.to_thread(ask_in_thread, node))
@@ -859,7 +1038,7 @@ async def test_whoever_is_cancelled_twice_at_the_end_of_a_block_insists():
         async with Runtime() as runtime:
             runtime.invoke(stubborn)
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(main())
         await started.wait()
         for _ in range(2):
@@ -868,42 +1047,133 @@ async def test_whoever_is_cancelled_twice_at_the_end_of_a_block_insists():
     assert (cancels, task.cancelled()) == (2, True)
 
 
+class Hasty(Runtime):
+    patience = 0.05
+
+
+class Forgetful:
+    """A function that swallows its first cancellations."""
+
+    def __init__(self, times: int = 3) -> None:
+        self.started = asyncio.Event()
+        self.cancels = 0
+
+        @tool
+        async def forgetful() -> None:
+            while self.cancels < times:
+                try:
+                    self.started.set()
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    self.cancels += 1
+
+        self.function = forgetful
+
+
 @pytest.mark.parametrize("who", ["parent", "runtime"])
 async def test_a_call_that_lost_its_cancel_is_cancelled_again_after_a_while(who: str):
-    cancels = 0
-    started = asyncio.Event()
+    lost = Forgetful()
 
-    class Hasty(Runtime):
-        patience = 0.05
-
-    @tool
-    async def forgetful() -> None:
-        nonlocal cancels
-        while cancels < 3:
-            try:
-                started.set()
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                cancels += 1
-
-    @tool(uses=[forgetful])
+    @tool(uses=[lost.function])
     async def parent(ctx: RunContext) -> None:
-        ctx.invoke(forgetful)
-        await started.wait()
+        ctx.invoke(lost.function)
+        await lost.started.wait()
         raise ZeroDivisionError
 
     async def main() -> None:
         async with Hasty() as runtime:
             if who == "parent":
                 await runtime.invoke(parent)
-            runtime.invoke(forgetful)
-            await started.wait()
+            runtime.invoke(lost.function)
+            await lost.started.wait()
             raise ZeroDivisionError
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(ZeroDivisionError):
             await main()
-    assert cancels == 3
+    assert lost.cancels == 3
+
+
+@pytest.mark.parametrize("stores", [[], [MemoryStore]], ids=["in memory", "in a journal"])
+@pytest.mark.parametrize("way", ["name", "timeout", "budget", "caller"])
+async def test_however_a_call_is_cancelled_it_is_cancelled_until_it_ends(
+    way: str, stores: list[type[MemoryStore]]
+):
+    lost = Forgetful()
+
+    @tool(uses=[lost.function])
+    async def caller(ctx: RunContext) -> str:
+        node = ctx.invoke(lost.function)
+        await lost.started.wait()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await node
+        return "went on"
+
+    store = next((make() for make in stores), None)
+    async with asyncio.timeout(40), Hasty(store=store) as runtime:
+        if way == "caller":
+            assert await runtime.invoke(caller) == "went on"
+        elif way == "name":
+            node = runtime.invoke(lost.function)
+            await lost.started.wait()
+            runtime.cancel(node.id)
+        else:
+            await run_out_of_time(runtime, lost, way)
+    assert lost.cancels == 3
+
+
+async def run_out_of_time(runtime: Runtime, lost: Forgetful, way: str) -> None:
+    """Have a call take too long, and not before its function has begun."""
+    for seconds in (0.02, 0.2, 2, 10):
+        if way == "timeout":
+            node = runtime.invoke(lost.function, timeout=seconds)
+        else:
+            node = runtime.invoke(lost.function, budget=Budget(seconds=seconds))
+        with suppress(CallTimeoutError, BudgetExceeded):
+            await node
+        if lost.started.is_set():
+            break
+
+
+async def test_a_call_below_the_cancelled_one_is_cancelled_until_it_ends():
+    lost = Forgetful()
+
+    @tool(uses=[lost.function])
+    async def caller(ctx: RunContext) -> None:
+        await ctx.invoke(lost.function)
+
+    async with asyncio.timeout(60), Hasty() as runtime:
+        node = runtime.invoke(caller)
+        await lost.started.wait()
+        runtime.cancel(node.id)
+    assert (lost.cancels, node.state) == (3, NodeState.Canceled)
+
+
+def test_timeouts_that_end_at_once_in_two_threads_both_count():
+    first_expires, second_over = threading.Event(), threading.Event()
+
+    class Slow(asyncio.Future[None]):
+        def cancel(self, msg: object = None) -> bool:
+            first_expires.set()
+            assert second_over.wait(60)
+            return super().cancel(msg)
+
+    @tool
+    async def slow() -> None:
+        await Slow()
+
+    with Runtime() as one, Runtime() as other:
+        first = one.invoke(slow, timeout=0.001)
+        assert first_expires.wait(60)
+        try:
+            with pytest.raises(CallTimeoutError):
+                other.invoke(forever, timeout=0.001).result(60)
+        finally:
+            other.close()
+            second_over.set()
+        with pytest.raises(CallTimeoutError):
+            first.result(60)
 
 
 async def test_what_a_thread_makes_for_a_tree_that_is_gone_is_closed():
@@ -918,7 +1188,7 @@ async def test_what_a_thread_makes_for_a_tree_that_is_gone_is_closed():
     def work(ctx: RunContext) -> None:
         def factory() -> Resource:
             entered.set()
-            release.wait(5)
+            release.wait(60)
             return Resource()
 
         try:
@@ -956,3 +1226,37 @@ def test_a_tree_may_be_deleted_between_two_runs_of_its_loop():
     loop.run_until_complete(runtime.__aexit__(None, None, None))
     loop.close()
     assert closed == ["it"]
+
+
+@pytest.mark.parametrize("stores", [[], [MemoryStore]], ids=["in memory", "in a journal"])
+def test_what_a_tree_kept_is_closed_when_delete_returns(stores: list[type[MemoryStore]]):
+    closed: list[str] = []
+
+    @tool
+    async def keep(ctx: RunContext) -> None:
+        ctx.get_or_put(SessionScope.Self, "test", "it", lambda: SlowToClose(closed, "it"))
+
+    with Runtime([keep], store=next((make() for make in stores), None)) as runtime:
+        node = runtime.invoke(keep, key="once")
+        node.result(60)
+        runtime.delete(node.id)
+        assert closed == ["it"]
+        assert runtime.invoke(keep, key="once").id != node.id
+
+
+async def test_async_code_deletes_a_tree_at_once_or_waits_in_a_thread():
+    closed: list[str] = []
+
+    @tool
+    async def keep(ctx: RunContext, name: str) -> None:
+        ctx.get_or_put(SessionScope.Self, "test", "it", lambda: SlowToClose(closed, name))
+
+    async with asyncio.timeout(60), Runtime([keep]) as runtime:
+        first, second = (runtime.invoke(keep, {"name": name}) for name in ("first", "second"))
+        await first
+        await second
+        await asyncio.to_thread(runtime.delete, first.id)
+        assert closed == ["first"]
+        runtime.delete(second.id)
+        assert runtime.list_toplevel() == []
+    assert closed == ["first", "second"]

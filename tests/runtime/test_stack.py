@@ -4,8 +4,8 @@ import asyncio
 from decimal import Decimal
 
 from agent_scripts import ended, until
-from ramify import AgentFunction, CodeFunction, RunContext, Runtime
-from ramify.testing import ScriptedModel
+from treefold import AgentFunction, CodeFunction, RunContext, Runtime
+from treefold.testing import ScriptedModel
 
 
 async def test_a_stack_goes_to_the_call_that_is_waited_for_and_not_to_one_beside_it():
@@ -22,7 +22,7 @@ async def test_a_stack_goes_to_the_call_that_is_waited_for_and_not_to_one_beside
         for node in nodes:
             await node
 
-    async with Runtime() as runtime, asyncio.timeout(5):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(CodeFunction(callable=work, uses=[first, second]))
         await until(lambda: len(runtime.get_subtree(node.id)) == 3)
         stack = runtime.stack(node.id)

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ramify import NodeState
-from ramify.core.events import CallEnded, CallRequested, CallStarted
-from ramify.runtime.tree import Tree
+from treefold import NodeState
+from treefold.core.events import CallEnded, CallRequested, CallStarted
+from treefold.runtime.tree import Tree
 
 
 class Interrupting(CallStarted):

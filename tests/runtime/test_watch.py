@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from ramify import CodeFunction, NodeView, RunContext, Runtime, tool
-from ramify.core.errors import BlockingCallError
 from support import step
+from treefold import CodeFunction, NodeView, RunContext, Runtime, tool
+from treefold.core.errors import BlockingCallError
 
 
 async def test_a_watch_gives_the_next_view_and_waits_if_there_is_none():
@@ -19,7 +19,7 @@ async def test_a_watch_gives_the_next_view_and_waits_if_there_is_none():
         await go_on.wait()
         await ctx.invoke(step, {"n": 1})
 
-    async with Runtime() as runtime, asyncio.timeout(5):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(parent)
         first = await runtime.watch(node)
         assert first.state.value == "waiting"
@@ -40,7 +40,7 @@ async def test_iterating_gives_views_until_the_end():
             await ctx.invoke(step, {"n": n})
         return "done"
 
-    async with Runtime() as runtime, asyncio.timeout(5):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(parent)
         views = [view async for view in runtime.watch(node.id)]
 
@@ -63,7 +63,7 @@ def test_threads_watch_a_background_runtime():
     released = threading.Event()
 
     def wait(ctx: RunContext) -> str:
-        released.wait(5)
+        released.wait(60)
         return "done"
 
     with Runtime() as runtime:
@@ -75,15 +75,15 @@ def test_threads_watch_a_background_runtime():
             for number, view in enumerate(runtime.watch(node)):
                 into.append(view)
                 if number == 0:
-                    ready.wait(5)
+                    ready.wait(60)
 
         threads = [threading.Thread(target=follow, args=[views]) for views in seen]
         for thread in threads:
             thread.start()
-        ready.wait(5)
+        ready.wait(60)
         released.set()
         for thread in threads:
-            thread.join(5)
+            thread.join(60)
         assert [views[-1].outputs for views in seen] == ["done", "done", "done"]
 
 
@@ -91,7 +91,7 @@ def test_a_thread_waits_no_longer_than_it_wants():
     released = threading.Event()
 
     def wait(ctx: RunContext) -> None:
-        released.wait(5)
+        released.wait(60)
 
     with Runtime() as runtime:
         node = runtime.invoke(CodeFunction(callable=wait))
@@ -116,7 +116,7 @@ async def test_a_watcher_that_never_takes_its_views_does_not_hold_up_the_run():
     async def parent(ctx: RunContext) -> int:
         return sum([await ctx.invoke(step, {"n": n}) for n in range(500)])
 
-    async with Runtime() as runtime, asyncio.timeout(20):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(parent)
         slow = aiter(runtime.watch(node))
         await anext(slow)  # and never again
@@ -163,7 +163,7 @@ async def test_watching_a_child_tells_of_the_child_only():
         release.set()
         await first
 
-    async with Runtime() as runtime, asyncio.timeout(5):
+    async with Runtime() as runtime, asyncio.timeout(60):
         node = runtime.invoke(parent)
         await asyncio.sleep(0)
         (first, *_) = node.get_children()

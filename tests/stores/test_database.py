@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -13,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from permissions import without_privileges
-from ramify import SessionStore
-from ramify.core.errors import InvalidValueError, StoreError, UsageError
-from ramify.stores.database import APPLICATION_ID, Database
-from ramify.stores.schema import VERSION
 from saving import exchange, said, save
+from treefold import SessionStore
+from treefold.core.errors import InvalidValueError, StoreError, UsageError
+from treefold.stores.database import APPLICATION_ID, Database
+from treefold.stores.schema import VERSION
 
 INSERT = "INSERT INTO entries (exchange) VALUES (?)"
 
@@ -78,17 +79,19 @@ def test_a_link_to_a_file_that_is_not_there_makes_that_file_for_its_owner(tmp_pa
 def test_without_a_path_it_is_in_the_data_folder_which_is_the_owners(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.delenv("RAMIFY_HOME", raising=False)
+    monkeypatch.delenv("TREEFOLD_HOME", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     with SessionStore() as store:
-        assert repr(store) == f"<SessionStore {tmp_path}/data/ramify/chats.db>"
-        assert mode(tmp_path / "data" / "ramify") == 0o700
-    monkeypatch.setenv("RAMIFY_HOME", str(tmp_path / "own"))
+        assert repr(store) == f"<SessionStore {tmp_path}/data/treefold/chats.db>"
+        assert mode(tmp_path / "data" / "treefold") == 0o700
+    monkeypatch.setenv("TREEFOLD_HOME", str(tmp_path / "own"))
     with SessionStore() as store:
         assert repr(store) == f"<SessionStore {tmp_path}/own/chats.db>"
     (tmp_path / "taken").touch()
-    monkeypatch.setenv("RAMIFY_HOME", str(tmp_path / "taken"))
-    with pytest.raises(StoreError, match="taken: the folder cannot be made .* set RAMIFY_HOME to"):
+    monkeypatch.setenv("TREEFOLD_HOME", str(tmp_path / "taken"))
+    with pytest.raises(
+        StoreError, match="taken: the folder cannot be made .* set TREEFOLD_HOME to"
+    ):
         SessionStore()
 
 
@@ -133,10 +136,12 @@ def test_the_database_of_another_program_is_refused_and_left_alone(path: Path, s
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_file_of_a_newer_ramify_is_refused(path: Path):
+def test_a_file_of_a_newer_treefold_is_refused(path: Path):
     SessionStore(path).close()
     pragma(path, f"user_version = {VERSION + 1}")
-    with pytest.raises(StoreError, match="a newer ramify has written it .* install that ramify"):
+    with pytest.raises(
+        StoreError, match="a newer treefold has written it .* install that treefold"
+    ):
         SessionStore(path)
 
 
@@ -224,6 +229,22 @@ def test_a_file_that_another_program_keeps_locked_says_so_after_a_while(path: Pa
             pass
 
 
+def test_vacuum_waits_for_the_lock_of_another_program_though_a_write_came_before_it(path: Path):
+    with (
+        closing(Database(path, patience=30)) as database,
+        closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other,
+    ):
+        with database.transaction() as rows:
+            rows.execute(INSERT, ("small",))
+        other.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(0.05, other.execute, ["ROLLBACK"])
+        release.start()
+        database.vacuum()
+        release.join()
+        with database.snapshot() as rows:
+            assert rows.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+
+
 def test_a_full_disk_says_so_and_keeps_what_was_there(path: Path):
     with closing(Database(path)) as database:
         with database.snapshot() as rows:
@@ -240,8 +261,8 @@ def test_a_full_disk_says_so_and_keeps_what_was_there(path: Path):
 FILL_UP = """
 import resource, sys
 from saving import exchange, save
-from ramify import SessionStore
-from ramify.core.errors import StoreError
+from treefold import SessionStore
+from treefold.core.errors import StoreError
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 with SessionStore(sys.argv[1]) as store:
@@ -285,7 +306,7 @@ def test_what_raises_in_a_transaction_takes_all_of_it_back(path: Path):
 def test_a_forked_process_is_told_to_open_the_file_itself(path: Path):
     code = (
         "import os, sys\n"
-        "from ramify import SessionStore\n"
+        "from treefold import SessionStore\n"
         "store = SessionStore(sys.argv[1])\n"
         "if os.fork() == 0:\n"
         "    try:\n"

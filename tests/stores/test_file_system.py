@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ramify import SqliteStore, StoreError
-from ramify.stores.file_system import (
+from treefold import SqliteStore, StoreError
+from treefold.stores.file_system import (
     file_system_of,
     mounts as mounted,
     over_network,
@@ -88,7 +88,7 @@ def test_a_journal_on_another_machine_is_refused_with_the_reason_and_the_remedy(
 def test_this_machine_says_the_same_as_its_own_command(tmp_path: Path):
     for path in (str(tmp_path.resolve()), "/", "/proc", "/proc/self"):
         told = subprocess.run(
-            ["df", "--output=fstype", path], capture_output=True, text=True, check=True, timeout=30
+            ["df", "--output=fstype", path], capture_output=True, text=True, check=True, timeout=60
         )
         if (kind := told.stdout.split()[-1]) != "-":
             assert file_system_of(path, mounted()) == kind

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ramify import SessionStore, SqliteStore
-from ramify.stores.database import APPLICATION_ID
-from ramify.stores.schema import STEPS, VERSION
-from ramify.testing.store_suite import asked
 from saving import said, save
+from treefold import SessionStore, SqliteStore
+from treefold.stores.database import APPLICATION_ID
+from treefold.stores.schema import STEPS, VERSION
+from treefold.testing.store_suite import asked
 
 
 @pytest.fixture

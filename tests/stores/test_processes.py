@@ -2,19 +2,19 @@
 
 import os
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from ramify import SessionConflictError, SessionStore
+import warm_python
 from saving import entries, reached, said, save
+from treefold import SessionConflictError, SessionStore
 
 TALK = """
 import sys
 from saving import exchange
-from ramify import SessionConflictError, SessionStore
+from treefold import SessionConflictError, SessionStore
 
 path, who, often = sys.argv[1:]
 sys.stdin.readline()
@@ -36,7 +36,7 @@ print("conflicts", conflicts)
 
 def talk(path: Path, who: str, often: int) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-c", TALK, str(path), who, str(often)],
+        warm_python.command("-c", TALK, str(path), who, str(often)),
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -100,7 +100,7 @@ def test_whatever_a_killed_process_reported_as_saved_is_there(tmp_path: Path):
 
 MAKE = """
 import sys
-from ramify import SessionStore
+from treefold import SessionStore
 
 for line in sys.stdin:
     with SessionStore(line.rstrip("\\n")) as store:
@@ -111,7 +111,7 @@ for line in sys.stdin:
 def test_processes_that_make_a_file_at_the_same_moment_all_get_it(tmp_path: Path):
     makers = [
         subprocess.Popen(
-            [sys.executable, "-c", MAKE],
+            warm_python.command("-c", MAKE),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for _ in range(4)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ramify import SessionConflictError, SessionStore, ToolResult
-from ramify.core.exchange import Exchange
 from saving import entries, exchange, reached
+from treefold import SessionConflictError, SessionStore, ToolResult
+from treefold.core.exchange import Exchange
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 TEXTS = st.lists(st.sampled_from("xyz"), max_size=4)

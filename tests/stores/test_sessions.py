@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from ramify import SessionConflictError, SessionInfo, SessionStore, ToolResult
-from ramify.core.errors import (
+from saving import entries, exchange, reached, said, save
+from treefold import SessionConflictError, SessionInfo, SessionStore, ToolResult
+from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
-    RamifyError,
     StoreError,
+    TreefoldError,
     UnknownSessionError,
 )
-from ramify.stores.sessions import SavedSession
-from saving import entries, exchange, reached, said, save
+from treefold.stores.sessions import SavedSession
 
 
 @pytest.fixture
@@ -328,4 +328,4 @@ def test_the_errors_can_be_pickled_and_are_ours():
     for error in (StoreError("chats.db", "is full"), SessionConflictError("chats.db", "trip")):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.path) == (type(error), str(error), "chats.db")
-        assert isinstance(error, RamifyError)
+        assert isinstance(error, TreefoldError)

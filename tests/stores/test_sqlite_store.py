@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ramify import NodeState, SessionStore, SqliteStore
-from ramify.core.errors import ClosedError, InvalidValueError, StoreError
-from ramify.stores import Entry
-from ramify.testing.store_suite import asked, asking, ended, moved, told
 from saving import said, save
+from treefold import NodeState, SessionStore, SqliteStore
+from treefold.core.errors import ClosedError, InvalidValueError, StoreError
+from treefold.stores import Entry
+from treefold.testing.store_suite import asked, asking, ended, moved, told
 
 
 @pytest.fixture
@@ -121,13 +121,13 @@ def test_reading_does_not_wait_for_somebody_who_writes(path: Path):
             return store.append([told(1, 3)])
 
         appending = pool.submit(append)
-        assert begun.wait(30)
+        assert begun.wait(60)
         for _ in range(100):  # at some time the append has begun to wait
             assert [entry.number for entry in store.entries(1)] == [1, 2]
             assert (store.text("01"), store.last(), len(store.trees())) == ("text", 2, 1)
         assert not appending.done()
         other.execute("ROLLBACK")
-        assert appending.result(30) == 3
+        assert appending.result(60) == 3
         assert store.last() == 3
 
 

@@ -1,13 +1,16 @@
 """Journals on disks that fail, in files that are damaged, and with processes that are killed."""
 
+import fcntl
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,18 +18,30 @@ from pathlib import Path
 import pytest
 
 from permissions import without_privileges
-from ramify import FencedError, SqliteStore, StoreError, StoreOwnedError
-from ramify.core.errors import UsageError
-from ramify.stores import Entry
-from ramify.stores.database import APPLICATION_ID
-from ramify.stores.schema import VERSION
-from ramify.testing.store_suite import asked, ended, told
+from treefold import (
+    FencedError,
+    RunContext,
+    Runtime,
+    SessionStore,
+    SqliteStore,
+    StoreError,
+    StoreOwnedError,
+    attach,
+    tool,
+)
+from treefold.core.errors import UsageError
+from treefold.stores import Entry
+from treefold.stores.database import APPLICATION_ID
+from treefold.stores.integrity import lost_tree
+from treefold.stores.schema import VERSION, statements
+from treefold.testing.store_suite import asked, ended, told
+from treefold.turns.registry import registries
 
 WRITE = """
 import os, resource, signal, sys
-from ramify import SqliteStore
-from ramify.core.errors import StoreError, UsageError
-from ramify.testing.store_suite import asked, told
+from treefold import SqliteStore
+from treefold.core.errors import StoreError, UsageError
+from treefold.testing.store_suite import asked, told
 
 path = sys.argv[1]
 store = SqliteStore(path)
@@ -95,7 +110,7 @@ def test_a_second_driver_is_refused_until_the_first_is_killed(path: Path):
                     store.drive()
                 assert str(refused.value) == (
                     f"{path}: another runtime drives it (process {first.pid}); end that one first, "
-                    "or only look on and answer with ramify.attach"
+                    "or only look on and answer with treefold.attach"
                 )
             with pytest.raises(UsageError, match="call drive"):
                 store.append([asked(2)])
@@ -105,6 +120,18 @@ def test_a_second_driver_is_refused_until_the_first_is_killed(path: Path):
             first.wait(60)
             store.drive()
             store.append([asked(2)])
+
+
+def test_a_driver_waits_for_a_slow_process_that_only_asks_whether_there_is_one(path: Path):
+    with SqliteStore(path) as store, path.with_name("run.db-driver").open("wb") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)  # as Observer.is_driven does, for a moment
+        release = threading.Timer(0.1, fcntl.flock, (asking, fcntl.LOCK_UN))
+        release.start()
+        try:
+            store.drive()
+        finally:
+            release.join()
+        assert store.is_driven()
 
 
 def test_whatever_a_killed_driver_reported_is_there_and_the_next_goes_on(path: Path):
@@ -342,6 +369,110 @@ def test_nothing_is_written_into_a_log_that_was_deleted_and_what_was_is_kept(pat
         assert [entry.number for entry in store.entries(1)] == [1, 2]
 
 
+LOST = " entries, and 7 were committed: run.db-wal, which has the rest, is missing or damaged; put"
+
+
+@pytest.mark.parametrize("in_file", [0, 1])
+def test_a_log_that_is_lost_after_a_kill_is_an_error_until_it_is_put_back(path: Path, in_file: int):
+    if in_file:  # otherwise even the tables are only in the log
+        with SqliteStore(path) as store:
+            store.drive()
+            store.append([asked(1)])
+    with process("go_on(3); sys.stdin.read()", path) as writer:
+        assert [line(writer) for _ in range(3)] == ["2\n", "4\n", "6\n"]
+        writer.send_signal(signal.SIGKILL)
+        writer.wait(60)
+    log, away = path.with_name("run.db-wal"), path.with_name("away")
+    log.rename(away)
+    for opened in (SqliteStore, SessionStore, attach, lambda path: Runtime(store=path)):
+        with pytest.raises(StoreError, match=f"{in_file}{LOST}"):
+            opened(path)
+    away.rename(log)
+    with SqliteStore(path) as store:
+        assert len(store.entries(1)) == 7
+        assert store.drive()  # the last driver was killed
+        store.append([told(1, 8)])
+    with SqliteStore(path) as store:
+        assert not store.drive()
+
+
+def killed(path: Path, folder: str) -> Path:
+    """Return what a kill at this moment would leave of an open journal, as a copy."""
+    left = path.parent / folder / path.name
+    left.parent.mkdir()
+    for file in (path, path.with_name("run.db-wal"), path.with_name("run.db-driver")):
+        shutil.copy(file, left.parent)
+    return left
+
+
+def test_a_log_that_is_lost_after_a_part_of_it_was_put_into_the_file_is_an_error(path: Path):
+    with SqliteStore(path) as store, closing(sqlite3.connect(path)) as other:
+        store.drive()
+        store.append([asked(1)])
+        other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        store.append([told(1, n) for n in range(2, 8)])
+        left = killed(path, "left")
+    with SqliteStore(path) as store:
+        assert store.last() == 7
+    log = left.with_name("run.db-wal")
+    content = log.read_bytes()
+    for damage in (b"", content[:100], content[:200] + bytes(len(content) - 200)):
+        log.write_bytes(damage)
+        with pytest.raises(StoreError, match=LOST):
+            SqliteStore(left)
+    left.with_name("run.db-driver").unlink()  # as the message says
+    with SqliteStore(left) as store:
+        assert store.last() == 1
+
+
+def test_a_log_that_another_program_has_put_into_the_file_after_a_kill_is_not_missed(path: Path):
+    with SqliteStore(path) as store:
+        store.drive()
+        store.append([asked(1), told(1, 2)])
+        left = killed(path, "left")
+    with closing(sqlite3.connect(left)) as other:
+        assert other.execute("SELECT count(*) FROM events").fetchone() == (2,)
+    assert not left.with_name("run.db-wal").exists()
+    with SqliteStore(left) as store:
+        assert store.drive()
+        assert store.last() == 2
+
+
+def test_a_log_that_others_keep_when_a_journal_is_closed_is_missed_if_it_is_lost(path: Path):
+    with SqliteStore(path) as store, SqliteStore(path) as observer:
+        store.drive()
+        store.append([asked(1)])
+        store.close()
+        left = killed(path, "left")
+        assert observer.last() == 1
+    with SqliteStore(left) as store:
+        assert not store.drive()  # it was closed
+    with SqliteStore(path) as store:  # the observer has put the log into the file
+        assert store.last() == 1
+
+
+def test_a_journal_that_was_closed_or_deleted_may_be_replaced(path: Path):
+    older, driver = path.with_name("older"), path.with_name("run.db-driver")
+    append_to(path)
+    shutil.copy(path, older)
+    with SqliteStore(path) as store:
+        store.drive()
+        store.append([told(2, 2)])
+        left = killed(path, "left")
+    assert driver.read_bytes() == b""
+    shutil.copy(older, path)  # a copy that was put back
+    with SqliteStore(path) as store:
+        assert store.last() == 1
+    for file in (left, left.with_name("run.db-wal")):  # a fresh start on purpose
+        file.unlink()
+    with SqliteStore(left) as store:
+        store.drive()
+        assert store.append([asked(1)]) == 1
+    driver.write_text("4711")  # as versions before wrote it, and never cleared it
+    with SqliteStore(path) as store:
+        assert not store.drive()
+
+
 # Damage
 
 
@@ -435,6 +566,103 @@ def test_one_byte_that_has_changed_in_a_text_or_an_entry_is_told(path: Path):
         store.entries(1)
 
 
+paid: list[int] = []
+
+with registries():
+
+    @tool
+    async def pay(amount: int) -> str:
+        """Pay, which is not to be done twice."""
+        paid.append(amount)
+        return f"paid {amount} " * 30
+
+    @tool(uses=[pay])
+    async def settle(ctx: RunContext, amount: int) -> str:
+        """Pay once."""
+        return await ctx.invoke(pay, {"amount": amount})
+
+
+def settled(path: Path) -> list[str]:
+    """Have three bills settled, each once, and return the receipts."""
+    with Runtime([settle], store=path) as runtime:
+        calls = [runtime.invoke(settle, {"amount": n}, key=f"bill {n}") for n in range(3)]
+        return [call.result() for call in calls]
+
+
+def flipped(content: bytes, at: int, bit: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
+
+
+def places(content: bytes, text: bytes) -> list[int]:
+    found = [match.start() for match in re.finditer(re.escape(text), content)]
+    assert found
+    return found
+
+
+def test_a_flipped_bit_in_a_key_does_not_have_a_finished_call_made_again(path: Path):
+    settled(path)
+    paid.clear()
+    content = path.read_bytes()
+    for at in places(content, b"=bill 1"):  # in the table, and in the index
+        path.write_bytes(flipped(content, at + 6, 3))
+        with pytest.raises(StoreError, match="it is damaged; put back a copy, or move it away"):
+            settled(path)
+        with SqliteStore(path) as store, closing(sqlite3.connect(path)) as rows:
+            lost = lost_tree(rows)  # also if the journal is too long to be checked when opened
+            assert lost is not None or store.find_key("=bill 1") is not None
+    assert not paid
+    path.write_bytes(content)
+    settled(path)
+    with closing(sqlite3.connect(path)) as rows:
+        assert lost_tree(rows) is None
+
+
+@pytest.mark.parametrize("index", ["events_by_tree", "sqlite_autoindex_events_1"])
+def test_a_last_event_that_an_index_has_lost_is_told_and_not_waited_for(path: Path, index: str):
+    settled(path)
+    with closing(sqlite3.connect(path)) as rows:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (page,) = rows.execute(query, (index,)).fetchone()
+        (size,) = rows.execute("PRAGMA page_size").fetchone()
+    content = bytearray(path.read_bytes())
+    cells = (page - 1) * size + 3  # how many there are, in the header of the page
+    content[cells : cells + 2] = (int.from_bytes(content[cells : cells + 2]) - 1).to_bytes(2)
+    path.write_bytes(content)
+    with attach(path) as observer:  # which checks no more than what it reads
+        tree = observer.trees()[-1].id
+        with pytest.raises(StoreError, match=f"tree {tree}: .* it is damaged; put back a copy"):
+            observer.get_view(tree)
+    with pytest.raises(StoreError, match="it is damaged; put back a copy"):
+        settled(path)
+
+
+def test_damage_in_the_schema_is_told_as_damage(path: Path):
+    settled(path)
+    content, chance = path.read_bytes(), random.Random(1)
+    for number, statement in enumerate(sorted(statements(VERSION))):
+        [at] = places(content, statement.encode())
+        bit = 7 if number % 2 else chance.randrange(7)  # with the highest one it is no text
+        path.write_bytes(flipped(content, at + chance.randrange(len(statement)), bit))
+        for opened in (settled, SessionStore, attach):
+            with pytest.raises(StoreError, match="it is damaged; put back a copy"):
+                opened(path)
+
+
+def test_no_flipped_bit_anywhere_has_a_call_made_again_or_gives_another_result(path: Path):
+    receipts = settled(path)
+    content, chance, refused = path.read_bytes(), random.Random(1), 0
+    paid.clear()
+    for trial in range(60):
+        start, length = trial * 4096 % len(content), 4096 if trial % 2 else 100
+        path.write_bytes(flipped(content, start + chance.randrange(length), trial % 8))
+        try:
+            assert settled(path) == receipts
+        except StoreError:
+            refused += 1
+    assert not paid
+    assert refused > 5
+
+
 @pytest.mark.parametrize(
     ("statements", "told"),
     [
@@ -444,7 +672,7 @@ def test_one_byte_that_has_changed_in_a_text_or_an_entry_is_told(path: Path):
                 f"PRAGMA application_id = {APPLICATION_ID}",
                 f"PRAGMA user_version = {VERSION + 1}",
             ],
-            f"a newer ramify has written it .version {VERSION + 1}, this one knows {VERSION}.;",
+            f"a newer treefold has written it .version {VERSION + 1}, this one knows {VERSION}.;",
         ),
     ],
 )

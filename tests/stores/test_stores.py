@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ramify import MemoryStore, SqliteStore
-from ramify.stores import Store
-from ramify.testing import StoreSuite
+from treefold import MemoryStore, SqliteStore
+from treefold.stores import Store
+from treefold.testing import StoreSuite
 
 
 class TestMemoryStore(StoreSuite):

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import pytest
 
-from ramify import (
+from treefold import (
     CodeFunction,
     MemoryStore,
     NodeState,
@@ -19,10 +19,10 @@ from ramify import (
     SqliteStore,
     StoreError,
 )
-from ramify.core.errors import UnknownNodeError, UsageError
-from ramify.core.forking import Edit
-from ramify.stores import Entry, Store, TreeRow, export_tree, import_tree
-from ramify.testing.store_suite import asked, asking, asks, ended, moved, settles, told
+from treefold.core.errors import UnknownNodeError, UsageError
+from treefold.core.forking import Edit
+from treefold.stores import Entry, Store, TreeRow, export_tree, import_tree
+from treefold.testing.store_suite import asked, asking, asks, ended, moved, settles, told
 
 LONG = "é 漢 \ud800 \u2028 \n " * 100
 
@@ -203,7 +203,7 @@ def test_the_file_is_the_owners_and_is_there_whole_or_not_at_all(store: MemorySt
     assert list(file.parent.iterdir()) == [file]
     assert file.read_text().count("漢") == 0  # for the half character beside it: all in escapes
     header = json.loads(file.read_text().splitlines()[0])
-    assert header == {"format": "ramify journal", "version": 1, "store": store.id, "tree": 10}
+    assert header == {"format": "treefold journal", "version": 1, "store": store.id, "tree": 10}
 
 
 def test_a_folder_that_is_not_there_says_so(store: MemoryStore, tmp_path: Path):
@@ -246,8 +246,8 @@ def test_a_damaged_file_is_refused_whole(store: MemoryStore, file: Path):
         ('{"format":"other","version":1}\n', "no tree was exported into it; give the path of"),
         ("[]\n[]\n", "no tree was exported into it; give the path of another file"),
         (
-            '{"format":"ramify journal","version":2,"tree":1}\n',
-            "a newer ramify has written it (version 2, this one knows 1); install that ramify",
+            '{"format":"treefold journal","version":2,"tree":1}\n',
+            "a newer treefold has written it (version 2, this one knows 1); install that treefold",
         ),
     ],
 )

@@ -1,17 +1,18 @@
 """The fixture in a real run of pytest, on a journal and on an exported tree."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from ramify import MemoryStore, Runtime, SqliteStore, agent
-from ramify.stores import export_tree
-from ramify.testing import ScriptedModel, replay
+from treefold import MemoryStore, Runtime, SqliteStore, agent
+from treefold.stores import export_tree
+from treefold.testing import ScriptedModel, replay
 
 AGENTS = """\
-from ramify import agent
+from treefold import agent
 
 @agent(system="{system}")
 def greet(name: str) -> str:
@@ -20,7 +21,7 @@ def greet(name: str) -> str:
 TESTS = """\
 from agents import greet
 
-from ramify.testing import journal_fixture
+from treefold.testing import journal_fixture
 
 greeting = journal_fixture("{file}", [greet])
 
@@ -32,8 +33,8 @@ def test_the_greeting_has_not_changed(greeting):
 RECORD = """\
 from agents import greet
 
-from ramify import Runtime
-from ramify.testing import ScriptedModel
+from treefold import Runtime
+from treefold.testing import ScriptedModel
 
 with Runtime([greet], models=ScriptedModel("Hi, Ada!"), store="run.db") as runtime:
     runtime.invoke(greet, {"name": "Ada"}).result()
@@ -42,8 +43,9 @@ with Runtime([greet], models=ScriptedModel("Hi, Ada!"), store="run.db") as runti
 
 def run(folder: Path, *command: str) -> str:
     command = (sys.executable, *command)
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
     )
     return done.stdout + done.stderr
 
@@ -84,5 +86,5 @@ def test_an_exported_tree_can_be_replayed_as_the_journal_can(tmp_path: Path):
 
 
 def test_whoever_does_not_test_needs_no_pytest(tmp_path: Path):
-    code = "import sys, ramify.testing; print('pytest' in sys.modules)"
+    code = "import sys, treefold.testing; print('pytest' in sys.modules)"
     assert run(tmp_path, "-c", code) == "False\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
-from ramify import (
+from treefold import (
     AgentFunction,
     CodeFunction,
     Function,
@@ -18,8 +18,8 @@ from ramify import (
     Runtime,
     ToolUse,
 )
-from ramify.core.errors import CallError
-from ramify.testing import ScriptedModel, ScriptedRequest, replay
+from treefold.core.errors import CallError
+from treefold.testing import ScriptedModel, ScriptedRequest, replay
 
 EXAMPLES = int(os.environ.get("RANDOM_REPLAYS", "60"))  # if it is set, they are new ones each time
 
@@ -135,7 +135,7 @@ def record(program: Program) -> MemoryStore:
     with Runtime([program.root], models=program.models or None, store=store) as runtime:
         node = runtime.invoke(program.root)
         try:
-            node.result(timeout=30)
+            node.result(timeout=60)
         except ValueError:
             assert node.exception is not None
     return store

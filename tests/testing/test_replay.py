@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ramify import (
+from recorded import Tools, record
+from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
     Budget,
@@ -32,11 +33,10 @@ from ramify import (
     ToolUse,
     agent,
 )
-from ramify.core.errors import InvalidValueError
-from ramify.core.forking import Edit
-from ramify.testing import Divergence, ScriptedFailure, ScriptedModel, ScriptedRequest, replay
-from ramify.toolbox import human_in_loop, raise_exception
-from recorded import Tools, record
+from treefold.core.errors import InvalidValueError
+from treefold.core.forking import Edit
+from treefold.testing import Divergence, ScriptedFailure, ScriptedModel, ScriptedRequest, replay
+from treefold.toolbox import human_in_loop, raise_exception
 
 
 def use(name: str, word: str, id: str = "1") -> ToolUse:
@@ -340,7 +340,7 @@ def test_arguments_that_a_person_has_changed_are_those_that_count(tmp_path: Path
             if questions := runtime.questions():
                 runtime.answer(questions[0].id, args={"word": "oak"})
                 break
-        assert node.result(timeout=10) == "Done."
+        assert node.result(timeout=60) == "Done."
     for decides in (None, hooks):
         again = replay([explain], store, hooks=decides)
         assert (again.divergence, again.output) == (None, "Done.")
@@ -398,7 +398,7 @@ def test_a_budget_that_was_exceeded_is_exceeded_again(where: str):
         own = budget if where == "call" else None
         node = runtime.invoke(explain, {"word": "yew"}, budget=own)
         with pytest.raises(BudgetExceeded) as exceeded:
-            node.result(timeout=10)
+            node.result(timeout=60)
     again = replay([explain], store)
     assert again.divergence is None
     assert again.view.exception is not None

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ramify import (
+from recorded import Tools, record
+from treefold import (
     CodeFunction,
     MemoryStore,
     Node,
@@ -17,9 +18,8 @@ from ramify import (
     ToolUse,
     agent,
 )
-from ramify.core.errors import CallTimeoutError
-from ramify.testing import HANGS, Replay, ScriptedModel, replay
-from recorded import Tools, record
+from treefold.core.errors import CallTimeoutError
+from treefold.testing import HANGS, Replay, ScriptedModel, replay
 
 
 def cut_off(store: MemoryStore, entries: int) -> MemoryStore:
@@ -65,7 +65,7 @@ def made(tools: Tools) -> MemoryStore:
 
     store = MemoryStore()
     with Runtime([family(tools)], models=ScriptedModel(reply), store=store) as runtime:
-        runtime.invoke(runtime.invocable_functions["lead"]).result(timeout=10)
+        runtime.invoke(runtime.invocable_functions["lead"]).result(timeout=60)
     return store
 
 
@@ -161,10 +161,10 @@ def test_a_tree_that_was_cancelled_is_cancelled_again(
     function = CodeFunction(name="lead", callable=lead, uses=[explain])
     with Runtime([function], models=ScriptedModel(reply), store=tmp_path / "run.db") as runtime:
         node = runtime.invoke(function)
-        assert began.wait(10)
+        assert began.wait(60)
         node.cancel("enough")
         with pytest.raises(Exception, match="enough"):
-            node.result(timeout=10)
+            node.result(timeout=60)
     again = replay([function], tmp_path / "run.db")
     assert (again.divergence, again.view.state) == (None, NodeState.Canceled)
     assert tools.made == ([] if by_model else ["yew"])
@@ -229,8 +229,8 @@ def test_a_call_of_a_model_that_somebody_cancelled_is_told_as_it_was(tmp_path: P
             if view.children and view.children[0].state is NodeState.Running:
                 break
         runtime.cancel(node.id + 1, "enough")
-        assert node.result(timeout=10) == "Never mind."
+        assert node.result(timeout=60) == "Never mind."
         fork = runtime.fork(node, at=2)  # in which the call has another path
-        assert fork.result(timeout=10) == "Never mind."
+        assert fork.result(timeout=60) == "Never mind."
     for tree in (node, fork):
         replay([explain], tmp_path / "run.db", tree.id).check()

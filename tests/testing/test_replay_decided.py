@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ramify import Edit, InDoubtError, MemoryStore, RunContext, Runtime, tool
-from ramify.stores import export_tree
-from ramify.testing import Replay, replay
+from treefold import Edit, InDoubtError, MemoryStore, RunContext, Runtime, tool
+from treefold.stores import export_tree
+from treefold.testing import Replay, replay
 
 
 def test_a_call_that_was_not_asked_for_again_is_not_missed_in_an_exported_tree(tmp_path: Path):
@@ -30,13 +30,13 @@ def test_a_call_that_was_not_asked_for_again_is_not_missed_in_an_exported_tree(t
         return await ctx.invoke(look_up, {"word": word}) + await ctx.ask("Go on?")
 
     with Runtime([read, other], store=store) as runtime:
-        runtime.invoke(other).result(timeout=10)  # so the next has another number elsewhere
+        runtime.invoke(other).result(timeout=60)  # so the next has another number elsewhere
         runtime.invoke(read)
     word = "second"
     with Runtime([read, other], store=store) as runtime:
         [node] = runtime.recover()
         runtime.answer(runtime.questions()[0].id, "!")
-        assert node.result(timeout=10) == "second!"
+        assert node.result(timeout=60) == "second!"
 
     export_tree(store, node.id, file)
     for again in replay([read], store, node.id), replay([read], file):
@@ -62,7 +62,7 @@ def test_a_call_in_doubt_is_replayed_as_it_was_decided(answer: str):
 
     runtime = Runtime([pay], store=store)
     runtime.invoke(pay)
-    assert began.wait(10)
+    assert began.wait(60)
     runtime.close()
     free = True
     with Runtime([pay], store=store) as runtime:
@@ -72,7 +72,7 @@ def test_a_call_in_doubt_is_replayed_as_it_was_decided(answer: str):
                 runtime.answer(questions[0].id, answer)
                 break
         with suppress(InDoubtError):
-            node.result(timeout=10)
+            node.result(timeout=60)
 
     again = replay([pay], store)
     assert again.divergence is None
@@ -91,10 +91,10 @@ def test_a_result_that_python_does_not_write_out_ends_its_replay():
         return await ctx.invoke(number)
 
     with Runtime([top], store=store) as runtime:
-        runtime.invoke(top).result(timeout=10)
+        runtime.invoke(top).result(timeout=60)
     replaying = threading.Thread(target=lambda: ended.append(replay([top], store)), daemon=True)
     replaying.start()
-    replaying.join(20)
+    replaying.join(60)
     assert [(again.divergence, again.output) for again in ended] == [(None, {"is": 10**5000})]
 
 
@@ -113,14 +113,14 @@ def test_a_pause_is_no_part_of_what_is_replayed():
 
     with Runtime([walk], store=store) as runtime:
         node = runtime.invoke(walk)
-        assert began.wait(10)
+        assert began.wait(60)
         runtime.pause(node.id)
         may_end.set()
         for view in runtime.watch(node, timeout=10):
             if view.children[0].state.final and len(view.children) == 2:
                 runtime.resume(node.id)
                 break
-        assert node.result(timeout=10) == 3
+        assert node.result(timeout=60) == 3
 
     again = replay([walk], store)
     assert (again.divergence, again.output) == (None, 3)
@@ -143,9 +143,9 @@ def test_results_that_were_given_with_a_fork_of_a_fork_are_given_again():
     with Runtime([whole], store=store) as runtime:
         node = runtime.invoke(whole)
         for n in range(3):
-            node.result(timeout=10)
+            node.result(timeout=60)
             part_node = runtime.get_view(node.id).children[n].id
             node = runtime.fork(part_node, edit=Edit(result=10 + n))
-        assert node.result(timeout=10) == [10, 11, 12]
+        assert node.result(timeout=60) == [10, 11, 12]
     for tree in store.trees():
         replay([whole], store, tree.id).check()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ramify import (
+from recorded import Tools, record
+from treefold import (
     HOOK_PRE_TOOL_USE,
     CodeFunction,
     Function,
@@ -18,8 +19,7 @@ from ramify import (
     ToolUse,
     agent,
 )
-from ramify.testing import Divergence, ScriptedModel, replay
-from recorded import Tools, record
+from treefold.testing import Divergence, ScriptedModel, replay
 
 
 @pytest.fixture

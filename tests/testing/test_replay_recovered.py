@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ramify import CodeFunction, RunContext, Runtime, ToolUse, agent
-from ramify.testing import HANGS, ScriptedFailure, ScriptedModel, replay
+from treefold import CodeFunction, RunContext, Runtime, ToolUse, agent
+from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, replay
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ def test_a_request_that_was_made_again_after_a_crash_is_one_request(journal: Pat
     function = CodeFunction(name="lead", callable=lead, uses=[greet])
     runtime = Runtime([function], models=ScriptedModel(hangs), store=journal)
     runtime.invoke(function)
-    assert asked.wait(10)
+    assert asked.wait(60)
     runtime.close()
     with Runtime([function], models=ScriptedModel("Hi!"), store=journal) as runtime:
-        assert runtime.recover()[0].result(timeout=10) == "<Hi!>"
+        assert runtime.recover()[0].result(timeout=60) == "<Hi!>"
 
     again = replay([function], journal)
     assert (again.divergence, again.output) == (None, "<Hi!>")
@@ -61,11 +61,11 @@ def test_a_call_that_was_made_again_after_a_crash_is_one_call(journal: Path):
     call = ToolUse("1", "look_up", {"word": "yew"})
     runtime = Runtime([explain], models=ScriptedModel(call), store=journal)
     runtime.invoke(explain, {"word": "yew"})
-    assert began.wait(10)
+    assert began.wait(60)
     runtime.close()
     free = True
     with Runtime([explain], models=ScriptedModel("A tree."), store=journal) as runtime:
-        assert runtime.recover()[0].result(timeout=10) == "A tree."
+        assert runtime.recover()[0].result(timeout=60) == "A tree."
 
     again = replay([explain], journal)
     assert (again.divergence, again.output) == (None, "A tree.")
@@ -90,10 +90,10 @@ def test_calls_that_were_not_asked_for_again_after_a_crash_are_not_missed(journa
 
     runtime = Runtime([before := reader("one", "two", "last")], store=journal)
     runtime.invoke(before)
-    assert began.wait(10)
+    assert began.wait(60)
     runtime.close()
     with Runtime([reader("one")], store=journal) as runtime:
-        assert runtime.recover()[0].result(timeout=10) == ["one"]
+        assert runtime.recover()[0].result(timeout=60) == ["one"]
 
     again = replay([reader("one")], journal)
     assert (again.divergence, again.output) == (None, ["one"])
@@ -111,8 +111,8 @@ def test_a_tree_that_was_resumed_after_its_provider_failed_is_replayed(journal: 
     with Runtime([greet], models=model, store=journal) as runtime:
         node = runtime.invoke(greet, {"name": "Ada"})
         with pytest.raises(Exception, match="overloaded"):
-            node.result(timeout=10)
-        assert runtime.resume(node.id).result(timeout=10) == "Hi!"
+            node.result(timeout=60)
+        assert runtime.resume(node.id).result(timeout=60) == "Hi!"
 
     again = replay([greet], journal)
     assert (again.divergence, again.output) == (None, "Hi!")
@@ -133,7 +133,7 @@ def test_a_request_that_a_person_had_made_again_is_one_request(journal: Path):
             if questions := runtime.questions():
                 runtime.answer(questions[0].id, "resume")
                 break
-        assert node.result(timeout=10) == "Hi!"
+        assert node.result(timeout=60) == "Hi!"
 
     again = replay([greet], journal)
     assert (again.divergence, again.output) == (None, "Hi!")

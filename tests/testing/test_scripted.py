@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from ramify import registries, tool
-from ramify.core.errors import InvalidValueError, ModelProviderException, UsageError
-from ramify.core.model_events import AttemptFailed, TextDelta, ThinkingDelta
-from ramify.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
-from ramify.core.usage import TokenUsage
-from ramify.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
+from treefold import registries, tool
+from treefold.core.errors import InvalidValueError, ModelProviderException, UsageError
+from treefold.core.model_events import AttemptFailed, TextDelta, ThinkingDelta
+from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
+from treefold.core.usage import TokenUsage
+from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
 from wire.protocols import answer, asked, noting
 
 with registries():

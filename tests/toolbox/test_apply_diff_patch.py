@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from patching import apply, numbered
-from ramify.core.errors import InvalidArgumentsError, InvalidValueError
-from ramify.toolbox import ApplyDiffPatch, FileError, apply_diff_patch
+from treefold.core.errors import InvalidArgumentsError, InvalidValueError
+from treefold.toolbox import ApplyDiffPatch, FileError, apply_diff_patch
 
 PATCH = "--- a/other\n+++ b/other\n@@ -1,2 +1,3 @@\n one\n-two\n+TWO\n+three\n"
 
@@ -179,15 +179,15 @@ def test_a_root_that_is_no_folder_is_refused(tmp_path: Path):
         ApplyDiffPatch(root=tmp_path / "none")
 
 
-def test_a_file_of_100_megabytes_is_patched(tmp_path: Path):
+def test_a_file_of_20_megabytes_is_patched(tmp_path: Path):
     path = tmp_path / "large"
     line = b"x" * 98 + b"\r\n"
-    path.write_bytes(line * 500_000 + b"here\r\n" + line * 500_000)
+    path.write_bytes(line * 100_000 + b"here\r\n" + line * 100_000)
     said = apply(path, "@@ -9,3 +9,3 @@\n " + "x" * 98 + "\n-here\n+there\n")
     assert said == f"Patched {path}: 1 hunk by git; 1 line added, 1 removed."
-    assert path.stat().st_size == 100_000_007
+    assert path.stat().st_size == 20_000_007
     with path.open("rb") as file:
-        file.seek(50_000_000)
+        file.seek(10_000_000)
         assert file.read(9) == b"there\r\nxx"
 
 

@@ -1,5 +1,6 @@
 """Commands in one shell: what they share, what they print, and what they cannot break."""
 
+import os
 import tracemalloc
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from ramify import CodeFunction, Function, RunContext, Runtime, tool
-from ramify.core.errors import InvalidArgumentsError, InvalidValueError, UsageError
-from ramify.core.provider import Provider
-from ramify.models import profile_of
-from ramify.toolbox import Bash, bash
+from treefold import CodeFunction, Function, RunContext, Runtime, tool
+from treefold.core.errors import InvalidArgumentsError, InvalidValueError, UsageError
+from treefold.core.provider import Provider
+from treefold.models import AnthropicModel, GeminiModel, OpenAIModel, profile_of
+from treefold.models.wire_model import WireModel
+from treefold.toolbox import Bash, bash
 
 NEW_SHELL = "[this is a new shell, without what was set in the last: "
 
@@ -26,6 +28,64 @@ async def run(*calls: str | Mapping[str, Any], function: Function = bash) -> lis
     async with Runtime() as runtime:
         made = CodeFunction(callable=caller, uses=[function])
         return await runtime.invoke(made, timeout=60)
+
+
+async def test_every_byte_of_a_command_but_nul_arrives(tmp_path: Path):
+    every = "".join(map(chr, range(1, 128))) + "é漢"
+    commands = [
+        f"cat > heredoc <<'END'\n{every}\nEND",
+        "printf %s '" + every.replace("'", "'\\''") + "' > quoted",
+        "cat > Makefile <<'END'\nall:\n\t@echo made\r\nEND",
+        f"cat > long <<'END'\n{every * 2000}\nEND",
+    ]
+    assert await run(*commands, function=Bash(cwd=tmp_path)) == ["[no output]"] * 4
+    assert (tmp_path / "heredoc").read_bytes() == every.encode() + b"\n"
+    assert (tmp_path / "quoted").read_bytes() == every.encode()
+    assert (tmp_path / "Makefile").read_bytes() == b"all:\n\t@echo made\r\n"
+    assert (tmp_path / "long").read_bytes() == every.encode() * 2000 + b"\n"
+
+
+async def test_job_numbers_and_the_farewell_of_an_interactive_shell_are_not_printed():
+    started, ended = await run("sleep 60 & sleep 60 & echo started", "printf exit; exit 3")
+    assert started == "started"
+    assert ended.startswith("exit\n[the shell has ended (exit code 3)")
+
+
+async def test_settings_of_another_shell_are_not_inherited(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SHELLOPTS", "errexit:noglob:nounset")
+    monkeypatch.setenv("BASHOPTS", "failglob")
+    monkeypatch.setenv("BASH_FUNC_ls%%", "() {  echo shadowed; }")
+    monkeypatch.setenv("BASH_ENV", "/nowhere")
+    monkeypatch.setenv("ENV", "/nowhere")
+    copied = Bash(env=dict(os.environ))
+    for function in [bash, copied]:
+        told = await run(
+            "false; echo *.none $unset; type -t ls; env | grep -c -e '^BASH_ENV=' -e '^ENV='",
+            "echo ${-//[^efu]/}",
+            function=function,
+        )
+        assert told == ["*.none\nfile\n0\n[exit code 1]", "[no output]"]
+
+
+async def test_errexit_of_one_command_does_not_end_the_next():
+    told = await run("set -euo pipefail; x=kept", "false; echo $unset; false | true; echo $x")
+    assert told == ["[no output]", "\nkept"]
+
+
+async def test_keys_of_providers_are_not_in_the_environment_unless_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    kinds: list[type[WireModel]] = [AnthropicModel, GeminiModel, OpenAIModel]
+    names = {name for kind in kinds for name in kind.key_names}
+    names |= {"OPENROUTER_API_KEY", "ANTHROPIC_AUTH_TOKEN", "HF_TOKEN"}
+    for name in names:
+        monkeypatch.setenv(name, "sk-very-secret")
+    monkeypatch.setenv("COLOUR", "blue")
+    [told] = await run("env; cat /proc/$PPID/environ | tr '\\0' '\\n'")
+    assert "COLOUR=blue" in told.splitlines()
+    assert "sk-very-secret" not in told
+    [told] = await run("env", function=Bash(env=os.environ))
+    assert {f"{name}=sk-very-secret" for name in names} <= set(told.splitlines())
 
 
 async def test_a_top_level_call_has_a_shell_of_its_own():

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from patching import numbered
-from ramify import Runtime, ToolResult, UserText
-from ramify.core.transcript import ModelText
-from ramify.toolbox import ApplyDiffPatch, Bash, FileError, TextEditor
+from treefold import Runtime, ToolResult, UserText
+from treefold.core.transcript import ModelText
+from treefold.toolbox import ApplyDiffPatch, Bash, FileError, TextEditor
 from wire.protocols import Protocol, answer
 
 

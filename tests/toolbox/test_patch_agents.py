@@ -8,7 +8,7 @@ import pytest
 
 from agent_scripts import asked, ended, told, until
 from patching import apply, edits, gives_up, numbered, rewrites
-from ramify import (
+from treefold import (
     AgentException,
     Budget,
     BudgetExceeded,
@@ -20,12 +20,12 @@ from ramify import (
     ToolUse,
     agent,
 )
-from ramify.core.errors import CallGraphError, UsageError
-from ramify.testing import HANGS, ScriptedFailure, ScriptedModel
-from ramify.testing.scripted import Script
-from ramify.toolbox import ApplyDiffPatch, FileError, TextEditor, apply_diff_patch, text_editor
-from ramify.toolbox.patching.settlers import Settlers
-from ramify.toolbox.patching.working_copy import WorkingCopyEditor
+from treefold.core.errors import CallGraphError, UsageError
+from treefold.testing import HANGS, ScriptedFailure, ScriptedModel
+from treefold.testing.scripted import Script
+from treefold.toolbox import ApplyDiffPatch, FileError, TextEditor, apply_diff_patch, text_editor
+from treefold.toolbox.patching.settlers import Settlers
+from treefold.toolbox.patching.working_copy import WorkingCopyEditor
 
 FITS = "@@ -1,2 +1,2 @@\n line 1\n-line 2\n+LINE 2\n"
 LEFT = "@@ -7,2 +7,2 @@ f()\n line 7\n-line eight\n+LINE 8\n"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from ramify import CancellationException, Runtime
-from ramify.toolbox import FileError, apply_diff_patch
-from ramify.toolbox.patching.git import GitRun, apply_by_git
-from ramify.toolbox.patching.plan import make_plan
-from ramify.toolbox.patching.sections import read_sections
+from treefold import CancellationException, Runtime
+from treefold.toolbox import FileError, apply_diff_patch
+from treefold.toolbox.patching.git import GitRun, apply_by_git
+from treefold.toolbox.patching.plan import make_plan
+from treefold.toolbox.patching.sections import read_sections
 
 BEFORE = b"one\ntwo\n"
 PATCH = "@@ -1,2 +1,2 @@\n one\n-two\n+three  \n"
@@ -118,13 +118,13 @@ async def test_a_git_that_fails_without_a_word_is_told(programs: Path):
 
 
 async def gone(pid_file: Path) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while is_alive(pid_file):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.01)
 
 
 async def started(pid_file: Path) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_alive(pid_file):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.01)
 

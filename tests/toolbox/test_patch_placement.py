@@ -3,8 +3,8 @@
 import pytest
 
 from patching import hunks_in, numbered
-from ramify.toolbox.patching.plan import Plan, make_plan
-from ramify.toolbox.patching.rows import split_rows
+from treefold.toolbox.patching.plan import Plan, make_plan
+from treefold.toolbox.patching.rows import split_rows
 
 
 def plan_of(body: bytes, patch: str) -> Plan:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from hypothesis import assume, given, settings, strategies as st
 
-from ramify import Runtime
-from ramify.toolbox import ApplyDiffPatch
-from ramify.toolbox.patching.git import apply_by_git
-from ramify.toolbox.patching.hunk import Hunk
-from ramify.toolbox.patching.plan import Plan, make_plan
-from ramify.toolbox.patching.rewriting import count_changes, with_line_ends_of
-from ramify.toolbox.patching.rows import split_rows
-from ramify.toolbox.patching.sections import read_sections
+from treefold import Runtime
+from treefold.toolbox import ApplyDiffPatch
+from treefold.toolbox.patching.git import apply_by_git
+from treefold.toolbox.patching.hunk import Hunk
+from treefold.toolbox.patching.plan import Plan, make_plan
+from treefold.toolbox.patching.rewriting import count_changes, with_line_ends_of
+from treefold.toolbox.patching.rows import split_rows
+from treefold.toolbox.patching.sections import read_sections
 
 few = st.sampled_from([
     "a",
@@ -114,7 +114,7 @@ def test_a_patch_with_plain_line_ends_keeps_those_of_the_file(
 
 
 @given(lines, edits(), last_ends, st.integers(0, 3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_git_applies_whatever_has_a_place_in_whatever_text(
     text: list[str], edit: tuple[list[str], list[str]], last_end: str, context: int
 ):
@@ -132,7 +132,7 @@ pieces = st.sampled_from([
 
 
 @given(st.lists(pieces, max_size=20).map("".join), lines)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_whatever_looks_like_a_patch_is_read_and_what_has_a_place_is_applied(
     text: str, file: list[str]
 ):

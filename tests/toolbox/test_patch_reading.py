@@ -3,10 +3,10 @@
 import pytest
 
 from patching import hunks_in, text
-from ramify.core.errors import InvalidArgumentsError
-from ramify.toolbox.patching.hunk import Hunk, PatchLine
-from ramify.toolbox.patching.sections import read_sections
-from ramify.toolbox.patching.selection import part_for
+from treefold.core.errors import InvalidArgumentsError
+from treefold.toolbox.patching.hunk import Hunk, PatchLine
+from treefold.toolbox.patching.sections import read_sections
+from treefold.toolbox.patching.selection import part_for
 
 PLAIN = text("""
     --- a/poem.txt

@@ -3,9 +3,9 @@
 import pytest
 
 from patching import hunks_in, numbered
-from ramify.toolbox.patching.evidence import find_shortfalls, find_strays
-from ramify.toolbox.patching.rewriting import as_it_was, count_changes, with_line_ends_of
-from ramify.toolbox.patching.settling import LONGEST_ANSWER, Settling, choose_settling
+from treefold.toolbox.patching.evidence import find_shortfalls, find_strays
+from treefold.toolbox.patching.rewriting import as_it_was, count_changes, with_line_ends_of
+from treefold.toolbox.patching.settling import LONGEST_ANSWER, Settling, choose_settling
 
 
 def hunk(*, context: int = 0, removed: int = 0, added: int = 0) -> str:

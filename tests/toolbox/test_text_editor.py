@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from editing import Call, as_one_caller, call, edit
-from ramify import CodeFunction, RunContext, Runtime
-from ramify.core.errors import CallError, InvalidArgumentsError, InvalidValueError
-from ramify.models import AnthropicModel
-from ramify.testing import ScriptedModel
-from ramify.toolbox import FileError, TextEditor, text_editor
+from treefold import CodeFunction, RunContext, Runtime
+from treefold.core.errors import CallError, InvalidArgumentsError, InvalidValueError
+from treefold.models import AnthropicModel
+from treefold.testing import ScriptedModel
+from treefold.toolbox import FileError, TextEditor, text_editor
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from typing import Any
 from hypothesis import given, settings, strategies as st
 
 from editing import Call, as_one_caller
-from ramify.core.errors import InvalidArgumentsError
-from ramify.toolbox.editing.difference import common_ends
-from ramify.toolbox.editing.document import Document, read_document
-from ramify.toolbox.editing.edits import insert_after, replace_once
-from ramify.toolbox.editing.excerpt import show_lines
-from ramify.toolbox.editing.history import MOST_CHANGES, Change, History
-from ramify.toolbox.editing.lines import count_lines, flattened, place_in, start_of
+from treefold.core.errors import InvalidArgumentsError
+from treefold.toolbox.editing.difference import common_ends
+from treefold.toolbox.editing.document import Document, read_document
+from treefold.toolbox.editing.edits import insert_after, replace_once
+from treefold.toolbox.editing.excerpt import show_lines
+from treefold.toolbox.editing.history import MOST_CHANGES, Change, History
+from treefold.toolbox.editing.lines import count_lines, flattened, place_in, start_of
 
 ends = st.sampled_from(["\n", "\r\n", "\r"])
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), max_size=5)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ramify import Agent, RunContext, StopReason, ToolHook, Turn, TurnHook, hook, tool
-from ramify.core.errors import SafeExecutionError
+from treefold import Agent, RunContext, StopReason, ToolHook, Turn, TurnHook, hook, tool
+from treefold.core.errors import SafeExecutionError
 
 Consume = Callable[[AsyncGenerator[Any, None], int], Awaitable[None]]
 
@@ -131,7 +131,7 @@ async def test_a_turn_that_is_walked_away_from_leaves_nothing(
     after: int,
 ):
     job = Job(stuck=stuck)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await consume(job.turn.yielding(), after)
         gc.collect()
         await job.check_that_nothing_is_left()
@@ -146,7 +146,7 @@ async def test_an_agent_that_is_walked_away_from_leaves_nothing(
 ):
     job = Job(stuck=stuck)
     await job.agent.put(job.turn)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await consume(job.agent.run(), after)
         gc.collect()
         await job.check_that_nothing_is_left()
@@ -166,7 +166,7 @@ async def test_a_stream_that_was_never_begun_leaves_nothing():
 
 async def test_after_a_break_the_turn_can_be_run_again_at_once():
     job = Job()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         for _ in range(3):
             async for _ in job.turn.yielding():
                 break
@@ -178,7 +178,7 @@ async def test_after_a_break_the_turn_can_be_run_again_at_once():
 async def test_after_a_break_the_agent_can_be_run_again_at_once():
     job = Job()
     await job.agent.put(job.turn)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for _ in job.agent.run():
             break
         async for _, value in job.agent.run():  # the turn stayed first and begins anew
@@ -221,7 +221,7 @@ async def test_cancelling_whoever_awaits_a_single_value_ends_the_tool(through_ag
         else:
             await turn.returning()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async with asyncio.TaskGroup() as group:
             task = group.create_task(consume())
             await started.wait()
@@ -278,7 +278,7 @@ async def test_walking_away_from_a_streaming_tool_called_directly_frees_its_lock
     async def keep(result: list[int]) -> None:
         heard.append(result)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for n in count():
             if n == 2:
                 break
@@ -301,7 +301,7 @@ async def test_walking_away_from_a_tool_called_directly_leaves_nothing(consume: 
             await asyncio.sleep(0)
             log.append("closed")
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await consume(count(), 2)
         gc.collect()
         second = count()

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from ramify import Agent, ContextItem, ContextPool, ContextQueue, Turn, tool
+from treefold import Agent, ContextItem, ContextPool, ContextQueue, Turn, tool
 
 
 async def pairs(agent: Agent) -> list[tuple[Turn, Any]]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return [pair async for pair in agent.run()]
 
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ramify import (
+from treefold import (
     Agent,
     AgentHook,
     AgentRegistry,
@@ -37,7 +37,7 @@ def saying(word: str) -> Turn:
 
 
 async def values(agent: Agent) -> list[Any]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return [value async for _, value in agent.run()]
 
 
@@ -108,7 +108,7 @@ async def test_turns_run_in_the_order_in_which_they_were_put() -> None:
     await agent.put(first)
     await agent.put(second)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         pairs = [pair async for pair in agent.run()]
 
     assert pairs == [(first, "a"), (second, "b")]
@@ -120,7 +120,7 @@ async def test_a_turn_put_while_the_agent_runs_is_run_too() -> None:
     await agent.put(saying("a"))
 
     seen: list[str] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for _, value in agent.run():
             seen.append(value)
             if value == "a":

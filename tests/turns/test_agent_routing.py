@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from ramify import Agent, ContextItem, ContextPool, ContextQueue, Turn, tool
+from treefold import Agent, ContextItem, ContextPool, ContextQueue, Turn, tool
 
 
 async def pairs(agent: Agent) -> list[tuple[Turn, Any]]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return [pair async for pair in agent.run()]
 
 
@@ -166,7 +166,7 @@ async def test_values_of_a_stream_are_yielded_as_they_are_produced() -> None:
     await agent.put(Turn(two))
 
     seen: list[int] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for _, value in agent.run():
             seen.append(value)
             go_on.set()

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from ramify import (
+from support import settle
+from treefold import (
     Agent,
     CompletionCheckReturnError,
     SafeExecutionError,
@@ -16,11 +17,10 @@ from ramify import (
     Turn,
     tool,
 )
-from support import settle
 
 
 async def values(agent: Agent) -> list[Any]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return [value async for _, value in agent.run()]
 
 
@@ -98,7 +98,7 @@ async def test_a_run_of_a_running_agent_is_refused() -> None:
     await agent.put(Turn(say, args=["b"]))
 
     seen: list[str] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for _, value in agent.run():
             seen.append(value)
             with pytest.raises(SafeExecutionError):
@@ -161,7 +161,7 @@ async def test_a_paused_agent_starts_no_turn_until_it_is_resumed() -> None:
             if value == "a":
                 agent.pause()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(consume())
         await settle()
         halfway = (agent.is_paused, list(started), list(seen), list(told))
@@ -179,7 +179,7 @@ async def test_an_agent_paused_before_its_run_waits() -> None:
     assert agent.is_paused is False
     agent.pause()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         running = group.create_task(values(agent))
         await settle()
         waited = not running.done() and agent.is_paused
@@ -200,7 +200,7 @@ async def test_the_turn_that_runs_when_an_agent_is_paused_is_finished() -> None:
     agent = Agent("clerk", "", [work])
     await agent.put(Turn(work))
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         stream = agent.run()
         first = group.create_task(cast("Any", anext(stream)))
         await entered.wait()
@@ -226,7 +226,7 @@ async def test_a_turn_whose_value_was_handed_out_is_done_and_not_run_again() -> 
     await agent.put(first)
     await agent.put(second)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async with aclosing(agent.run()) as pairs:
             assert await anext(pairs) == (first, "worked")
         await settle()
@@ -248,7 +248,7 @@ async def test_a_paused_run_can_be_abandoned() -> None:
         async for _ in agent.run():
             pass
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async with asyncio.TaskGroup() as group:
             task = group.create_task(consume())
             await settle()

@@ -3,16 +3,16 @@
 import asyncio
 import json
 import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from ramify import Agent, AgentRegistry, StopReason, Turn, UnregisteredToolError, tool
+import warm_python
+from treefold import Agent, AgentRegistry, StopReason, Turn, UnregisteredToolError, tool
 
 RESTORE = """
 import asyncio, json, sys
-from ramify import Agent, AgentRegistry, tool
+from treefold import Agent, AgentRegistry, tool
 
 @tool
 async def say(word: str) -> str:
@@ -31,7 +31,7 @@ asyncio.run(main())
 
 
 async def values(agent: Agent) -> list[Any]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return [value async for _, value in agent.run()]
 
 
@@ -169,7 +169,7 @@ async def test_an_agent_is_restored_and_run_in_another_process() -> None:
     data = travel((await clerk()).to_dict())
 
     done = subprocess.run(  # noqa: ASYNC221
-        [sys.executable, "-c", RESTORE],
+        warm_python.command("-c", RESTORE),
         input=json.dumps(data),
         capture_output=True,
         text=True,

@@ -8,7 +8,7 @@ import pytest
 START = """
 import asyncio, logging, threading
 from contextlib import aclosing
-from ramify import Agent, StopReason, Turn, TurnTimeoutError, tool
+from treefold import Agent, StopReason, Turn, TurnTimeoutError, tool
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns if the machine is slow
 ended = []
@@ -75,6 +75,56 @@ print(ended, turn.stop_reason.name, list(agent.turns) == [turn])
     assert run(program) == ("['tool'] CANCELLED True\n", "")
 
 
+def test_after_invoke_gets_the_partial_list_if_the_loop_ends_right_after_an_early_break() -> None:
+    program = """
+heard = []
+
+@count.after_invoke
+async def hear(result):
+    heard.append(result)
+    await asyncio.sleep(0)
+    heard.append("heard")
+
+agent = Agent("clerk", "", [count])
+
+async def break_off(stream):
+    async for value in stream:
+        if heard or value in {1, (turn, 1)}:
+            break
+
+async def run_agent():
+    await agent.put(turn)
+    async for turn_and_value in agent.run():
+        if turn_and_value[1] == 1:
+            break
+
+for make in (lambda: break_off(count()), lambda: break_off(turn.yielding()), run_agent):
+    turn = Turn(count)
+    asyncio.run(make())
+    print(heard, ended)
+    heard.clear()
+    ended.clear()
+
+async def hold():
+    global held
+    held = count()
+    await break_off(held)
+
+async def drop_in_a_cycle():
+    stream = count()
+    await break_off(stream)
+    cycle = [stream]
+    cycle.append(cycle)
+
+for main in (hold, drop_in_a_cycle):
+    asyncio.run(main())
+    print(heard, ended)
+    heard.clear()
+    ended.clear()
+"""
+    assert run(program) == ("[[0, 1], 'heard'] ['tool']\n" * 5, "")
+
+
 @pytest.mark.parametrize("name", ["count", "stuck"])
 def test_a_turn_abandoned_in_one_loop_can_be_run_in_another(name: str) -> None:
     program = f"""
@@ -131,7 +181,7 @@ async def work():
     calls += 1
 
 async def main():
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for _ in range(5):
             group.create_task(work())
 

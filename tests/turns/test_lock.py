@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ramify.turns.lock import CrossLoopLock
+from treefold.turns.lock import CrossLoopLock
 
 
 async def test_those_who_wait_get_it_in_order():
@@ -18,7 +18,7 @@ async def test_those_who_wait_get_it_in_order():
             order.append(n)
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for n in range(5):
             group.create_task(work(n))
     assert order == [0, 1, 2, 3, 4]
@@ -34,7 +34,7 @@ async def test_a_waiter_that_is_cancelled_passes_it_on(turns: int):
         async with lock:
             await asyncio.sleep(0)
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         first, second = group.create_task(work()), group.create_task(work())
         await asyncio.sleep(0)
         lock.release()  # to the first, who is cancelled before or after he hears of it

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ramify import ContextItem, ContextPool, ContextPoolHook, ContextQueue, ContextQueueHook, hook
+from treefold import ContextItem, ContextPool, ContextPoolHook, ContextQueue, ContextQueueHook, hook
 
 
 def contents(box: ContextQueue | ContextPool) -> list[Any]:

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from ramify import (
+from support import double, settle, watch_tool
+from treefold import (
     Agent,
     AgentFunction,
     RunContext,
@@ -22,14 +23,13 @@ from ramify import (
     Turn,
     tool,
 )
-from ramify.core.errors import (
+from treefold.core.errors import (
     DefinitionError,
     InvalidArgumentsError,
     SerializationError,
     UsageError,
 )
-from ramify.testing import ScriptedModel
-from support import double, settle, watch_tool
+from treefold.testing import ScriptedModel
 
 ADD = {"a": int, "b": int}
 
@@ -132,8 +132,8 @@ async def test_a_sync_handler_runs_in_a_worker_thread():
     def where(args: dict[str, Any]) -> str:
         return threading.current_thread().name
 
-    assert await where.execute({}) == "ramify worker"
-    assert await Turn(where).returning() == "ramify worker"
+    assert await where.execute({}) == "treefold worker"
+    assert await Turn(where).returning() == "treefold worker"
 
 
 async def test_a_wrapper_that_gives_a_coroutine_is_awaited():
@@ -238,7 +238,7 @@ async def test_leaving_execute_of_a_stream_closes_it():
         finally:
             closed.set()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         task = asyncio.get_running_loop().create_task(wait.execute({}))
         await waiting.wait()
         task.cancel()
@@ -261,7 +261,7 @@ async def test_with_a_lock_one_call_runs_at_a_time():
         await asyncio.sleep(0)
         busy -= 1
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for _ in range(5):
             group.create_task(work.execute({}))
     assert most == 1
@@ -276,11 +276,11 @@ async def test_a_thread_that_was_given_up_keeps_its_lock_until_it_has_ended():
         log.append(f"{args['name']} began")
         if args["name"] == "first":
             started.set()
-            finish.wait(5)
+            finish.wait(60)
         log.append(f"{args['name']} ended")
 
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         first = loop.create_task(work.execute({"name": "first"}))
         await asyncio.to_thread(started.wait, 5)
         first.cancel()
@@ -302,7 +302,7 @@ async def test_a_tool_with_a_lock_that_calls_itself_is_told_so():
     async def again(args: dict[str, Any]) -> None:
         await again.execute({})
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(UsageError, match="would wait for itself"):
             await again.execute({})
 
@@ -375,7 +375,7 @@ async def test_a_queue_agent_runs_it_and_ends_when_a_check_says_so():
     for turn in [Turn(add, kwargs={"a": 1, "b": 2}), Turn(done), Turn(add)]:
         await agent.put(turn)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         values = [value async for _, value in agent.run()]
     assert values == [3, True]
     assert len(agent.turns) == 1
@@ -407,9 +407,9 @@ async def test_a_handler_may_ask_for_the_context_and_invoke_what_it_uses():
 async def test_a_sync_handler_may_ask_for_the_context_too():
     @tool("quadruple", "Times four.", {"n": int}, uses=[double])
     def quadruple(args: dict[str, Any], ctx: RunContext) -> int:
-        return 2 * ctx.invoke(double, {"n": args["n"]}).result(5)
+        return 2 * ctx.invoke(double, {"n": args["n"]}).result(60)
 
-    async with Runtime([quadruple]) as runtime, asyncio.timeout(5):
+    async with Runtime([quadruple]) as runtime, asyncio.timeout(60):
         assert await runtime.invoke(quadruple, {"n": 1}) == 4
 
 

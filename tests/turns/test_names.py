@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ramify import (
+from treefold import (
     Agent,
     AgentHook,
     ContextPool,

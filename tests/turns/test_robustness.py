@@ -4,13 +4,13 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import date
 from typing import Any
 
 import pytest
 
-from ramify import (
+from treefold import (
     Agent,
     AgentRegistry,
     CancellationException,
@@ -28,7 +28,7 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.core.errors import (
+from treefold.core.errors import (
     CompletionCheckReturnError,
     DefinitionError,
     InvalidValueError,
@@ -68,7 +68,7 @@ async def test_values_sent_by_several_tasks_all_arrive():
                 group.create_task(ctx.send(n))
         yield "end"
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         values = [value async for value in Turn(fan_out).yielding()]
     assert values == [0, 1, 2, 3, 4, "end"]
 
@@ -102,7 +102,7 @@ async def test_a_locked_tool_that_calls_itself_is_told_so():
     async def recurse(n: int) -> int:
         return await recurse(n - 1) if n else 0
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await recurse(0) == 0
         with pytest.raises(UsageError, match="'recurse' has lock=True and called itself"):
             await recurse(1)
@@ -123,7 +123,7 @@ async def test_a_locked_tool_that_calls_itself_in_a_roundabout_way_is_told_so(wa
             return await group.create_task(recurse(n=n - 1))  # pyright: ignore
 
     recurse.uses_recursion = True
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises((UsageError, ExceptionGroup)) as caught:
             await Turn(recurse, kwargs={"n": 1}).returning()
         (error,) = getattr(caught.value, "exceptions", [caught.value])
@@ -144,7 +144,7 @@ async def test_a_value_sent_from_a_task_of_its_own_does_not_wait_for_a_consumer_
         yield "from the stream"
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         values = Turn(stream).yielding()
         await anext(values)
         await values.aclose()
@@ -230,7 +230,7 @@ async def test_arguments_that_come_late_count_towards_the_timeout():
     async def quick() -> str:
         return "in time"
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         turn = Turn(act, timeout=0.01, kwargs={"x": slow})
         with pytest.raises(TurnTimeoutError):
             await turn.returning()
@@ -289,7 +289,7 @@ def test_a_turn_whose_stream_was_left_on_a_loop_that_is_gone_can_run_again():
     loop.close()
 
     async def again() -> list[int]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return [value async for value in turn.yielding()]
 
     assert asyncio.run(again()) == [1, 2]
@@ -309,7 +309,7 @@ async def test_a_cancel_during_the_last_hook_is_recorded():
         waiting.set()
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = group.create_task(turn.returning())
         await waiting.wait()
         task.cancel()
@@ -382,6 +382,10 @@ async def test_what_is_no_turn_is_refused():
     @tool
     async def act() -> None: ...
 
+    @tool
+    async def count() -> AsyncGenerator[int, None]:
+        yield 1
+
     agent = Agent("a", "b", [])
     with pytest.raises(InvalidValueError, match="3 is not a Turn"):
         await agent.put(3)  # pyright: ignore
@@ -391,6 +395,7 @@ async def test_what_is_no_turn_is_refused():
         ([print], "agent 'c' needs a Function, .* decorate it with @tool"),
         (["act"], "give the function itself, or ToolRegistry.get.'act'"),
         ([act()], "give the function itself: 'act', without calling it"),
+        ([count()], "<async generator count> is not: give the function itself: 'count', without"),
         (act, "agent 'c' needs a list of tools"),
     ]:
         with pytest.raises(TypeError, match=words):
@@ -522,9 +527,9 @@ def test_bad_data_leaves_the_agent_that_has_the_name():
 
 def test_a_scope_also_covers_registries_that_nobody_has_used_yet():
     script = (
-        "from ramify import registries\n"
+        "from treefold import registries\n"
         "with registries():\n"
-        "    from ramify import Agent, AgentRegistry, ToolRegistry, tool\n"
+        "    from treefold import Agent, AgentRegistry, ToolRegistry, tool\n"
         "    @tool\n"
         "    async def leak(): ...\n"
         "    Agent('a', 'b', [leak])\n"
@@ -575,7 +580,7 @@ async def test_a_pause_asked_for_before_a_turn_holds_that_turn():
         async for _ in agent.run():
             pass
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(run())
         await paused.wait()
         for _ in range(5):

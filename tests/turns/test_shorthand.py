@@ -7,8 +7,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from ramify import Runtime, Tool, tool
-from ramify.core.errors import DefinitionError, InvalidArgumentsError
+from treefold import Runtime, Tool, tool
+from treefold.core.errors import DefinitionError, InvalidArgumentsError
 
 
 class Point(BaseModel):

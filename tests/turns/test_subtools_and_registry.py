@@ -1,15 +1,21 @@
 """Scoped names, `doc_tree()`, and looking tools up."""
 
 import asyncio
+import gc
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib import import_module, reload
+from pathlib import Path
 from typing import Any, cast
+from weakref import ReferenceType, ref
 
 import pytest
 
-from ramify import (
+from treefold import (
     Agent,
     AgentRegistry,
+    HookRegistry,
     Tool,
     ToolHook,
     ToolRegistry,
@@ -219,7 +225,7 @@ def test_what_a_scope_registers_is_gone_after_it() -> None:
 def test_registries_are_process_wide_by_default() -> None:
     program = """
 import threading
-from ramify import ToolRegistry, tool
+from treefold import ToolRegistry, tool
 @tool
 async def fetch() -> None: ...
 found = []
@@ -232,3 +238,137 @@ print(found)
     )
 
     assert (done.stdout, done.stderr) == ("[True]\n", "")
+
+
+NOTEBOOK = """
+from treefold import Agent, ToolHook, hook, tool
+
+@tool
+async def fetch() -> str:
+    return {value!r}
+
+@fetch.subtool
+async def page() -> str:
+    return {value!r}
+
+@hook(ToolHook.BEFORE_INVOKE, tags={{"none"}})
+async def audit() -> None: ...
+
+clerk = Agent("clerk", {value!r}, [fetch])
+"""
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("<stdin>", "<stdin>"),
+        ("<ipython-input-1-2ab4>", "<ipython-input-2-77cd>"),
+        ("/tmp/ipykernel_4711/123.py", "/tmp/ipykernel_4711/456.py"),
+    ],
+)
+async def test_a_cell_of_a_notebook_that_is_run_again_replaces_what_it_defined(
+    files: tuple[str, str],
+):
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    with registries():
+        for file, value in zip(files, ("old", "new"), strict=True):
+            exec(compile(NOTEBOOK.format(value=value), file, "exec"), namespace)
+        fetch = ToolRegistry.get("fetch")
+        assert fetch is namespace["fetch"]
+        assert [await fetch(), await ToolRegistry.get("fetch.page")()] == ["new", "new"]
+        assert [tool.name for tool in fetch.subtools] == ["fetch.page"]
+        assert HookRegistry.all() == [namespace["audit"]]
+        assert AgentRegistry.get("clerk").description == "new"
+
+
+async def test_a_subtool_whose_cell_is_run_again_is_there_once():
+    namespace: dict[str, Any] = {}
+    cell = "@fetch.subtool\nasync def image() -> str: ..."
+    with registries():
+        exec(compile(NOTEBOOK.format(value="x"), "<stdin>", "exec"), namespace)
+        for _ in range(2):
+            exec(compile(cell, "<stdin>", "exec"), namespace)
+        assert namespace["fetch"].subtools == [namespace["page"], namespace["image"]]
+
+
+async def test_a_module_that_is_changed_and_reloaded_replaces_what_it_defined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    source = tmp_path / "reloaded_tools.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    with registries():
+        source.write_text(NOTEBOOK.format(value="old"))
+        module = import_module("reloaded_tools")
+        source.write_text("# a new line\n" + NOTEBOOK.format(value="new"))
+        reload(module)
+        assert await ToolRegistry.get("fetch")() == "new"
+        assert AgentRegistry.get("clerk").description == "new"
+        assert len(ToolRegistry.all()) == 2
+        del sys.modules["reloaded_tools"]
+        again = import_module("reloaded_tools")
+        assert ToolRegistry.get("fetch") is again.fetch
+
+
+def test_a_second_different_tool_agent_or_hook_of_a_name_is_still_a_value_error(tmp_path: Path):
+    def make(value: int) -> None:
+        @tool
+        async def fetch() -> int:
+            return value
+
+    namespace: dict[str, Any] = {}
+    twice = NOTEBOOK.format(value="x") * 2
+    with registries():
+        make(1)
+        with pytest.raises(ValueError, match="the name of tool 'fetch' is taken"):
+            make(2)
+        with pytest.raises(ValueError, match="'fetch' is taken"):
+            tool(ToolRegistry.get("fetch").fn)
+        with pytest.raises(ValueError, match="'fetch' is taken"):
+            exec(compile(NOTEBOOK.format(value="x"), "<stdin>", "exec"), namespace)
+    with registries(), pytest.raises(ValueError, match="'fetch' is taken"):
+        exec(compile(twice, str(tmp_path / "module.py"), "exec"), namespace)
+    with registries():
+        Agent("clerk", "", [])
+        with pytest.raises(ValueError, match="the name of agent 'clerk' is taken"):
+            Agent("clerk", "", [])
+
+
+def test_clear_empties_a_registry_and_a_scope_empties_only_itself():
+    namespace: dict[str, Any] = {}
+    with registries():
+        exec(compile(NOTEBOOK.format(value="x"), "<stdin>", "exec"), namespace)
+        with registries():
+            Agent("inner", "", [])
+            AgentRegistry.clear()
+            assert [agent.name for agent in AgentRegistry.all()] == ["clerk"]
+        for registry in (ToolRegistry, AgentRegistry, HookRegistry):
+            assert registry.all()
+            registry.clear()
+            assert registry.all() == []
+        assert ToolRegistry.definitions() == []
+        with pytest.raises(UnregisteredToolError):
+            ToolRegistry.get("fetch")
+
+        @tool
+        async def fetch() -> None: ...
+
+        assert ToolRegistry.all() == [fetch]
+
+
+@pytest.mark.parametrize("free", [lambda: ToolRegistry.unregister("look"), ToolRegistry.clear])
+def test_a_tool_that_was_taken_out_is_not_kept_alive(free: Callable[[], None]):
+    def define() -> ReferenceType[Any]:
+        kept = Path()
+
+        @tool
+        async def look() -> Path:
+            return kept
+
+        return ref(look.fn)
+
+    with registries():
+        function = define()
+        free()
+        gc.collect()
+        assert function() is None

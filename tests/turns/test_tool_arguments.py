@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ramify import RunContext, Turn, tool
+from treefold import RunContext, Turn, tool
 
 
 async def test_fixed_arguments_are_merged_into_every_call() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from ramify import (
+from treefold import (
     Tool,
     ToolRegistry,
     ToolType,

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
 
-from ramify import Turn, tool
 from support import watch_tool
+from treefold import Turn, tool
 
 
 async def test_before_invoke_gets_the_arguments_of_the_tool_by_name() -> None:

@@ -5,8 +5,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from ramify import StopReason, Turn, tool
 from support import settle
+from treefold import StopReason, Turn, tool
 
 
 class Meeting:
@@ -33,7 +33,7 @@ async def test_calls_of_a_tool_run_in_parallel_by_default() -> None:
     async def attend() -> None:
         await meeting.attend()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(attend())
         group.create_task(Turn(attend).returning())
         await settle()
@@ -49,7 +49,7 @@ async def test_calls_of_a_locked_tool_run_one_after_the_other() -> None:
     async def attend() -> None:
         await meeting.attend()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(attend())
         group.create_task(Turn(attend).returning())
         group.create_task(Turn(attend).returning())
@@ -70,7 +70,7 @@ async def test_locking_is_per_tool() -> None:
     async def other() -> None:
         await meeting.attend()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(one())
         group.create_task(other())
         await settle()
@@ -92,7 +92,7 @@ async def test_a_locked_stream_keeps_the_lock_until_its_end() -> None:
             seen.append(value)
             await settle()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(consume("a"))
         group.create_task(consume("b"))
 
@@ -111,7 +111,7 @@ async def test_before_invoke_runs_outside_the_lock() -> None:
     async def announce(name: str) -> None:
         announced.append(name)
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(attend("first"))
         await meeting.entered.wait()
         group.create_task(attend("second"))
@@ -136,7 +136,7 @@ async def test_after_invoke_runs_outside_the_lock() -> None:
         if result:
             await count_down(result - 1)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await count_down(2)
 
     assert results == [2, 1, 0]
@@ -153,7 +153,7 @@ async def test_on_error_runs_outside_the_lock() -> None:
     async def again(exc: Exception) -> None:
         results.append(int(await divide(1)))
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(ZeroDivisionError):
             await divide(0)
 
@@ -175,7 +175,7 @@ async def test_on_yield_runs_inside_the_lock() -> None:
         async for _ in one():
             pass
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(consume())
         group.create_task(consume())
         await settle()
@@ -190,7 +190,7 @@ async def test_a_locked_tool_can_be_called_again_after_it_raised() -> None:
     async def divide(by: int) -> float:
         return 1 / by
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(ZeroDivisionError):
             await divide(0)
         assert await divide(1) == 1
@@ -206,7 +206,7 @@ async def test_a_turn_cancelled_while_it_waits_for_the_lock_does_not_take_it() -
         return "done"
 
     waiting = Turn(work)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async with asyncio.TaskGroup() as group:
             group.create_task(work())
             await entered.wait()

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from ramify import ToolMetadata, Turn, tool
+from treefold import ToolMetadata, Turn, tool
 
 
 def now(like: datetime) -> datetime:
@@ -138,7 +138,7 @@ async def test_concurrent_runs_do_not_mix_their_times_on_the_tool() -> None:
         entered[name].set()
         await leave[name].wait()
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(work("a"))
         await entered["a"].wait()
         first_start = work.metadata.start_time
@@ -172,7 +172,7 @@ async def test_concurrent_turns_of_one_tool_have_their_own_times() -> None:
         await leave[name].wait()
 
     first, second = Turn(work, args=["a"]), Turn(work, args=["b"])
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         group.create_task(first.returning())
         await entered["a"].wait()
         start = first.start_time

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ramify import (
+from treefold import (
     Agent,
     AgentHook,
     ContextItem,
@@ -201,7 +201,7 @@ async def test_a_locked_hook_runs_once_at_a_time() -> None:
     @tool
     async def work() -> None: ...
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         for _ in range(2):
             group.create_task(work())
         for _ in range(20):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ramify import Agent, StopReason, Turn, tool
+from treefold import Agent, StopReason, Turn, tool
 
 Consume = Callable[[Turn], Awaitable[None]]
 
@@ -56,7 +56,7 @@ async def running(turn: Turn) -> None:
 
 
 async def cancel_twice(consume: Consume, turn: Turn, scene: Cleaning) -> None:
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
 
         async def run() -> None:
             await consume(turn)

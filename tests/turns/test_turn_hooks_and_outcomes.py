@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ramify import StopReason, Turn, TurnHook, hook, tool
 from support import watch_turn
+from treefold import StopReason, Turn, TurnHook, hook, tool
 
 Told = list[tuple[Any, ...]]
 

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import pytest
 
-from ramify import CodeFunction, StopReason, Turn, WrongRunMethodError, tool
+from treefold import Agent, CodeFunction, StopReason, Turn, WrongRunMethodError, tool
 
 
 def test_a_new_turn_has_the_documented_attributes() -> None:
@@ -82,7 +82,7 @@ async def test_yielding_gives_each_value_as_it_is_produced() -> None:
         yield 2
 
     seen: list[int] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for value in Turn(two).yielding():
             seen.append(value)
             go_on.set()  # only a caller who has the first value lets the second come
@@ -148,3 +148,24 @@ def test_a_turn_of_something_that_is_no_tool_is_refused() -> None:
 
     with pytest.raises((TypeError, ValueError)):
         Turn(cast("Any", plain))
+
+
+async def test_a_turn_may_be_annotated_with_the_type_of_its_values():
+    @tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @tool
+    async def plan() -> Turn[int]:
+        return Turn[int](add, kwargs={"a": 1, "b": 2})
+
+    async def run(turn: Turn[int]) -> int:
+        return await turn.returning()
+
+    assert get_type_hints(run)["turn"] == Turn[int]
+    assert await run(Turn(add, kwargs={"a": 1, "b": 2})) == 3
+    made = Turn[int](add, kwargs={"a": 1, "b": 3})
+    assert await run(Turn.from_dict(made.to_dict())) == 4
+    agent = Agent("clerk", "", [add, plan])
+    await agent.put(Turn(plan))
+    assert [value async for _, value in agent.run()] == [3]

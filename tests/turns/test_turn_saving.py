@@ -2,14 +2,14 @@
 
 import json
 import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ramify import FromFile, StopReason, Turn, UnregisteredToolError, tool
+import warm_python
+from treefold import FromFile, StopReason, Turn, UnregisteredToolError, tool
 
 FIELDS = {
     "uuid",
@@ -25,7 +25,7 @@ FIELDS = {
 
 RESTORE = """
 import asyncio, json, sys
-from ramify import Turn, tool
+from treefold import Turn, tool
 
 @tool
 async def add(a: int, b: int) -> int:
@@ -192,7 +192,7 @@ def test_a_turn_is_restored_and_run_in_another_process() -> None:
     data = travel(adding().to_dict())
 
     done = subprocess.run(
-        [sys.executable, "-c", RESTORE],
+        warm_python.command("-c", RESTORE),
         input=json.dumps(data),
         capture_output=True,
         text=True,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from ramify import StopReason, Turn, TurnTimeoutError, tool
 from support import watch_turn
+from treefold import StopReason, Turn, TurnTimeoutError, tool
 
 Told = list[tuple[Any, ...]]
 
@@ -19,7 +19,7 @@ async def test_a_turn_that_takes_too_long() -> None:
 
     turn = Turn(wait, timeout=0.01)
     told = watch_turn(turn)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(TurnTimeoutError):
             await turn.returning()
 
@@ -41,7 +41,7 @@ async def test_a_stream_that_takes_too_long() -> None:
 
     turn = Turn(wait, timeout=0.01)
     told = watch_turn(turn)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         values = turn.yielding()
         first = await anext(values)
         with pytest.raises(TurnTimeoutError):
@@ -65,7 +65,7 @@ async def test_the_timeout_of_a_stream_is_for_the_whole_run() -> None:
             await asyncio.sleep(0.01)
 
     turn = Turn(drip, timeout=0.1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(TurnTimeoutError):
             async for _ in turn.yielding():
                 pass
@@ -84,7 +84,7 @@ async def test_a_timeout_stops_the_tool() -> None:
             ended.append("tool")
 
     before = asyncio.all_tasks()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(TurnTimeoutError):
             await Turn(wait, timeout=0.01).returning()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ramify import SafeExecutionError, StopReason, Turn, tool
+from treefold import SafeExecutionError, StopReason, Turn, tool
 
 
 async def test_a_second_returning_of_a_running_turn_is_refused() -> None:
@@ -18,7 +18,7 @@ async def test_a_second_returning_of_a_running_turn_is_refused() -> None:
         return "done"
 
     turn = Turn(work)
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         first = group.create_task(turn.returning())
         await entered.wait()
         with pytest.raises(SafeExecutionError):
@@ -36,7 +36,7 @@ async def test_a_turn_cannot_be_run_by_its_own_tool() -> None:
         await turns[0].returning()
 
     turns.append(Turn(again))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         with pytest.raises(SafeExecutionError):
             await turns[0].returning()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ramify import (
+from treefold import (
     Agent,
     CodeFunction,
     Function,
@@ -40,7 +40,7 @@ async def test_the_turns_of_an_agent_make_nodes() -> None:
     made = add_tool()
     agent = Agent("clerk", "", [made])
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         for number in range(2):
             await agent.put(Turn(made, args=[number, 1]))
         async for _ in agent.run():
@@ -56,7 +56,7 @@ async def test_a_failed_turn_is_a_node_in_error() -> None:
     async def fail() -> None:
         raise ConnectionError("no network")
 
-    async with asyncio.timeout(5), Runtime() as runtime:
+    async with asyncio.timeout(60), Runtime() as runtime:
         with pytest.raises(ConnectionError):
             await Turn(fail).returning()
         [node] = runtime.list_toplevel()
@@ -78,7 +78,7 @@ async def test_nothing_of_a_call_is_stored_on_the_function() -> None:
         return word, ctx.node.inputs["word"]
 
     turns = [Turn(echo, args=[word]) for word in "ab"]
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         tasks = [group.create_task(turn.returning()) for turn in turns]
 
     assert [task.result() for task in tasks] == [("a", "a"), ("b", "b")]

@@ -2,8 +2,8 @@
 
 from importlib.resources import files
 
-from ramify import Question, QuestionKind
-from ramify.views.answered import ANSWERED, with_answers
+from treefold import Question, QuestionKind
+from treefold.views.answered import ANSWERED, with_answers
 from view_trees import call, planted
 
 
@@ -45,5 +45,5 @@ def test_a_deep_tree_is_no_trouble():
 
 
 def test_the_viewer_says_it_in_the_same_words():
-    words = files("ramify.views.web") / "assets" / "words.js"
+    words = files("treefold.views.web") / "assets" / "words.js"
     assert f'export const ANSWERED = "{ANSWERED}";\n' in words.read_text("utf-8")

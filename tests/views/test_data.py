@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ramify import (
+from small_journal import write_small_journal
+from treefold import (
     ModelText,
     NodeState,
     NodeView,
@@ -24,9 +25,8 @@ from ramify import (
     UserText,
     attach,
 )
-from ramify.core.events import Failure
-from ramify.views import data
-from small_journal import write_small_journal
+from treefold.core.events import Failure
+from treefold.views import data
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LEAF = NodeView(

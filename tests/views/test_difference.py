@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ramify import (
+from treefold import (
     ModelText,
     NodeState,
     NodeView,
@@ -13,8 +13,8 @@ from ramify import (
     ToolUse,
     UserText,
 )
-from ramify.core.events import Failure
-from ramify.views.data import difference, rows
+from treefold.core.events import Failure
+from treefold.views.data import difference, rows
 
 LEAF = NodeView(
     id=1,

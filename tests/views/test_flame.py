@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from ramify import NodeState, NodeView, TokenUsage
-from ramify.views.data import flame
-from ramify.views.flame import By
+from treefold import NodeState, NodeView, TokenUsage
+from treefold.views.data import flame
+from treefold.views.flame import By
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(seconds=10)

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ramify import NodeState, NodeView, Question, QuestionKind
-from ramify.views.folding import CallRow, Census, MoreRow, Row, Tally, folded
+from treefold import NodeState, NodeView, Question, QuestionKind
+from treefold.views.folding import CallRow, Census, MoreRow, Row, Tally, folded
 from view_trees import START, call, planted
 
 QUESTION = Question(id="1-1", node_id=1, kind=QuestionKind.Human, text="Red or blue?")

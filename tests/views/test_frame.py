@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
-from ramify import NodeView, Question, QuestionKind, TokenUsage
-from ramify.core.events import Failure
-from ramify.views.frame import escapes, framed
+from treefold import NodeView, Question, QuestionKind, TokenUsage
+from treefold.core.events import Failure
+from treefold.views.frame import escapes, framed
 from view_trees import after, call, planted
 
 HOSTILE = "a\x1b[2J\nb\r\x07\u202ec [bold]x[/bold] :smile: \x9b31m界界界"

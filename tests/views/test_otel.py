@@ -10,8 +10,9 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-import ramify
-from ramify import (
+import treefold
+from spans import PATIENCE, facts, happenings, ids, named, provider_for, sent_of, shapes, traced
+from treefold import (
     CancellationException,
     CodeFunction,
     MemoryStore,
@@ -24,11 +25,10 @@ from ramify import (
     agent,
     tool,
 )
-from ramify.models.retry import Retry
-from ramify.testing import HANGS, ScriptedFailure, ScriptedModel
-from ramify.testing.scripted import Reply
-from ramify.views import otel
-from spans import PATIENCE, facts, happenings, ids, named, provider_for, sent_of, shapes, traced
+from treefold.models.retry import Retry
+from treefold.testing import HANGS, ScriptedFailure, ScriptedModel
+from treefold.testing.scripted import Reply
+from treefold.views import otel
 
 USAGE = TokenUsage(input=10, cache_read=5, cache_write=3, output=2, reasoning=1)
 COUNTS = {
@@ -152,7 +152,7 @@ def test_agents_tools_and_requests_are_named_by_the_conventions():
         "gen_ai.agent.name": "digest",
         **big,
         **{name: 2 * count for name, count in COUNTS.items()},
-        "ramify.node.state": "success",
+        "treefold.node.state": "success",
     }
     assert facts(named(spans, "invoke_agent summarise")) == {
         "gen_ai.operation.name": "invoke_agent",
@@ -160,14 +160,14 @@ def test_agents_tools_and_requests_are_named_by_the_conventions():
         "gen_ai.tool.call.id": "c1",
         **haiku,
         **COUNTS,
-        "ramify.node.state": "success",
+        "treefold.node.state": "success",
     }
     assert facts(named(spans, "execute_tool look")) == {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "look",
         "gen_ai.tool.type": "function",
         "gen_ai.tool.call.id": "c2",
-        "ramify.node.state": "success",
+        "treefold.node.state": "success",
     }
     assert facts(named(spans, "chat claude-haiku-4-5")) == {
         "gen_ai.operation.name": "chat",
@@ -176,14 +176,14 @@ def test_agents_tools_and_requests_are_named_by_the_conventions():
         **COUNTS,
         "gen_ai.request.stream": True,
         "gen_ai.response.finish_reasons": ("stop",),
-        "ramify.cost.usd": 0.25,
+        "treefold.cost.usd": 0.25,
     }
     kinds = {span.name: span.kind for span in spans}
     assert kinds["chat big"] == kinds["chat claude-haiku-4-5"] == SpanKind.CLIENT
     assert kinds["invoke_agent digest"] == kinds["execute_tool look"] == SpanKind.INTERNAL
     top = named(spans, "invoke_agent digest").attributes
     assert top is not None
-    assert (top["ramify.node.id"], top["ramify.node.path"]) == (node.id, node.path)
+    assert (top["treefold.node.id"], top["treefold.node.path"]) == (node.id, node.path)
 
 
 def test_with_contents_spans_tell_what_was_said():
@@ -210,16 +210,16 @@ def test_with_contents_spans_tell_what_was_said():
     told = {
         name: json.loads(str(item))
         for name, item in top.items()
-        if "messages" in name or "instructions" in name or name.startswith("ramify.node.")
-        if name != "ramify.node.state"
+        if "messages" in name or "instructions" in name or name.startswith("treefold.node.")
+        if name != "treefold.node.state"
     }
 
     assert told == {
         "gen_ai.system_instructions": [{"type": "text", "content": "Be brief."}],
         "gen_ai.input.messages": prompt,
         "gen_ai.output.messages": [{**done, "finish_reason": "stop"}],
-        "ramify.node.arguments": {"n": 3},
-        "ramify.node.result": "done",
+        "treefold.node.arguments": {"n": 3},
+        "treefold.node.result": "done",
     }
     assert json.loads(called["gen_ai.tool.call.arguments"]) == {"what": "b"}
     assert json.loads(called["gen_ai.tool.call.result"]) == "b, twice"
@@ -228,6 +228,39 @@ def test_with_contents_spans_tell_what_was_said():
         {"role": "assistant", "parts": parts, "finish_reason": "tool_call"}
     ]
     assert json.loads(answered["gen_ai.input.messages"]) == [{"role": "tool", "parts": [response]}]
+
+
+def test_each_result_of_a_batch_is_a_message_and_texts_are_not_escaped():
+    @agent(uses=[looking])
+    def work() -> str:
+        return "Grüße 🌊"
+
+    async def manage(ctx: RunContext, name: str) -> str:
+        return await ctx.invoke(work)
+
+    managing = CodeFunction(callable=manage, uses=[work])
+    batch = [ToolUse("c1", "look", {"what": "Äpfel"}), ToolUse("c2", "look", {"what": "\ud800"})]
+    with (
+        Runtime([managing], models=ScriptedModel(batch, "schön"), store=MemoryStore()) as runtime,
+        traced(runtime, contents=True) as exporter,
+    ):
+        runtime.invoke(managing, {"name": "Zoë"}).result()
+    spans = exporter.get_finished_spans()
+    asked, answered = [facts(span) for span in spans if span.name == "chat scripted"]
+    assert "Grüße 🌊" in asked["gen_ai.input.messages"]
+    assert '"Äpfel"' in asked["gen_ai.output.messages"]
+    messages = json.loads(answered["gen_ai.input.messages"])
+    assert [message["role"] for message in messages] == ["tool", "tool"]
+    results = [(part["id"], part["response"]) for [part] in (one["parts"] for one in messages)]
+    assert results == [("c1", "Äpfel, twice"), ("c2", "\ufffd, twice")]
+    assert facts(named(spans, "manage")) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "manage",
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.arguments": '{"name":"Zoë"}',
+        "gen_ai.tool.call.result": '"schön"',
+        "treefold.node.state": "success",
+    }
 
 
 async def fail(ctx: RunContext, why: str) -> str:
@@ -344,7 +377,7 @@ def test_what_is_cancelled_is_no_error():
         with pytest.raises(CancellationException):
             node.result(PATIENCE)
     found = [
-        (span.name, span.status.status_code, facts(span).get("ramify.node.state"))
+        (span.name, span.status.status_code, facts(span).get("treefold.node.state"))
         for span in exporter.get_finished_spans()
     ]
 
@@ -372,13 +405,13 @@ def test_pauses_and_questions_are_events_of_the_call():
     [span] = exporter.get_finished_spans()
 
     assert happenings(span) == [
-        ("ramify.paused", {"ramify.paused.reason": "Deploy?"}),
+        ("treefold.paused", {"treefold.paused.reason": "Deploy?"}),
         (
-            "ramify.question",
-            {"ramify.question.kind": "human", "ramify.question.text": "Deploy?"},
+            "treefold.question",
+            {"treefold.question.kind": "human", "treefold.question.text": "Deploy?"},
         ),
-        ("ramify.answer", {"ramify.answer.text": "yes"}),
-        ("ramify.resumed", {}),
+        ("treefold.answer", {"treefold.answer.text": "yes"}),
+        ("treefold.resumed", {}),
     ]
 
 
@@ -398,10 +431,13 @@ def test_attempts_that_failed_are_events_of_the_request():
 
     assert span.status.status_code == StatusCode.UNSET
     assert happenings(span) == [
-        ("ramify.retry", {"error.type": "529", "ramify.retry.attempt": 1, "ramify.retry.wait": 0}),
         (
-            "ramify.retry",
-            {"error.type": "connection", "ramify.retry.attempt": 2, "ramify.retry.wait": 0},
+            "treefold.retry",
+            {"error.type": "529", "treefold.retry.attempt": 1, "treefold.retry.wait": 0},
+        ),
+        (
+            "treefold.retry",
+            {"error.type": "connection", "treefold.retry.attempt": 2, "treefold.retry.wait": 0},
         ),
     ]
 
@@ -449,7 +485,7 @@ def test_the_same_run_gives_the_same_spans_every_time():
     live = sorted(span.to_json() or "" for span in exporter.get_finished_spans())
 
     assert sorted(span.to_json() or "" for span in sent_of(store)) == live
-    with ramify.attach(store) as observer:
+    with treefold.attach(store) as observer:
         assert sorted(span.to_json() or "" for span in sent_of(observer)) == live
         assert len(observer.trees()) == 1  # whoever gave it may still use it
 
@@ -471,7 +507,7 @@ def test_of_a_runtime_only_what_ends_from_then_on_is_sent():
         runtime.invoke(looking, {"what": "before"}).result()
         with traced(runtime, contents=True) as exporter:
             runtime.invoke(looking, {"what": "after"}).result()
-    results = [facts(span)["ramify.node.result"] for span in exporter.get_finished_spans()]
+    results = [facts(span)["gen_ai.tool.call.result"] for span in exporter.get_finished_spans()]
 
     assert results == ['"after, twice"']
     assert len(sent_of(store)) == 2
@@ -486,7 +522,7 @@ def test_other_spans_of_the_program_keep_their_random_ids():
         otel.trace(runtime, provider) as tracing,
     ):
         runtime.invoke(looking, {"what": "b"}).result()
-        tracer = provider.get_tracer("ramify", ramify.__version__)
+        tracer = provider.get_tracer("treefold", treefold.__version__)
         for _ in range(2):
             tracer.start_span("mine").end()
         assert tracing.close(PATIENCE)

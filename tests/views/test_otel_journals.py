@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -13,8 +12,10 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-import ramify
-from ramify import (
+import treefold
+import warm_python
+from spans import PATIENCE, facts, happenings, ids, named, provider_for, sent_of, shapes, traced
+from treefold import (
     CodeFunction,
     Edit,
     MemoryStore,
@@ -24,12 +25,11 @@ from ramify import (
     ToolUse,
     agent,
 )
-from ramify.core.agent_events import RequestSent
-from ramify.core.errors import StoreError, UsageError
-from ramify.core.question import QuestionKind
-from ramify.testing import ScriptedFailure, ScriptedModel
-from ramify.views import otel
-from spans import PATIENCE, facts, happenings, ids, named, provider_for, sent_of, shapes, traced
+from treefold.core.agent_events import RequestSent
+from treefold.core.errors import StoreError, UsageError
+from treefold.core.question import QuestionKind
+from treefold.testing import ScriptedFailure, ScriptedModel
+from treefold.views import otel
 from views.traced_program import report
 
 
@@ -37,7 +37,7 @@ from views.traced_program import report
 def program(path: Path, *args: str) -> Generator["subprocess.Popen[str]"]:
     """Run the program beside this until it waits for a line."""
     tests = str(Path(__file__).parent.parent)
-    command = [sys.executable, "-m", "views.traced_program", str(path), *args]
+    command = warm_python.command("-m", "views.traced_program", str(path), *args)
     env = os.environ | {"PYTHONPATH": tests}
     with subprocess.Popen(
         command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -70,7 +70,7 @@ def answer_when_asked(runtime: Runtime, kind: QuestionKind, answer: str) -> None
 
 
 def requests_in(path: Path) -> int:
-    with ramify.attach(path) as observer:
+    with treefold.attach(path) as observer:
         events = [event for row in observer.trees() for event in observer.events(row.id).read()]
     return sum(isinstance(event, RequestSent) for event in events)
 
@@ -286,7 +286,7 @@ def test_a_call_that_is_made_once_more_has_a_second_span_that_links_to_the_first
 
     assert shapes(spans) == [{"use": {"make": {}, "make'": {}}}]
     assert [link.context.span_id for link in second.links] == [ids(first)[1]]
-    assert [name for name, _ in happenings(second)][-2:] == ["ramify.answer", "ramify.resumed"]
+    assert [name for name, _ in happenings(second)][-2:] == ["treefold.answer", "treefold.resumed"]
     assert [span.to_json() for span in exporter.get_finished_spans()] == [
         span.to_json() for span in spans if span is not first
     ]

@@ -1,7 +1,6 @@
 """Whatever is wrong with whoever takes the spans: the run goes on, and the log says it once."""
 
 import subprocess
-import sys
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -18,10 +17,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 from opentelemetry.trace import NoOpTracerProvider
 
-from ramify import CodeFunction, MemoryStore, RunContext, Runtime, ToolUse, agent
-from ramify.testing import ScriptedModel
-from ramify.views import otel
+import warm_python
 from spans import PATIENCE, complaints, ids, provider_for, shapes
+from treefold import CodeFunction, MemoryStore, RunContext, Runtime, ToolUse, agent
+from treefold.testing import ScriptedModel
+from treefold.views import otel
 
 
 async def look(ctx: RunContext, what: str) -> str:
@@ -156,8 +156,8 @@ def test_a_provider_of_another_make_is_put_up_with():
 PROGRAM = """
 import logging, sys
 {before}
-from ramify import CodeFunction, MemoryStore, Runtime
-from ramify.views import otel
+from treefold import CodeFunction, MemoryStore, Runtime
+from treefold.views import otel
 
 def add(ctx, a: int, b: int) -> int:
     return a + b
@@ -174,7 +174,7 @@ with Runtime([adding], store=MemoryStore()) as runtime, otel.trace(runtime) as t
     [
         (
             'sys.modules["opentelemetry"] = None',
-            "no spans are made: OpenTelemetry is not installed; install ramify[otel]\n",
+            "no spans are made: OpenTelemetry is not installed; install treefold[otel]\n",
         ),
         (
             "",
@@ -185,7 +185,7 @@ with Runtime([adding], store=MemoryStore()) as runtime, otel.trace(runtime) as t
     ids=["not installed", "not set up"],
 )
 def test_a_program_without_opentelemetry_runs_and_is_told_once(before: str, said: str):
-    program = [sys.executable, "-c", PROGRAM.format(before=before)]
+    program = warm_python.command("-c", PROGRAM.format(before=before))
     done = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE, check=True)
 
     assert (done.stdout, done.stderr) == ("3 True\n", said)
@@ -253,7 +253,7 @@ def test_a_collector_gets_the_tree(tmp_path: Any):
     spans = {span.name: span for span in scope.spans}
 
     assert "nightly" in {item.value.string_value for item in resource.resource.attributes}
-    assert scope.scope.name == "ramify"
+    assert scope.scope.name == "treefold"
     assert spans.keys() == {"chat scripted", "execute_tool look", "invoke_agent work"}
     top = spans["invoke_agent work"]
     assert {span.parent_span_id for span in scope.spans} == {b"", top.span_id}

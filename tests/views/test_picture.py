@@ -17,7 +17,7 @@ from rich.segment import Segment, Segments
 from rich.terminal_theme import TerminalTheme
 
 from agent_scripts import StagedModel, asked, told, until
-from ramify import (
+from treefold import (
     CancellationException,
     NodeState,
     NodeView,
@@ -29,10 +29,10 @@ from ramify import (
     registries,
     tool,
 )
-from ramify.testing import ScriptedModel, ScriptedRequest
-from ramify.testing.scripted import Reply
-from ramify.toolbox import human_in_loop, raise_exception
-from ramify.views.frame import framed
+from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.testing.scripted import Reply
+from treefold.toolbox import human_in_loop, raise_exception
+from treefold.views.frame import framed
 from view_trees import after
 
 PICTURE = Path(__file__).parent.parent.parent / "docs" / "pictures" / "terminal.svg"
@@ -45,7 +45,7 @@ DARK = TerminalTheme(
         *[(110, 160, 250), (205, 135, 225), (95, 200, 215), (212, 215, 221)],
     ],
 )
-COMMAND = "ramify run release.py:release --arg version=2.1 --store run.db"
+COMMAND = "treefold run release.py:release --arg version=2.1 --store run.db"
 SAYING = (
     "The\ncache\nis\nnow\nemptied\nwhen\na\nkey\nchanges.\nThat\nis\nright,\nbut\nnobody\ntests\nit"
 )
@@ -117,7 +117,7 @@ async def moment() -> NodeView:
     slow = StagedModel(ScriptedModel(SAYING, usage=usage, price=lambda _: price), name="slow")
     slow.rest.clear()
     models = {"default": model, "slow": slow}
-    async with Runtime([release], models=models) as runtime, asyncio.timeout(20):
+    async with Runtime([release], models=models) as runtime, asyncio.timeout(60):
         node = runtime.invoke(release, {"version": "2.1"})
         await until(lambda: is_there(runtime.get_view(node.id)))
         view = runtime.get_view(node.id)
@@ -145,7 +145,7 @@ def drawn(view: NodeView) -> str:
     console.print(Segments([Segment(f"$ {COMMAND}\n")]), end="")
     for line in framed(view, COLUMNS, ROWS, after(14.2)):
         console.print(Segments([*line, Segment("\n")]), end="")
-    svg = console.export_svg(title="ramify", theme=DARK, unique_id="tree")
+    svg = console.export_svg(title="treefold", theme=DARK, unique_id="tree")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # nothing from elsewhere
     return svg.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace")
 

@@ -11,8 +11,8 @@ from terminal import CTRL_C, Terminal
 JOB = r"""
 import asyncio, sys
 from pathlib import Path
-from ramify import RunContext, ToolUse, agent, tool
-from ramify.testing import HANGS, ScriptedModel
+from treefold import RunContext, ToolUse, agent, tool
+from treefold.testing import HANGS, ScriptedModel
 
 @tool
 async def nap(n: int) -> str:
@@ -52,7 +52,7 @@ def listen() -> str:
     return "Listen."
 """
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][0-9;]*m")
-WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from ramify.cli import main; main()"
+WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from treefold.cli import main; main()"
 
 
 class Stage:
@@ -68,7 +68,7 @@ class Stage:
         self,
         name: str,
         *args: str,
-        start: tuple[str, ...] = ("-m", "ramify"),
+        start: tuple[str, ...] = ("-m", "treefold"),
         columns: int = 80,
         lines: int = 24,
         more: tuple[str, ...] = (),
@@ -166,7 +166,7 @@ async def test_with_a_journal_ctrl_c_says_how_to_go_on_and_the_rest_is_done_then
         terminal.press(CTRL_C)
         assert await terminal.exit_code() == 130
         shown = " ".join("".join(terminal.screen[-3:]).split())
-    assert "ramify run: interrupted; the same command goes on with it" in shown
+    assert "treefold run: interrupted; the same command goes on with it" in shown
     stage.go()
     async with stage.job("naps=1", more=store) as terminal:
         await terminal.see_on_screen("it goes on where it was", "✓ 1.2 wait(", "✓ 3 of 3 done")
@@ -175,8 +175,8 @@ async def test_with_a_journal_ctrl_c_says_how_to_go_on_and_the_rest_is_done_then
 
 FOLLOW = """
 import sys
-from ramify import attach
-from ramify.views.terminal import TICK, follow
+from treefold import attach
+from treefold.views.terminal import TICK, follow
 with attach(sys.argv[1]) as observer:
     print(follow(observer.watch(1, timeout=TICK), sys.stdout).outputs)
 """
@@ -213,7 +213,7 @@ async def test_a_dumb_terminal_gets_the_tree_once_and_as_text(stage: Stage):
 async def test_without_rich_the_tree_is_text_and_a_hint_says_how_to_get_more(stage: Stage):
     stage.go()
     async with stage.job(start=("-c", WITHOUT_RICH)) as terminal:
-        await terminal.see("pip install 'ramify[terminal]' shows the tree while it grows")
+        await terminal.see("pip install 'treefold[terminal]' shows the tree while it grows")
         await terminal.see("all done\n")
         assert await terminal.exit_code() == 0
     assert "\x1b" not in terminal.raw

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from ramify import NodeState, NodeView, TokenUsage
-from ramify.core.events import Failure
-from ramify.views.text import render
+from treefold import NodeState, NodeView, TokenUsage
+from treefold.core.events import Failure
+from treefold.views.text import render
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 LEAF = NodeView(

@@ -7,8 +7,8 @@ answer.
 import sys
 from typing import Any
 
-from ramify import CodeFunction, RunContext, Runtime, ToolUse, agent
-from ramify.testing import HANGS, ScriptedModel
+from treefold import CodeFunction, RunContext, Runtime, ToolUse, agent
+from treefold.testing import HANGS, ScriptedModel
 
 
 async def fetch(ctx: RunContext, page: int) -> str:

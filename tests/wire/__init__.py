@@ -16,6 +16,7 @@ from wire.replies import (
     stalled_after,
     stream,
     then,
+    with_length,
 )
 from wire.server import ModelServer, Request
 
@@ -37,4 +38,5 @@ __all__ = [
     "stalled_after",
     "stream",
     "then",
+    "with_length",
 ]

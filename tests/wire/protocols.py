@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from ramify.core.model import Model, Session
-from ramify.core.model_events import ModelEvent, PartCompleted
-from ramify.core.transcript import ToolResult, ToolUse, UserText
-from ramify.models.anthropic.model import AnthropicModel
-from ramify.models.gemini.model import GeminiModel
-from ramify.models.openai.model import OpenAIModel
-from ramify.models.retry import BACKOFF, Retry, Timers
+from treefold.core.model import Model, Session
+from treefold.core.model_events import ModelEvent, PartCompleted
+from treefold.core.transcript import ToolResult, ToolUse, UserText
+from treefold.models.anthropic.model import AnthropicModel
+from treefold.models.gemini.model import GeminiModel
+from treefold.models.openai.model import OpenAIModel
+from treefold.models.retry import BACKOFF, Retry, Timers
 from wire import anthropic_wire, gemini_wire, openai_wire
 from wire.replies import Reply, failure
 from wire.server import ModelServer

@@ -86,6 +86,15 @@ def then(reply: Reply, *steps: Step) -> Reply:
     return replace(reply, steps=(*reply.steps, *steps))
 
 
+def with_length(reply: Reply) -> Reply:
+    """Return *reply* with its length in the headers, and so without an end of its own.
+
+    A client that has the last byte then knows that nothing follows, so its connection can be used
+    again at once. The end of a chunked body is a packet of its own, which may be late.
+    """
+    return replace(reply, headers={**reply.headers, "content-length": str(len(reply.body))})
+
+
 def in_pieces(reply: Reply, size: int) -> Reply:
     """Return *reply* with the same bytes, *size* at a time across all of its steps."""
     return replace(reply, steps=tuple(_pieces(reply.steps, size)))

@@ -5,7 +5,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from wire.connection import Inbox, Request, send
 from wire.replies import Reply, failure
@@ -22,15 +22,23 @@ class ModelServer:
     """A server that answers each request with the next reply of its script.
 
     What *check* raises for a POST is kept in `faults` and raised when the server is left.
+
+    With *hangs_up*, a connection is good for one request although keep-alive is announced: it is
+    closed right after the reply, or when a second request arrives, which then counts as dropped.
     """
 
     def __init__(
-        self, script: Iterable[Reply] = (), *, check: Callable[[Request], object] | None = None
+        self,
+        script: Iterable[Reply] = (),
+        *,
+        check: Callable[[Request], object] | None = None,
+        hangs_up: Literal["after the reply", "on the next request"] | None = None,
     ) -> None:
         self.requests: list[Request] = []
         self.faults: list[Exception] = []
         self.connections = 0
         self.unexpected = 0
+        self.dropped = 0
         self.disconnects = 0
         self.in_flight = 0
         self.most_in_flight = 0
@@ -39,6 +47,7 @@ class ModelServer:
         self.on_request: Callable[[Request], Reply | None] | None = None
         self._script = deque(script)
         self._check = check
+        self._hangs_up = hangs_up
         self._server: asyncio.Server | None = None
         self._closing = False
         self._open: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
@@ -101,6 +110,11 @@ class ModelServer:
             while (request := await inbox.request()) is not None:
                 if not await self._answer(request, inbox, writer):
                     break
+                if self._hangs_up is None:
+                    continue
+                if self._hangs_up == "on the next request" and await inbox.request() is not None:
+                    self.dropped += 1
+                break
         except (ConnectionError, EOFError):
             pass  # between requests a client may go as it likes
         finally:

@@ -35,7 +35,7 @@ ASKED: list[Any] = [{"role": "user", "content": "Grüße?"}]
 @asynccontextmanager
 async def openai_client(*script: Reply) -> AsyncGenerator[tuple[ModelServer, Any]]:
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(60),
         ModelServer(script, check=openai_wire.check_request) as server,
         openai.AsyncOpenAI(api_key="k", base_url=server.url + "/v1", max_retries=0) as client,
     ):
@@ -47,7 +47,7 @@ async def anthropic_client(
     *script: Reply,
 ) -> AsyncGenerator[tuple[ModelServer, Any]]:
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(60),
         ModelServer(script, check=anthropic_wire.check_request) as server,
         anthropic.AsyncAnthropic(api_key="k", base_url=server.url, max_retries=0) as client,
     ):
@@ -56,7 +56,7 @@ async def anthropic_client(
 
 @asynccontextmanager
 async def gemini_client(*script: Reply) -> AsyncGenerator[tuple[ModelServer, Any]]:
-    async with asyncio.timeout(5), ModelServer(script, check=gemini_wire.check_request) as server:
+    async with asyncio.timeout(60), ModelServer(script, check=gemini_wire.check_request) as server:
         client = genai.Client(
             api_key="k", http_options=genai.types.HttpOptions(base_url=server.url)
         )

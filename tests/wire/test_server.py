@@ -36,7 +36,7 @@ REPLY = stream(b"data: one\n\n", b"data: two\n\n")
 async def connected(
     server: ModelServer,
 ) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(server.url).port)
         try:
             yield reader, writer
@@ -55,7 +55,7 @@ async def test_a_connection_is_kept_for_the_replies_of_a_script():
         line.close()
         return got
 
-    async with asyncio.timeout(5), ModelServer([REPLY]) as server:
+    async with asyncio.timeout(60), ModelServer([REPLY]) as server:
         server.add(failure(429, {"error": "slow down"}))
         got = await asyncio.to_thread(ask, urlsplit(server.url).netloc)
     assert got[0] == (200, b"data: one\n\ndata: two\n\n")
@@ -136,7 +136,7 @@ async def test_a_client_that_leaves_a_stalled_reply_is_counted():
                 async with asyncio.timeout(0.05):
                     await reader.read(1)
             assert server.disconnects == 0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await server.disconnected.wait()
         assert server.disconnects == 1
 
@@ -181,9 +181,9 @@ async def test_a_server_that_closes_ends_what_is_under_way():
     async with ModelServer([stream(Stall())]) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(server.url).port)
         writer.write(ASK)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await reader.readexactly(len(HEAD))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await reader.read() == b""
     writer.close()
     assert server.disconnects == 0

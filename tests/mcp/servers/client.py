@@ -1,17 +1,22 @@
 """A client made with the official SDK, as a program: client.py MODE ABLE FOLDER TARGET.
 
-It connects to TARGET, a module to serve or an address, and prints all that it was told as JSON. It
-can be asked something if ABLE is "able".
+It connects to TARGET, a module to serve or an address (with the token in TREEFOLD_MCP_TOKEN), and
+prints all that it was told as JSON. It can be asked something if ABLE is "able".
 """
 
 import asyncio
 import json
+import os
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.session import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
@@ -27,6 +32,7 @@ def plain(result: CallToolResult) -> Any:
 async def calls(client: Client) -> None:
     tools = (await client.list_tools()).tools
     told["tools"] = {tool.name: [tool.description, tool.input_schema] for tool in tools}
+    told["outputs"] = {tool.name: tool.output_schema for tool in tools}
     told["calls"] = results = {}
     told["repeatable"] = [tool.name for tool in tools if tool.annotations is not None]
     for name, args in [
@@ -81,10 +87,20 @@ async def elicited(context: ClientRequestContext, params: ElicitRequestParams) -
     return ElicitResult(action="accept", content={"answer": colour})
 
 
+@asynccontextmanager
+async def streams(url: str) -> AsyncGenerator[Any, None]:
+    headers = {"Authorization": f"Bearer {os.environ['TREEFOLD_MCP_TOKEN']}"}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        streamable_http_client(url, http_client=http) as both,
+    ):
+        yield both
+
+
 async def main() -> None:
-    command = ["-W", "error", "-m", "ramify", "mcp", target]
+    command = ["-W", "error", "-m", "treefold", "mcp", target]
     server: Any = (
-        target
+        streams(target)
         if target.startswith("http")
         else StdioServerParameters(command=sys.executable, args=command)
     )

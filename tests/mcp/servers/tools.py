@@ -36,7 +36,8 @@ def add(a: int, b: int = 1) -> int:
 
 @server.tool(structured_output=False, annotations=ToolAnnotations(idempotent_hint=True))
 def shout(text: str) -> str:
-    """Say it loud."""
+    """Say it loud, and note it."""
+    events.append(f"shouted {text}")
     return text.upper()
 
 

@@ -4,9 +4,9 @@ import asyncio
 import subprocess
 from pathlib import Path
 
-from ramify import AgentFunction, FunctionArg, RunContext, ToolUse, tool
-from ramify.testing import ScriptedModel, ScriptedRequest
-from ramify.toolbox import Bash
+from treefold import AgentFunction, FunctionArg, RunContext, ToolUse, tool
+from treefold.testing import ScriptedModel, ScriptedRequest
+from treefold.toolbox import Bash
 
 print("this module says hello")  # noqa: T201 - that is the point
 subprocess.run("echo and so does a program", shell=True, check=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ramify.views.web import Viewer, view
 from small_journal import write_small_journal
+from treefold.views.web import Viewer, view
 from viewing import client_of
 
 

@@ -3,7 +3,6 @@
 import json
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,9 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-import ramify
-from ramify import (
+import treefold
+import warm_python
+from treefold import (
     CodeFunction,
     HookDecision,
     MemoryStore,
@@ -24,17 +24,17 @@ from ramify import (
     ToolUse,
     agent,
 )
-from ramify.core.question import QuestionKind
-from ramify.testing import ScriptedModel
-from ramify.version import __version__
-from ramify.views import data
-from ramify.views.web import Viewer, view
+from treefold.core.question import QuestionKind
+from treefold.testing import ScriptedModel
+from treefold.version import __version__
+from treefold.views import data
+from treefold.views.web import Viewer, view
 from viewing import client_of, wait
 
 
 @pytest.fixture
 def observer(journal: Path) -> Iterator[Observer]:
-    with ramify.attach(journal) as made:
+    with treefold.attach(journal) as made:
         yield made
 
 
@@ -170,7 +170,7 @@ def runtime() -> Iterator[Runtime]:
     async def pay(ctx: RunContext, amount: int) -> str:
         return f"paid {amount}"
 
-    async def gate(event: ramify.PreToolUseEvent) -> HookDecision | None:
+    async def gate(event: treefold.PreToolUseEvent) -> HookDecision | None:
         return HookDecision(ask="Pay?") if event.tool_name == "pay" else None
 
     paying = CodeFunction(callable=pay)
@@ -184,7 +184,7 @@ def runtime() -> Iterator[Runtime]:
     with Runtime(
         [*functions, shop],
         models=ScriptedModel(*calls),
-        hooks={ramify.HOOK_PRE_TOOL_USE: [gate]},
+        hooks={treefold.HOOK_PRE_TOOL_USE: [gate]},
         store=MemoryStore(),
     ) as made:
         yield made
@@ -232,7 +232,7 @@ def test_a_call_is_allowed_denied_or_made_with_other_arguments(
         question = asked(beside, QuestionKind.Approval)
         assert post(beside, f"/api/questions/{question['id']}", body) == (200, {})
         node.result()
-        [result] = [part for part in node.get_transcript() if isinstance(part, ramify.ToolResult)]
+        [result] = [part for part in node.get_transcript() if isinstance(part, treefold.ToolResult)]
         assert words in result.content
 
 
@@ -248,13 +248,13 @@ def test_a_run_is_paused_resumed_and_cancelled(runtime: Runtime, beside: httpx.C
     assert post(beside, f"/api/questions/{paused['id']}", {"text": "resume"}) == (200, {})
     wait(lambda: len(got(beside, "/api/questions")["questions"]) == 1)
     assert post(beside, f"/api/nodes/{node.id}/cancel", {"reason": "enough"}) == (200, {})
-    with pytest.raises(ramify.CancellationException, match="enough"):
+    with pytest.raises(treefold.CancellationException, match="enough"):
         node.result()
 
 
 PAYING = """
 import sys, threading
-from ramify import CodeFunction, Runtime
+from treefold import CodeFunction, Runtime
 
 def pay(ctx) -> str:
     print("begun", flush=True)
@@ -272,7 +272,7 @@ def test_a_call_that_nobody_knows_the_end_of_is_settled(tmp_path: Path):
 
     path = tmp_path / "run.db"
     with subprocess.Popen(
-        [sys.executable, "-c", PAYING, str(path)], stdout=subprocess.PIPE, text=True
+        warm_python.command("-c", PAYING, str(path)), stdout=subprocess.PIPE, text=True
     ) as killed:
         assert killed.stdout is not None
         assert killed.stdout.readline() == "begun\n"
@@ -407,7 +407,9 @@ def test_what_has_ended_or_was_answered_is_409(client: httpx.Client):
     assert post(client, f"/api/questions/{question['id']}", {"text": "yes"}) == (200, {})
     status, told = post(client, f"/api/questions/{question['id']}", {"text": "no"})
     assert status == 409
-    assert told["error"].endswith("waits for an answer; open: none")
+    assert told["error"].endswith(
+        "waits for an answer (it may have been answered already); open: none"
+    )
     for id in "nothing", "%00", "9" * 5000, "9999-1":
         assert post(client, f"/api/questions/{id}", {"text": "no"})[0] == 404
 

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from ramify.views.web import Viewer
-from ramify.views.web.guard import Hosts
+from treefold.http_server.guard import Hosts
+from treefold.views.web import Viewer
 
 READ = [
     "/api/journal",

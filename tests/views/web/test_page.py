@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from ramify import MemoryStore, attach
-from ramify.mcp.http import address_of, listen, serve_on
-from ramify.views.web.app import application
-from ramify.views.web.lookout import Lookout
-from ramify.views.web.page import page_files
+from treefold import MemoryStore, attach
+from treefold.http_server.serving import listen, serve_on, url_of
+from treefold.views.web.app import application
+from treefold.views.web.lookout import Lookout
+from treefold.views.web.page import page_files
 
 FILES = {
     "index.html": b"<!doctype html><title>page</title>",
@@ -49,10 +49,10 @@ def served(files: dict[str, bytes]) -> Generator[httpx.Client, None, None]:
         thread = threading.Thread(target=run)
         thread.start()
         task = started.result(20)
-        with httpx.Client(base_url=address_of(listening, "127.0.0.1")) as client:
+        with httpx.Client(base_url=url_of(listening, "127.0.0.1")) as client:
             yield client
         task.get_loop().call_soon_threadsafe(task.cancel)
-        thread.join(20)
+        thread.join(60)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import os
 import random
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,11 +16,12 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-import ramify
-from ramify import AgentFunction, CodeFunction, MemoryStore, RunContext, Runtime, SqliteStore
-from ramify.models import OpenAIModel
-from ramify.stores import Store
-from ramify.views.web import Viewer, view
+import treefold
+import warm_python
+from treefold import AgentFunction, CodeFunction, MemoryStore, RunContext, Runtime, SqliteStore
+from treefold.models import OpenAIModel
+from treefold.stores import Store
+from treefold.views.web import Viewer, view
 from viewing import PATIENCE, Follower, Message, all_rows, client_of, messages, wait
 from wire import openai_wire
 from wire.replies import Wait
@@ -295,7 +295,7 @@ def test_a_run_that_is_deleted_leaves_the_list(
 
 ASKING = """
 import sys
-from ramify import CodeFunction, Runtime
+from treefold import CodeFunction, Runtime
 
 async def again(ctx):
     return [await ctx.ask(f"{n}?") for n in range(5)]
@@ -310,7 +310,7 @@ with Runtime([function], store=sys.argv[1]) as runtime:
 def test_a_run_in_another_process_appears_and_goes_on(tmp_path: Path):
     path = tmp_path / "run.db"
     with subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", ASKING, str(path)],
+        warm_python.command("-W", "error", "-c", ASKING, str(path)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -355,7 +355,7 @@ def wait_for_journal(path: Path) -> Viewer:
     def look() -> Viewer | None:
         try:
             return view(path, port=0)
-        except ramify.StoreError:
+        except treefold.StoreError:
             return None
 
     found = wait(look)

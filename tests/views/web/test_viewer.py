@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-import ramify
-from ramify import CodeFunction, MemoryStore, RunContext, Runtime, StoreError
-from ramify.core.errors import InvalidValueError, UsageError
-from ramify.views.web import Viewer, view
-from ramify.views.web.server import PORT
+import treefold
+from treefold import CodeFunction, MemoryStore, RunContext, Runtime, StoreError
+from treefold.core.errors import InvalidValueError, UsageError
+from treefold.views.web import Viewer, view
+from treefold.views.web.server import PORT
 from viewing import client_of, wait
 
 
@@ -45,7 +45,7 @@ async def test_it_serves_next_to_a_run_on_a_loop():
             assert await runtime.invoke(adding, {"a": 1, "b": 2}) == 3
             headers = {"authorization": f"Bearer {viewer.token}"}
             async with (
-                asyncio.timeout(30),
+                asyncio.timeout(60),
                 httpx.AsyncClient(base_url=viewer.address, headers=headers) as client,
             ):
                 while (told := (await client.get("/api/nodes/1")).json()).get("outputs") != 3:
@@ -78,7 +78,7 @@ def test_nothing_is_left_of_it(journal: Path):
         client.get("/api/trees")
         with client.stream("GET", "/api/stream?tree=1") as response:
             next(response.iter_lines())
-            assert "ramify viewer" in threads()
+            assert "treefold viewer" in threads()
     viewer.close()  # which is fine
     wait(lambda: threads() <= before)
     wait(lambda: len(os.listdir("/proc/self/fd")) <= files)
@@ -87,7 +87,7 @@ def test_nothing_is_left_of_it(journal: Path):
 
 
 def test_it_is_started_once(journal: Path):
-    with ramify.attach(journal) as observer:
+    with treefold.attach(journal) as observer:
         viewer = Viewer(observer, port=0)
         assert (viewer.address, repr(viewer)) == ("", f"<Viewer of {journal} at no address yet>")
         viewer.close()  # which is fine, too
@@ -101,7 +101,7 @@ def test_it_is_started_once(journal: Path):
 
 
 def test_it_serves_in_this_thread_until_another_closes_it(journal: Path):
-    with ramify.attach(journal) as observer:
+    with treefold.attach(journal) as observer:
         viewer = Viewer(observer, port=0)
         statuses: list[int] = []
 
@@ -184,8 +184,8 @@ def in_python(script: str, *args: str) -> str:
 def test_nothing_is_loaded_before_it_is_started():
     script = (
         "import sys\n"
-        "import ramify.views.web\n"
-        "from ramify.views.web import Viewer, view\n"
+        "import treefold.views.web\n"
+        "from treefold.views.web import Viewer, view\n"
         "print([name for name in ('starlette', 'uvicorn', 'anyio') if name in sys.modules])\n"
     )
     assert in_python(script) == "[]\n"
@@ -196,12 +196,13 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(journal: Path
     script = (
         "import sys\n"
         "sys.modules[sys.argv[2]] = None\n"
-        "import ramify.views.web\n"
+        "import treefold.views.web\n"
         "try:\n"
-        "    ramify.views.web.view(sys.argv[1])\n"
-        "except ramify.core.errors.UsageError as error:\n"
+        "    treefold.views.web.view(sys.argv[1])\n"
+        "except treefold.core.errors.UsageError as error:\n"
         "    print(error)\n"
     )
     assert in_python(script, str(journal), missing) == (
-        f"the viewer needs a package that is not installed ({missing}): pip install 'ramify[web]'\n"
+        f"the viewer needs a package that is not installed ({missing}): "
+        "pip install 'treefold[web]'\n"
     )

@@ -1,0 +1,127 @@
+"""The short form: a Python function whose body builds the prompt."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, overload
+
+from treefold.agents.function import AgentFunction
+from treefold.core.budget import Budget
+from treefold.core.errors import DefinitionError
+from treefold.core.from_file import FromFile
+from treefold.core.function import Function, RunContext
+from treefold.core.model import Model, ModelSettings
+from treefold.core.parameters import Parameters
+from treefold.core.provider import Provider
+from treefold.core.signature import Kind, Signature, description_of, name_of, underlying
+
+_OPTIONS: Final = frozenset({
+    "budget",
+    "max_depth",
+    "max_steps",
+    "model_tools",
+    "parallel_tools",
+    "repeatable",
+    "returns",
+    "settings",
+    "tags",
+    "uses",
+    "uses_recursion",
+})
+
+
+class PromptFunction(AgentFunction):
+    """An agent whose prompt a Python function builds, and whose arguments are that function's."""
+
+    _builds_prompt = True
+
+    def __init__(self, builder: Callable[..., Any], name: str | None, **options: Any) -> None:
+        if Kind.of(builder) is Kind.STREAM or inspect.isgeneratorfunction(underlying(builder)):
+            raise DefinitionError(f"agent {name_of(builder)!r} returns its prompt, and yields none")
+        self._builder = builder
+        self._signature = Signature(name or name_of(builder), builder)
+        super().__init__(name or name_of(builder), description_of(builder), **options)
+        self.__doc__ = inspect.getdoc(underlying(builder)) or ""
+        self.__name__ = self.name
+        self.__wrapped__ = builder
+
+    @property
+    def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._signature.parameters
+
+    async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
+        values = dict(args)
+        self._signature.inject(values, ctx)
+        text = self._signature.call(values)
+        if inspect.isawaitable(text):
+            text = await text
+        if not isinstance(text, str):
+            raise DefinitionError(f"agent {self.name!r} must return its prompt, not {text!r}")
+        return text
+
+
+@overload
+def agent(fn: Callable[..., Any], /) -> AgentFunction: ...
+
+
+@overload
+def agent(
+    *,
+    system: str | FromFile = "",
+    uses: Iterable[Function] = (),
+    returns: Any = None,
+    model: Model | Provider | str | None = None,
+    name: str | None = None,
+    model_tools: Mapping[Provider | str, Sequence[Function]] | None = None,
+    max_steps: int | None = None,
+    parallel_tools: bool = False,
+    settings: ModelSettings | None = None,
+    budget: Budget | None = None,
+    tags: Iterable[str] | None = None,
+    repeatable: bool | None = None,
+    uses_recursion: bool = False,
+    max_depth: int = 10,
+) -> Callable[[Callable[..., Any]], AgentFunction]: ...
+
+
+def agent(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    system: str | FromFile = "",
+    model: Model | Provider | str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> AgentFunction | Callable[[Callable[..., Any]], AgentFunction]:
+    """Make an agent of a function that returns its prompt.
+
+    Its arguments, of any type that pydantic can describe, and its description are those of the
+    function; so is its name, unless *name* says otherwise. *system* is the system prompt, *model*
+    who is asked unless a call says otherwise. The other options are those of AgentFunction: *uses*,
+    *returns*, *model_tools*, *max_steps*, *parallel_tools*, *settings*, *budget*, *tags*,
+    *repeatable*, *uses_recursion* and *max_depth*.
+
+    Example:
+        >>> from treefold import Runtime, agent
+        >>> from treefold.testing import ScriptedModel
+        >>> @agent(system="You are a translator.")
+        ... def translate(text: str, language: str = "English") -> str:
+        ...     "Translate a text."
+        ...     return f"Translate into {language}: {text}"
+        >>> with Runtime([translate], models=ScriptedModel("Good morning!")) as runtime:
+        ...     runtime.invoke(translate, {"text": "Guten Morgen!"}).result()
+        'Good morning!'
+    """
+
+    if fn is not None and not callable(fn):
+        raise DefinitionError(f"@agent decorates a function; give a prompt by name: system={fn!r}")
+    if unknown := options.keys() - _OPTIONS:
+        names = ", ".join(sorted(unknown))
+        known = ", ".join(["system", "model", "name", *sorted(_OPTIONS)])
+        raise DefinitionError(f"@agent has no option {names}; it has {known}")
+
+    def make(builder: Callable[..., Any]) -> AgentFunction:
+        return PromptFunction(
+            builder, name, system_prompt=system or None, default_model=model, **options
+        )
+
+    return make if fn is None else make(fn)

@@ -1,0 +1,363 @@
+"""An agent as a Function: a prompt with a signature."""
+
+import inspect
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+from treefold.agents.loop import Loop, Task, provider_fault
+from treefold.agents.prompts import filled, unknown_placeholders
+from treefold.agents.results import ReturnResult
+from treefold.core.budget import Budget
+from treefold.core.errors import (
+    DefinitionError,
+    InvalidValueError,
+    TreefoldError,
+    UsageError,
+)
+from treefold.core.from_file import FromFile
+from treefold.core.function import Function, ModelFinder, Node, RunContext, checked_functions
+from treefold.core.model import Model, ModelSettings
+from treefold.core.parameter import FunctionArg
+from treefold.core.parameters import Parameters
+from treefold.core.provider import Provider
+from treefold.runtime.agent_node import AgentNode
+from treefold.runtime.ambient import current_context
+from treefold.runtime.context import Context
+from treefold.runtime.files import read_file
+
+_KINDS: Final[Mapping[str, tuple[Any, str]]] = {
+    "name": (str, "text"),
+    "description": (str, "text"),
+    "system_prompt": (str | FromFile, "text or a FromFile"),
+    "user_prompt_template": (str | FromFile, "text or a FromFile"),
+    "args": (Sequence, "a list of FunctionArgs"),
+    "model_tools": (Mapping, "lists of functions by Provider"),
+    "default_model": (Model | str | None, "a Model, a Provider or a name"),
+    "max_steps": (int, "a number"),
+    "settings": (ModelSettings, "a ModelSettings(...)"),
+}
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is made of
+    """A prompt with a signature: calling it has a model do what the prompt says.
+
+    The model may call the functions in *uses*, and those that *model_tools* has for its provider.
+    ``{name}`` of an argument is replaced in both prompts; other braces stay. Instead of giving
+    everything here, a subclass may have attributes or properties of these names.
+
+    Args:
+        name: what it is called; for a subclass, by default, the name of the class.
+        desc: what it does, for whoever decides to call it.
+        args: its arguments.
+        system_prompt: who the model is and what rules it has; may be a FromFile.
+        user_prompt_template: what it is told first; may be a FromFile.
+        uses: the functions that it may call.
+        model_tools: further functions, by Provider or by the name of a model.
+        default_model: a Provider, a name or a Model; without one, that of the Client that it works
+            for, or the runtime's default.
+        returns: the type of the result; without one, whatever text the model ends with.
+        max_steps: how many requests it may make.
+        parallel_tools: run the calls that the model asks for in one go at the same time.
+        settings: how the model is to answer.
+        budget: what each call may spend, with all below it.
+        tags: for hooks.
+        repeatable: what others are told of it, such as MCP clients; after a crash, an agent goes on
+            after its last response either way.
+        uses_recursion: whether it may call itself.
+        max_depth: how many calls of it may be under way inside each other.
+
+    Example:
+        >>> from treefold import AgentFunction, FunctionArg, Runtime
+        >>> from treefold.testing import ScriptedModel
+        >>> translate = AgentFunction(
+        ...     name="translate",
+        ...     desc="Translate a text into English.",
+        ...     args=[FunctionArg("text", str, "What to translate")],
+        ...     system_prompt="You are a translator.",
+        ...     user_prompt_template="Translate: {text}",
+        ... )
+        >>> with Runtime([translate], models=ScriptedModel("Good morning!")) as runtime:
+        ...     runtime.invoke(translate, {"text": "Guten Morgen!"}).result()
+        'Good morning!'
+    """
+
+    is_agent = True
+
+    def __init__(  # noqa: PLR0913 - a definition has many parts, each by its name
+        self,
+        name: str | None = None,
+        desc: str | None = None,
+        *,
+        args: Sequence[FunctionArg] | None = None,
+        system_prompt: str | FromFile | None = None,
+        user_prompt_template: str | FromFile | None = None,
+        uses: Iterable[Function] | None = None,
+        model_tools: Mapping[Provider | str, Sequence[Function]] | None = None,
+        default_model: Model | Provider | str | None = None,
+        returns: Any = None,
+        max_steps: int | None = None,
+        parallel_tools: bool | None = None,
+        settings: ModelSettings | None = None,
+        budget: Budget | None = None,
+        tags: Iterable[str] | None = None,
+        repeatable: bool | None = None,
+        uses_recursion: bool = False,
+        max_depth: int = 10,
+    ) -> None:
+        given: dict[str, Any] = {
+            "name": name,
+            "description": desc,
+            "args": args,
+            "system_prompt": system_prompt,
+            "user_prompt_template": user_prompt_template,
+            "uses": None if uses is None else checked_functions(uses, f"the 'uses' of {name}"),
+            "model_tools": model_tools,
+            "default_model": default_model,
+            "returns": returns,
+            "max_steps": max_steps,
+            "parallel_tools": parallel_tools,
+            "settings": settings,
+        }
+        self._given = {key: value for key, value in given.items() if value is not None}
+        for key in self._given:
+            if getattr(type(self), key) is not getattr(AgentFunction, key):
+                raise DefinitionError(
+                    f"{type(self).__name__} says itself what its {key} is; leave it out here"
+                )
+        super().__init__(
+            self.name,
+            self.description,
+            tags=tags,
+            repeatable=repeatable,
+            uses_recursion=uses_recursion,
+            max_depth=max_depth,
+            budget=budget,
+        )
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse what can be seen to be wrong without knowing who else there is."""
+        name = self.name
+        for what, (kind, wanted) in _KINDS.items():
+            if not isinstance(value := getattr(self, what), kind):
+                raise InvalidValueError(f"the {what} of agent {name} is {wanted}, not {value!r}")
+        if self.max_steps < 1:
+            raise InvalidValueError(f"max_steps={self.max_steps!r} of {name}: give 1 or more")
+        for arg in self.args:
+            if not isinstance(arg, FunctionArg):
+                raise DefinitionError(
+                    f"the args of {name} are FunctionArgs, which {arg!r} is not; use @agent to take"
+                    " them from a signature"
+                )
+        for key, functions in self.model_tools.items():
+            if not isinstance(key, str):
+                raise DefinitionError(
+                    f"the model_tools of {name} go by Provider or name, not {key!r}"
+                )
+            checked_functions(functions, f"the model_tools of {name}")
+        _ = self.return_function  # a type that is none is refused now
+
+    # What it is made of
+
+    @property
+    def name(self) -> str:
+        return self._given.get("name") or _WORDS.sub("_", type(self).__name__).lower()
+
+    @property
+    def description(self) -> str:
+        own = "" if type(self) is AgentFunction else inspect.getdoc(type(self)) or ""
+        return self._given.get("description", own)
+
+    @property
+    def args(self) -> Sequence[FunctionArg]:
+        """The arguments, listed one by one."""
+        return self._given.get("args", ())
+
+    @property
+    def system_prompt(self) -> str | FromFile:
+        """Who the model is, and what rules it has."""
+        return self._given.get("system_prompt", "")
+
+    @property
+    def user_prompt_template(self) -> str | FromFile:
+        """What the model is told first."""
+        return self._given.get("user_prompt_template", "")
+
+    @property
+    def uses(self) -> Sequence[Function]:
+        return self._given.get("uses", ())
+
+    @property
+    def model_tools(self) -> Mapping[Provider | str, Sequence[Function]]:
+        """Further functions, by Provider or by the name of a model."""
+        return self._given.get("model_tools", {})
+
+    @property
+    def default_model(self) -> Model | Provider | str | None:
+        """The model that it talks to, unless a call says otherwise."""
+        return self._given.get("default_model")
+
+    @property
+    def returns(self) -> Any:
+        """The type of the result; None for text."""
+        return self._given.get("returns")
+
+    @property
+    def max_steps(self) -> int:
+        """How many requests it may make."""
+        return self._given.get("max_steps", 100)
+
+    @property
+    def parallel_tools(self) -> bool:
+        """Whether calls that the model asks for in one go run at the same time."""
+        return self._given.get("parallel_tools", False)
+
+    @property
+    def settings(self) -> ModelSettings:
+        """How the model is to answer."""
+        return self._given.get("settings") or ModelSettings()
+
+    @cached_property
+    def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Parameters(self.name, [arg.as_parameter() for arg in self.args])
+
+    @property
+    def output_type(self) -> Any:
+        return str if self.returns is None else self.returns
+
+    @cached_property
+    def return_function(self) -> ReturnResult | None:
+        """What the model calls to give its result, if that has a type."""
+        return None if self.returns is None else ReturnResult(self.returns, or_answer=True)
+
+    @property
+    def own_functions(self) -> Sequence[Function]:
+        return () if self.return_function is None else (self.return_function,)
+
+    @property
+    def may_call(self) -> Sequence[Function]:
+        more = [function for tools in self.model_tools.values() for function in tools]
+        return (*super().may_call, *more)
+
+    def functions_for(self, model: Model, wish: Any = None) -> list[Function]:
+        """Return the functions that *model*, asked for as *wish*, may call, in order."""
+        keys = dict.fromkeys([str(model.provider), model.name, str(wish)])
+        tools = {str(key): functions for key, functions in self.model_tools.items()}
+        more = [function for key in keys for function in tools.get(key, ())]
+        return list(dict.fromkeys([*super().may_call, *more]))
+
+    def faults(self, models: ModelFinder) -> list[str]:
+        faults = [
+            fault
+            for what, prompt in self._prompts().items()
+            for fault in self._placeholder_faults(what, prompt)
+        ]
+        if self.user_prompt_template == "" and not self._builds_prompt:
+            faults.append("it has no user_prompt_template, and the model would be told nothing")
+        return faults + self.model_faults(models, self.default_model)
+
+    def _placeholder_faults(self, what: str, prompt: str) -> list[str]:
+        names = [parameter.name for parameter in self.parameters.items]
+        return [
+            f"its {what} has {{{name}}}, which is none of its arguments"
+            f" ({', '.join(names) or 'none'}): add the argument, or write '{{ {name} }}'"
+            for name in unknown_placeholders(prompt, names)
+        ]
+
+    def model_faults(self, models: ModelFinder, wish: Model | Provider | str | None) -> list[str]:
+        """Return why the model that *wish* stands for cannot be asked, if it cannot."""
+        if wish is None and not models.has_default:
+            return []  # each call of it says which
+        try:
+            model = models.find(wish)
+            functions = self._task_functions(model, wish)
+            if wish is None and not models.chooses_default:
+                # Of the embedded model, which the program did not choose, a call is told by itself
+                # that it cannot call functions; it may name another model, or ask none.
+                functions = [one for one in functions if one.answer_schema is None]
+            model.check(functions)
+        except (DefinitionError, InvalidValueError) as error:
+            return [str(error)]
+        return []
+
+    _builds_prompt = False  # whether the prompt comes from elsewhere than the template
+
+    def _prompts(self) -> dict[str, str]:
+        prompts = {"system prompt": self.system_prompt, "prompt": self.user_prompt_template}
+        return {what: prompt for what, prompt in prompts.items() if isinstance(prompt, str)}
+
+    # Calling it
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Node:
+        """Start a call in the runtime that is active here, and return its node: await it.
+
+        Raises:
+            UsageError: there is no running loop here.
+        """
+        if len(args) > (most := len(self.parameters.items)):
+            raise TypeError(f"{self.name}() takes {most} arguments, and {len(args)} were given")
+        bound = self.parameters.bind(args, {})
+        if twice := bound.keys() & kwargs:
+            raise TypeError(f"{self.name}() got multiple values for {', '.join(sorted(twice))}")
+        return current_context().invoke(self, bound | kwargs)
+
+    async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
+        """Return what the model is told first."""
+        return await self._filled(self.user_prompt_template, args, "user_prompt_template")
+
+    async def system(self, args: Mapping[str, Any]) -> str:
+        """Return the system prompt."""
+        return await self._filled(self.system_prompt, args, "system_prompt")
+
+    async def _filled(self, template: str | FromFile, args: Mapping[str, Any], what: str) -> str:
+        if isinstance(template, FromFile):
+            template = await read_file(template, f"{self.name}: {what}")
+            if faults := self._placeholder_faults(what, template):
+                raise DefinitionError(f"{self.name}: {'; '.join(faults)}")
+        defaults = {p.name: p.default for p in self.parameters.items if not p.required}
+        return filled(template, defaults | dict(args))
+
+    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        node = ctx.node
+        if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
+            raise UsageError(f"{self.name} is an agent: call it by ctx.invoke, not run()")
+        wish = self.default_model if node.wish is None else node.wish
+        try:
+            model = node.find_model(wish)
+        except TreefoldError as error:
+            raise provider_fault(node, str(wish or "the default model"), error) from error
+        system, prompt = node.known_system, node.edited_prompt
+        if system is None:  # or all of it has been said
+            system = await self.system(args)
+            prompt = await self.prompt(ctx, args) if prompt is None else prompt
+        task = Task(
+            model=model,
+            system=system,
+            prompt=prompt or "",
+            functions=self._task_functions(model, wish),
+            settings=self._task_settings(model, wish),
+            result=None if self.return_function is None else self.return_function.type,
+            max_steps=self.max_steps,
+            parallel_tools=self.parallel_tools,
+        )
+        return await Loop(ctx, node, task).run()
+
+    def _task_functions(self, model: Model, wish: Any) -> list[Function]:
+        functions = self.functions_for(model, wish)
+        if self.return_function is None or self._answers_in_schema(model, wish):
+            return functions
+        return [*functions, self.return_function]
+
+    def _task_settings(self, model: Model, wish: Any) -> ModelSettings:
+        if self.return_function is None or not self._answers_in_schema(model, wish):
+            return self.settings
+        schema = self.return_function.type.schema
+        return replace(self.settings, response_schema=schema)
+
+    def _answers_in_schema(self, model: Model, wish: Any) -> bool:
+        """Whether the provider takes the schema of the result, so that no function is needed."""
+        return model.provider is Provider.Gemini and not self.functions_for(model, wish)

@@ -1,0 +1,23 @@
+"""What an agent and its model have said, for hooks to read."""
+
+from treefold.core.messages import Message, messages_of
+from treefold.core.transcript import ToolUse
+from treefold.runtime.agent_node import AgentNode
+
+
+class History:
+    """The conversation of one call as plain messages; each part is read once."""
+
+    def __init__(self, node: AgentNode) -> None:
+        self._node = node
+        self._messages: list[Message] = []
+        self._asked: list[ToolUse] = []  # by what was read last
+        self._read = 0
+
+    def messages(self) -> list[Message]:
+        """Return all messages, oldest first."""
+        if new := self._node.said[self._read :]:
+            self._messages += messages_of(new, self._asked)
+            self._asked = [part for part in new if isinstance(part, ToolUse)]
+            self._read += len(new)
+        return list(self._messages)

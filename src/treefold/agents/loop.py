@@ -1,0 +1,288 @@
+"""The one loop that drives every model: request, stream, calls, results, request.
+
+Knows a task, a node and a context; which provider answers, and who watches, is not its business.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from treefold.agents.calls import Calls, MadeCall, gate_for
+from treefold.agents.history import History
+from treefold.agents.results import ResultType, ReturnResult
+from treefold.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
+from treefold.core.agent_events import ResponseCompleted
+from treefold.core.decisions import HOOK_USER_PROMPT_SUBMIT, UserPromptSubmitEvent
+from treefold.core.errors import (
+    CallError,
+    InvalidArgumentsError,
+    ModelProviderException,
+    StoreError,
+)
+from treefold.core.events import Failure
+from treefold.core.exchange import Exchange, Finish
+from treefold.core.function import Function
+from treefold.core.messages import Message
+from treefold.core.model import Model, ModelSettings, Session
+from treefold.core.provider_errors import provider_exception
+from treefold.core.states import NodeState
+from treefold.core.transcript import ModelText, ToolResult, UserText
+from treefold.models.caching import RUNS, PastRun, caching_policy
+from treefold.runtime.agent_node import AgentNode, Past
+from treefold.runtime.asking import pause
+from treefold.runtime.context import Context
+from treefold.runtime.node import CallNode
+from treefold.runtime.stack import frames_to
+
+_REMINDERS: Final = 2  # how often a model that gave no answer is asked for one
+_EMPTY: Final = "You said nothing. Give your answer."
+# It depends on the server whether the model was shown return_result. The words do not, because a
+# replay compares them and knows nothing of the server.
+_NO_RESULT: Final = (
+    "{fault}. If you have the function return_result, call it with the result of your task;"
+    " otherwise answer with the result as JSON and nothing else."
+)
+_NO_JSON: Final = "{fault}. Answer with JSON of the schema that you were given, and nothing else."
+_LAST_CALL: Final = (
+    "The budget for this task is used up, and you can call no more functions. Answer now, with what"
+    " you have, and say what is missing."
+)
+
+Inputs = Sequence[UserText | ToolResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What an agent is to do in one call."""
+
+    model: Model
+    system: str
+    prompt: str
+    functions: Sequence[Function]
+    settings: ModelSettings
+    result: ResultType | None  # None: whatever the model says last
+    max_steps: int
+    parallel_tools: bool
+
+
+class Loop:
+    """One call of an agent, from its prompt to its answer."""
+
+    def __init__(
+        self, ctx: Context, node: AgentNode, task: Task, calls: Calls | None = None
+    ) -> None:
+        self._node = node
+        self._task = task
+        self._calls = calls or Calls(ctx, node, task.functions)
+        self._reminders = 0
+        self._exceeded: BudgetExceeded | None = None  # since then it may only say what it has
+        self._settings = _with_caching(task, node)
+        self._session: Session
+
+    async def run(self) -> Any:
+        """Return the answer: a text, or what ``returns`` says.
+
+        Raises:
+            AgentException: the agent gave up.
+            ModelProviderException: the provider failed.
+            CallError: there is no answer, for one reason or another.
+        """
+        await self._begin()
+        left = self._unfollowed
+        inputs: Inputs = () if left else await self._opening()
+        for _ in range(self._node.responses - bool(left), self._task.max_steps):
+            response, left = left or await self._request(inputs), None
+            if response.exchange.finish is Finish.PAUSED:
+                inputs = ()
+                continue
+            if self._session.pending:
+                answer, inputs = await self._follow(response)
+            else:
+                answer, inputs = self._answer(response)
+            if not inputs:
+                self._check_resigned()
+                return self._done(answer)
+        return self._out_of_steps()
+
+    async def _begin(self) -> None:
+        """Open the conversation, or go on with an earlier one."""
+        past = self._node.past
+        self._session = self._open(self._settings, () if past is None else past.exchanges)
+
+    @property
+    def _unfollowed(self) -> ResponseCompleted | None:
+        """The response that an earlier process had, and could not follow to the end."""
+        past = self._node.past
+        return past.response if isinstance(past, Past) else None
+
+    def _out_of_steps(self) -> Any:
+        raise StepLimitError(
+            f"{self._node.function.name} made {self._task.max_steps} requests without giving an"
+            " answer: give it a smaller task, or a greater max_steps"
+        )
+
+    async def _opening(self) -> Inputs:
+        """Return what is said first: the prompt, or what an earlier call could not send."""
+        past = self._node.past
+        if past is not None and (past.unsent or past.exchanges):
+            return past.unsent
+        prompt = await self._submitted(self._task.prompt)
+        if not prompt.strip():
+            raise InvalidArgumentsError(
+                f"{self._node.function.name}: its prompt is empty; give a user_prompt_template, or"
+                " return a text"
+            )
+        return [UserText(prompt)]
+
+    async def _submitted(self, prompt: str) -> str:
+        """Return the prompt as the hooks let it pass."""
+        rules = self._node.rule_chain
+        if not rules.asks(HOOK_USER_PROMPT_SUBMIT):
+            return prompt
+        event = UserPromptSubmitEvent(prompt, self._history())
+        decision = await rules.decide(HOOK_USER_PROMPT_SUBMIT, event)
+        prompt = prompt if decision.modified_prompt is None else decision.modified_prompt
+        if (gate := gate_for(decision, self._node.function.name)) is not None:
+            edited = await gate(self._node)
+            prompt = prompt if edited is self._node.inputs else _edited_prompt(edited)
+        return prompt
+
+    def _history(self) -> list[Message]:
+        return History(self._node).messages()
+
+    def _done(self, answer: Any) -> Any:
+        name, runs = self._node.function.name, self._node.commons.past_runs
+        runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(tuple(self._node.call_times)))
+        return answer
+
+    # Requests
+
+    def _open(self, settings: ModelSettings, exchanges: Sequence[Exchange]) -> Session:
+        task = self._task
+        try:
+            return self._node.converse(task.model, task.system, task.functions, settings, exchanges)
+        except Exception as error:
+            raise provider_fault(self._node, task.model, error) from error
+
+    async def _request(self, inputs: Inputs) -> ResponseCompleted:
+        while True:
+            over = self._exceeded is not None
+            try:
+                return await self._ask(inputs, over_budget=over)
+            except BudgetExceeded as exceeded:
+                inputs = self._speak_last(inputs, exceeded)
+            except ModelProviderException as error:
+                error.locate(frames_to(self._node))
+                if not self._node.commons.pauses_on_provider_failure:
+                    raise
+                await pause(self._node, f"{error.message}; resume makes the request again")
+            except (CallError, StoreError):
+                raise
+            except Exception as error:
+                raise provider_fault(self._node, self._task.model, error) from error
+
+    async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
+        return await self._node.request(*inputs, over_budget=over_budget)
+
+    def _speak_last(self, inputs: Inputs, exceeded: BudgetExceeded) -> Inputs:
+        """Allow one request more, if the budget does, in which nothing can be called."""
+        if not exceeded.last_call or not inputs:
+            raise exceeded
+        self._exceeded = exceeded
+        settings = replace(self._settings, call_functions=False)
+        self._session = self._open(settings, tuple(self._session.exchanges))
+        told = inputs[-1] == UserText(_LAST_CALL)  # by an earlier process, and not answered
+        return inputs if told else [*inputs, UserText(_LAST_CALL)]
+
+    # Calls and answers
+
+    async def _follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        """Make the calls that were asked for; return the result that one gave, or what to send."""
+        if self._exceeded is not None:  # it calls, although it was told that it cannot
+            raise self._exceeded
+        calls = tuple(self._session.pending)
+        made = await self._calls.make(calls, at_once=self._task.parallel_tools)
+        for one in made:
+            failure = None if one.node is None else one.node.exception
+            if failure is not None and failure in self._node.resignations:
+                raise failure  # its own decision, when all that it asked for has been tried
+        self._check_resigned()
+        if (returned := _returned(made)) is not None:
+            return returned.outputs, ()
+        return None, [one.result for one in made if one.result is not None]
+
+    def _check_resigned(self) -> None:
+        """Raise what a function posted that did not raise it."""
+        for error in self._node.resignations:
+            error.locate(frames_to(self._node))
+            raise error
+
+    def _answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        """Return the answer, or what to say to a model that gave none."""
+        text = "".join(part.text for part in response.parts if isinstance(part, ModelText))
+        if response.exchange.finish is Finish.MAX_TOKENS:
+            raise self._no_answer("its answer was cut off: give it a greater max_tokens", text)
+        if self._task.result is None:
+            return (text, ()) if text.strip() else (None, self._remind(_EMPTY, text))
+        try:
+            return self._task.result.from_text(text), ()
+        except InvalidArgumentsError as error:
+            by_call = any(isinstance(function, ReturnResult) for function in self._task.functions)
+            reminder = _NO_RESULT if by_call else _NO_JSON
+            return None, self._remind(reminder.format(fault=error), text)
+
+    def _remind(self, reminder: str, said: str) -> Inputs:
+        if self._exceeded is not None:
+            raise self._exceeded
+        if self._reminders == _REMINDERS:
+            asked = f"it was asked {_REMINDERS + 1} times; ask a more capable model, or for less"
+            raise self._no_answer(asked, said)
+        self._reminders += 1
+        return [UserText(reminder)]
+
+    def _no_answer(self, why: str, said: str) -> NoAnswerError:
+        name, model = self._node.function.name, self._task.model.name
+        noticed = "".join(f"; {notice}" for notice in self._node.notices)
+        return NoAnswerError(f"{name} got no answer from {model}: {why}{noticed}", said)
+
+
+def _edited_prompt(args: Mapping[str, Any]) -> str:
+    """Return the prompt that a person wants to be sent instead."""
+    prompt = args.get("prompt")
+    if len(args) != 1 or not isinstance(prompt, str):
+        raise InvalidArgumentsError("a prompt is edited by {'prompt': 'the new text'}")
+    return prompt
+
+
+def _returned(made: Sequence[MadeCall]) -> CallNode | None:
+    """Return the call that gave the result, if there was one."""
+    for one in made:
+        node = one.node
+        if node is None or node.state is not NodeState.Success:
+            continue
+        if isinstance(node.function, ReturnResult):
+            return node
+    return None
+
+
+def _with_caching(task: Task, node: AgentNode) -> ModelSettings:
+    """Return the settings; how long the prompt is kept is decided once, from the past."""
+    if task.settings.caching is not None:
+        return task.settings
+    if (decided := node.caching_with(task.model)) is not None:
+        return replace(task.settings, caching=decided)
+    past = tuple(node.commons.past_runs.get(node.function.name, ()))
+    return replace(task.settings, caching=caching_policy(task.functions, past))
+
+
+def provider_fault(node: AgentNode, model: Model | str, error: Exception) -> Exception:
+    """Return *error* as a fault of the provider's side, or as it is if it is another's."""
+    if isinstance(error, CallError | StoreError):
+        return error
+    if not isinstance(error, ModelProviderException):
+        kind, name = ("Runtime", model) if isinstance(model, str) else (type(model), model.name)
+        provider = kind if isinstance(kind, str) else kind.__name__
+        error = provider_exception(provider, name, str(Failure.of(error)), inner=error)
+    error.locate(frames_to(node))
+    return error

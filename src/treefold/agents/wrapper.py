@@ -1,0 +1,113 @@
+"""Code that is called like an agent, and calls that agent in its own way."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from treefold.agents.function import AgentFunction
+from treefold.agents.variant import Variant
+from treefold.core.code import CodeFunction
+from treefold.core.errors import DefinitionError, UsageError
+from treefold.core.function import Node, RunContext
+from treefold.core.model import Model
+from treefold.core.parameter import Parameter
+from treefold.core.parameters import Parameters
+from treefold.core.provider import Provider
+from treefold.runtime.agent_node import AgentNode
+from treefold.runtime.call_request import CallRequest
+from treefold.runtime.context import Context
+from treefold.runtime.node import CallNode
+
+
+class AgentWrapper(CodeFunction):
+    """A function with the arguments and the result of an agent.
+
+    ``callable(ctx, ...)`` may be called directly, too; the calls it makes are then those of the
+    call that *ctx* belongs to. In async code it is awaited; in sync code it returns the result.
+    """
+
+    def __init__(
+        self,
+        agent: AgentFunction,
+        name: str | None,
+        ending: str,
+        variant_ending: str,
+        extra: Parameter,
+        more: Callable[[Any], str],
+    ) -> None:
+        if not isinstance(agent, AgentFunction):
+            raise DefinitionError(f"{type(self).__name__} needs an AgentFunction, not {agent!r}")
+        self.agent = agent
+        self._variant = Variant(agent, f"{name or agent.name}_{variant_ending}", extra, more)
+        super().__init__(
+            callable=self._work,
+            name=name or f"{agent.name}_{ending}",
+            desc=agent.description,
+            uses=[agent, self._variant],
+        )
+        self.callable = self._called_directly
+
+    def _called_directly(self, ctx: RunContext, /, *args: Any, **kwargs: Any) -> Any:
+        named = self._named(args, kwargs)
+        if _in_async_code():
+            return self._work(ctx, **named)
+        try:
+            node = self._context(ctx).node
+        except UsageError:  # outside any call
+            return ctx.invoke(self, named).result()
+        return node.home.run(self._work_within(node, ctx, named))
+
+    async def _work_within(self, node: CallNode, ctx: RunContext, args: dict[str, Any]) -> Any:
+        """Do the work for a thread of *node*, and no longer than that lives."""
+        task = asyncio.current_task()
+        assert task is not None
+        node.when_ended(task.cancel)
+        try:
+            return await self._work(ctx, **args)
+        finally:
+            node.wake_no_more(task.cancel)
+
+    def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        names = [parameter.name for parameter in self.parameters.items]
+        if len(args) > len(names) or kwargs.keys() & set(names[: len(args)]):
+            raise TypeError(f"{self.name} takes {', '.join(names)}, each once")
+        return dict(zip(names, args, strict=False)) | kwargs
+
+    @abstractmethod
+    async def _work(self, ctx: RunContext, **args: Any) -> Any: ...
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.agent.parameters
+
+    @property
+    def output_type(self) -> Any:
+        return self.agent.output_type
+
+    def _call(
+        self,
+        ctx: RunContext,
+        function: AgentFunction,
+        args: Mapping[str, Any],
+        *,
+        model: Model | Provider | str | None = None,
+        tied_with: Node | None = None,
+    ) -> AgentNode:
+        request = CallRequest(function, dict(args), model=model, tied_with=tied_with)
+        node = self._context(ctx).start(request)
+        assert isinstance(node, AgentNode)  # as for every agent
+        return node
+
+    def _context(self, ctx: RunContext) -> Context:
+        if not isinstance(ctx, Context):
+            raise UsageError(f"{self.name} needs the RunContext of a runtime, not {ctx!r}")
+        return ctx
+
+
+def _in_async_code() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

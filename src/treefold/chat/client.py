@@ -1,0 +1,464 @@
+"""A person and a model: one question, or a conversation of many turns."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from copy import copy, deepcopy
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from treefold.agents.prompts import as_text
+from treefold.chat.blocks import AssistantMessage, Block, TypedMessage
+from treefold.chat.conversation import Conversation
+from treefold.chat.options import AgentOptions
+from treefold.chat.saving import Saver
+from treefold.chat.turn import ChatFunction, ChatTurn
+from treefold.chat.typed_messages import plain, typed
+from treefold.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent, RuleChain
+from treefold.core.errors import (
+    ClosedError,
+    InvalidValueError,
+    SessionConflictError,
+    StoreError,
+    UsageError,
+)
+from treefold.core.function import Node
+from treefold.core.messages import Message
+from treefold.core.states import NodeState
+from treefold.core.transcript import ToolResult
+from treefold.core.usage import TokenUsage
+from treefold.models.json_text import parsed_object
+from treefold.runtime.ambient import current_context
+from treefold.runtime.graph import check_listed, reachable
+from treefold.stores.sessions import SessionStore
+
+_TICKS: Final = 10
+
+log = logging.getLogger("treefold.chat")
+
+
+async def query(prompt: str, options: AgentOptions) -> AsyncGenerator[AssistantMessage, None]:
+    """Ask one question, and stream the answer: a message for each piece of it.
+
+    Leaving it early ends the request. Calls that the model asks for are handed out, or made if
+    *options* say so.
+
+    Example:
+        >>> import asyncio
+        >>> from treefold import AgentOptions, TextBlock, query
+        >>> from treefold.testing import ScriptedModel
+        >>> async def main():
+        ...     options = AgentOptions("You are brief.", ScriptedModel("Four."))
+        ...     async for message in query("2 + 2?", options):
+        ...         print(message.content)
+        >>> asyncio.run(main())
+        [TextBlock(text='Four.', type='text')]
+    """
+    async with Client(options) as client:
+        await client.query(prompt)
+        async with aclosing(client.receive_messages()) as blocks:
+            async for block in blocks:
+                yield AssistantMessage([block])  # noqa: ASYNC119 - the loop closes what is left
+
+
+class Client:  # noqa: PLR0904 - all that a chat is used for
+    """A conversation with a model, turn by turn.
+
+    Each turn is a call, with the calls that the model asks for below it; in an ``async with
+    Runtime()`` block it is to be seen there. ``message_history`` may be changed at any time.
+
+    Args:
+        options: who to talk to, and how.
+        session: keep the conversation under this name, and go on with it if there is one.
+        store: where to keep it, a file or a SessionStore; by default in the user's data folder.
+
+    Attributes:
+        options: who to talk to, and how.
+        turn_count: how many turns were read to their end.
+
+    Raises:
+        InvalidValueError: two tools have one name, or an option cannot be used.
+
+    Example:
+        >>> import asyncio
+        >>> from treefold import AgentOptions, Client, TextBlock, ToolUse, tool
+        >>> from treefold.testing import ScriptedModel
+        >>> @tool("add", "Add two numbers", {"a": int, "b": int})
+        ... async def add(args):
+        ...     return args["a"] + args["b"]
+        >>> model = ScriptedModel(ToolUse("1", "add", {"a": 25, "b": 17}), "It is 42.")
+        >>> options = AgentOptions("You are brief.", model, tools=[add], auto_execute_tools=True)
+        >>> async def main():
+        ...     async with Client(options) as client:
+        ...         await client.query("What is 25 + 17?")
+        ...         async for block in client.receive_messages():
+        ...             if isinstance(block, TextBlock):
+        ...                 print(block.text, end="")
+        >>> asyncio.run(main())
+        It is 42.
+    """
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        *,
+        session: str | None = None,
+        store: SessionStore | str | Path | None = None,
+    ) -> None:
+        if not isinstance(options, AgentOptions):
+            raise InvalidValueError(f"a Client needs AgentOptions(...), not {options!r}")
+        self.options = options
+        self.turn_count = 0
+        self._function = ChatFunction(options)
+        check_listed(options.rules(), reachable(self._function.uses))
+        self._conversation = Conversation()
+        self._inputs: dict[str, Mapping[str, Any]] = {}  # of calls that were handed out, by id
+        self._turn: ChatTurn | None = None
+        self._node: Any = None
+        self._used = TokenUsage()  # by turns before the newest
+        self._reader: object = None  # stands for the newest receive_messages()
+        self._goes_on = False  # query("") waits until all of this turn has been handed out
+        self._place = store  # where the session is kept
+        self._store = _store(session, store)
+        self._saver = None
+        if session is not None and self._store is not None:
+            self._saver = Saver(self._store, session, options.model_name)
+        self._loaded = self._saver is None
+
+    def __repr__(self) -> str:
+        kept = "" if self._saver is None else f", session {self._saver.name!r}"
+        return f"<Client {self.options.model_name}, {self.turn_count} turns{kept}>"
+
+    # What was said
+
+    @property
+    def message_history(self) -> list[Message]:
+        """The messages so far, without the system prompt; to be changed, or replaced, at will."""
+        return self._conversation.messages
+
+    @message_history.setter
+    def message_history(self, messages: Sequence[Message | TypedMessage]) -> None:
+        self._conversation.messages = [one for message in messages for one in plain(message)]
+
+    @property
+    def history(self) -> list[Message]:
+        """A copy of the messages so far."""
+        return deepcopy(self._conversation.messages)
+
+    @property
+    def messages(self) -> list[TypedMessage]:
+        """The messages so far as objects."""
+        return typed([one for message in self.message_history for one in plain(message)])
+
+    @property
+    def turn_metadata(self) -> dict[str, Any]:
+        """What there is to know about the conversation beside what was said."""
+        return {"turn_count": self.turn_count}
+
+    @property
+    def usage(self) -> TokenUsage:
+        """The tokens of all turns of this client, with those of agents that they called."""
+        return self._used if self._node is None else self._used + self._node.total_usage
+
+    @property
+    def node(self) -> Node | None:
+        """The call that the newest turn is."""
+        return self._node
+
+    # Talking
+
+    async def query(self, prompt: str) -> None:
+        """Say something, and wait until the provider has accepted the request.
+
+        ``receive_messages()`` has the answer. An empty *prompt* goes on with the results of the
+        calls that the model asked for. A turn that is still under way is interrupted by a new
+        prompt.
+
+        Raises:
+            BlockedError: a hook, or a person, forbade it (a RuntimeError).
+            InvalidValueError: there is nothing to send.
+            CallGraphError: there is no such model, or it does not take such tools.
+            ModelProviderException: the request failed, after such retries as help; it is also an
+                instance of the SDK's class, such as ``openai.RateLimitError``.
+            StoreError: the session cannot be read or written.
+            SessionConflictError: somebody else went on with it.
+        """
+        if not isinstance(prompt, str):
+            raise InvalidValueError(f"a prompt is text, not {prompt!r}")
+        if prompt and not prompt.strip():
+            raise InvalidValueError("there is nothing to send: the prompt is empty")
+        if not prompt and self._has_more:
+            self._goes_on = True
+            return
+        await self._supersede()
+        self._let_go()
+        await self._begin(prompt)
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether something of the newest turn is still to be read, be it why it failed."""
+        turn = self._turn
+        failed = self._node is not None and self._node.state is NodeState.Error
+        return turn is not None and (failed or not turn.outbox.is_empty)
+
+    def _let_go(self) -> None:
+        """Forget the newest turn; if it failed and nobody read it to its end, log why."""
+        if self._turn is not None and self._node.state is NodeState.Error:
+            log.warning("%s failed, and nobody read it: %s", self._node, self._node.exception)
+        self._turn = None
+
+    async def _begin(self, prompt: str) -> None:
+        await self._load()
+        self._goes_on = False
+        waiting = {call.id for call in self._conversation.asked}
+        self._inputs = {id: given for id, given in self._inputs.items() if id in waiting}
+        loop = asyncio.get_running_loop()
+        turn = ChatTurn(
+            self.options,
+            self._conversation,
+            prompt,
+            self._inputs,
+            self._saver,
+            loop.create_future(),
+        )
+        node = turn.start(self._function, current_context())
+        if self._node is not None:
+            self._used += self._node.total_usage
+        self._turn, self._node = turn, node
+        try:
+            await turn.opened
+        except asyncio.CancelledError:
+            node.cancel("the query was given up")
+            raise
+        if node.state is NodeState.Error and not turn.accepted:
+            self._turn = None
+            await node  # raises why
+
+    async def receive_messages(self) -> AsyncGenerator[Block, None]:
+        """Give the answer piece by piece, as it comes in; leaving it early interrupts the turn.
+
+        Calling ``add_tool_result()`` and ``query("")`` while reading makes it go on with the next
+        response.
+
+        Raises:
+            BlockedError: a call that would have been handed out is forbidden (a RuntimeError).
+            ModelProviderException: the provider failed in the middle of its response, or a later
+                request of the same turn failed.
+            UsageError: nothing was asked.
+        """
+        reader = await self._take_over()
+        turn, prompts = self._turn, 1
+        try:
+            while turn is not None:
+                block = await turn.outbox.take()
+                if turn is not self._turn:  # something was asked meanwhile
+                    turn = self._turn
+                    prompts += turn is not None and turn.prompt != ""
+                    if prompts > self.options.max_turns:
+                        turn = None
+                elif block is None:
+                    turn = await self._follow(turn)
+                else:
+                    yield block
+        finally:
+            if self._reader is reader:
+                self._reader = None
+                self._leave(turn)
+
+    async def _take_over(self) -> object:
+        for _ in range(_TICKS):  # an iteration that was left is being closed
+            if self._reader is not None:
+                await asyncio.sleep(0)
+        if self._node is None:
+            raise UsageError("there is nothing to receive: ask something first, by query('...')")
+        self._reader = reader = object()
+        return reader
+
+    async def _follow(self, turn: ChatTurn) -> ChatTurn | None:
+        """Come to the end of *turn*; return the one that takes its place."""
+        node, self._turn = self._node, None
+        if node.state is not NodeState.Success and not turn.interrupted:
+            await node  # raises why
+        self.turn_count += 1
+        if self._goes_on and self._conversation.asked:
+            await self._begin("")
+        return self._turn
+
+    def _leave(self, turn: ChatTurn | None) -> None:
+        """Interrupt *turn*, which nobody reads any more."""
+        if turn is not None and turn is self._turn and not self._node.state.final:
+            turn.interrupted = True
+            self._node.cancel("nobody reads it any more")
+
+    async def interrupt(self) -> None:
+        """End the turn that is under way: no more of the answer, no more calls.
+
+        What was said until then is kept. The iteration over ``receive_messages()`` just ends.
+        """
+        turn, node = self._turn, self._node
+        if turn is None:
+            return
+        if not node.state.final:
+            turn.interrupted = True
+            try:
+                node.cancel("interrupted")
+            except ClosedError:  # its loop was closed under it: it neither goes on nor ends
+                self._conversation.abandon()
+            else:
+                await node.ended()
+        await turn.save()
+
+    async def _supersede(self) -> None:
+        """End the turn that is under way; its prompt stays in the history, answered or not."""
+        if self._turn is not None:
+            self._turn.superseded = True
+        await self.interrupt()
+
+    async def add_tool_result(
+        self,
+        tool_call_id: str,
+        content: Any,
+        name: str | None = None,
+        *,
+        is_error: bool = False,
+    ) -> None:
+        """Give the result of a call that the model asked for; the next query sends it.
+
+        Text is sent as it is, everything else as JSON. *is_error* says that the call failed.
+        """
+        await self._load()
+        call = self._find_call(tool_call_id)
+        name = name or (call or {}).get("name")
+        text = as_text(content) if content is not None else "null"
+        self._conversation.add_result(ToolResult(tool_call_id, text, is_error), name)
+        if self._saver is not None:
+            self._saver.keep(self._conversation.waiting)
+            await self._saver.flush()
+        rules = RuleChain([self.options.rules()]) if self._node is None else self._node.rule_chain
+        if rules.asks(HOOK_POST_TOOL_USE):
+            written = parsed_object(call["arguments"]) if call else None
+            given = self._inputs.get(tool_call_id) or written or {}
+            event = PostToolUseEvent(
+                name or "unknown",
+                dict(given),
+                content,
+                tool_call_id,
+                list(self.message_history),
+                is_error,
+            )
+            await rules.decide(HOOK_POST_TOOL_USE, event)
+
+    def _find_call(self, id: str) -> Message | None:
+        """Return the newest call with this id, as it is in the history."""
+        for message in reversed(self.message_history):
+            for one in plain(message):
+                for call in one.get("tool_calls") or ():
+                    if call.get("id") == id:
+                        return call["function"]
+        return None
+
+    # Sessions
+
+    async def fork(self, session: str | None = None) -> "Client":
+        """Return a client that goes on from here by itself, kept as *session* if that is given.
+
+        Raises:
+            DuplicateNameError: there is a session of that name (a ValueError).
+            UsageError: this client is not kept itself.
+        """
+        await self._load()
+        if session is not None and self._saver is None:
+            raise UsageError("this conversation is not kept: give the Client a session, too")
+        place = self._store if self._place == ":memory:" else self._place
+        other = Client(copy(self.options), session=session, store=place if session else None)
+        other._conversation = self._conversation.copied()
+        try:
+            if other._saver is not None and self._saver is not None:
+                with suppress(SessionConflictError):  # the fork is where this one thought it was
+                    await self._saver.flush()
+                await other._save_as_fork(self._saver.name, other._saver)
+        except BaseException:
+            other._close_store()
+            raise
+        other._loaded = True
+        return other
+
+    async def _save_as_fork(self, name: str, saver: Saver) -> None:
+        """Save what is known here, as a fork of the session *name*."""
+        await saver.branch(name)
+        if self._conversation.exchanges:
+            saver.replace(self._conversation.exchanges)
+            saver.keep(self._conversation.waiting)
+        await saver.flush()
+
+    async def _load(self) -> None:
+        if self._loaded or self._saver is None:
+            return
+        saved = await self._saver.load()
+        if not self._loaded:  # by somebody else meanwhile
+            self._conversation.restore(saved.exchanges, saved.unsent)
+            self._loaded = True
+
+    # Beginning and end
+
+    def __del__(self) -> None:
+        if (turn := getattr(self, "_turn", None)) is not None:
+            with suppress(ClosedError):  # its loop has ended, and the turn with it
+                self._leave(turn)
+
+    async def close(self) -> None:
+        """Interrupt what is under way, and write down what is to be kept."""
+        try:
+            await self._end()
+        finally:
+            self._close_store()
+
+    def _close_store(self) -> None:
+        if self._store is not None and self._store is not self._place:
+            self._store.close()
+
+    async def _end(self) -> None:
+        saver = self._saver
+        told = None if saver is None else saver.failure
+        try:
+            await self._supersede()
+            self._let_go()
+            if saver is not None:
+                self._note_changes(saver)
+                await saver.flush()
+        except StoreError:
+            if told is None:
+                raise
+            log.warning("%r was not saved to its end: %s", self, told)  # as was said before
+
+    def _note_changes(self, saver: Saver) -> None:
+        """Have a history saved that was changed after the last answer."""
+        conversation = self._conversation
+        if self._loaded:
+            conversation.catch_up()
+        if conversation.rewritten:
+            saver.replace(conversation.exchanges)
+            saver.keep(conversation.waiting)
+            conversation.rewritten = False
+
+    async def __aenter__(self) -> Self:
+        await self._load()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _store(session: str | None, store: SessionStore | str | Path | None) -> SessionStore | None:
+    if session is None and store is not None:
+        raise InvalidValueError("a store keeps sessions: say which this is, session='...'")
+    if session is None:
+        return None
+    return store if isinstance(store, SessionStore) else SessionStore(store)

@@ -1,0 +1,216 @@
+"""A history that somebody may have cut or changed, as exchanges that every provider takes.
+
+What is as it was is kept in the provider's own words. The rest is written anew: each call gets a
+result, a result without its call becomes text, and the roles take turns.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from treefold.core.errors import InvalidValueError
+from treefold.core.exchange import PLAIN, Exchange, Finish
+from treefold.core.failures import failed, is_failure
+from treefold.core.messages import Message, text_of
+from treefold.core.transcript import ToolResult, ToolUse
+from treefold.core.usage import TokenUsage
+
+_LEFT_OUT: Final = "[A message was left out here.]"
+_ORPHAN: Final = "[The result of an earlier call of {name}: {content}]"
+_NO_RESULT: Final = "There is no result: the call was not made, or it was interrupted."
+_ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")  # what no name of a function has
+_LONGEST_NAME: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Messages that belong together: what was sent, and what came back."""
+
+    messages: tuple[Message, ...]
+    exchanges: tuple[Exchange, ...]
+    asked: tuple[ToolUse, ...]  # the calls that it ends with
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the model has more to say."""
+        return self.exchanges[-1].finish is Finish.PAUSED
+
+    def joined(self, other: "Stretch") -> "Stretch":
+        """Return the two as one."""
+        return Stretch(
+            self.messages + other.messages, self.exchanges + other.exchanges, other.asked
+        )
+
+
+@dataclass(slots=True)
+class Mended:
+    """A history: what is complete, what is still to be sent, and what belongs to the system."""
+
+    stretches: list[Stretch] = field(default_factory=list[Stretch])
+    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    texts: list[str] = field(default_factory=list[str])
+    system: list[str] = field(default_factory=list[str])
+    unsettled: int = 0  # how many messages belong to none of the stretches
+
+
+def mend(messages: Sequence[Message], known: Sequence[Stretch]) -> Mended:
+    """Return *messages* as a history; *known* are stretches of them that may be as they were.
+
+    Raises:
+        InvalidValueError: something among them is no message.
+    """
+    mender = _Mender(known)
+    at = 0
+    while at < len(messages):
+        stretch = mender.unchanged(messages, at)
+        if stretch is None:
+            mender.take(messages[at])
+            at += 1
+        else:
+            at += len(stretch.messages)
+    return mender.end()
+
+
+def missing(call: ToolUse) -> ToolResult:
+    """Return the result of a call that has none."""
+    return ToolResult(call.id, failed(call.name, call.fault or _NO_RESULT), is_error=True)
+
+
+def orphan(name: str, content: str) -> str:
+    """Return what is said of a result whose call is not there."""
+    return _ORPHAN.format(name=name, content=content)
+
+
+class _Mender:
+    """Goes through a history once."""
+
+    def __init__(self, known: Sequence[Stretch]) -> None:
+        self.mended = Mended()
+        self._known = known
+        self._places: dict[str, list[int]] = {}  # of stretches, by what they begin with
+        for place, stretch in enumerate(known):
+            if stretch.messages:
+                self._places.setdefault(_key(stretch.messages[0]), []).append(place)
+        self._last: int | None = None  # the place of the stretch that was taken last
+        self._open: list[Message] = []  # since then
+        self._asked: tuple[ToolUse, ...] = ()
+
+    def unchanged(self, messages: Sequence[Message], at: int) -> Stretch | None:
+        """Take the stretch that begins here, if it is as it was and follows on what is before."""
+        if self._open:
+            return None
+        for place in self._candidates(messages[at]):
+            stretch = self._known[place]
+            if list(stretch.messages) == list(messages[at : at + len(stretch.messages)]):
+                self.mended.stretches.append(stretch)
+                self._last, self._asked = place, stretch.asked
+                return stretch
+        return None
+
+    def _candidates(self, first: Message) -> Iterator[int]:
+        """Yield the places of stretches that may stand here: the next one, then any other."""
+        after = None if self._last is None else self._last + 1
+        if after is not None and after < len(self._known) and self._known[after].messages:
+            yield after
+        if not self._asked:
+            yield from filter(self._answers_nothing, self._places.get(_key(first), ()))
+
+    def _answers_nothing(self, place: int) -> bool:
+        """Whether a stretch can stand anywhere, there being no results in it, not even unseen."""
+        asked = self._known[place - 1].asked if place else ()
+        return not asked and self._known[place].messages[0].get("role") == "user"
+
+    def take(self, message: Message) -> None:
+        """Take one message, whatever is before it."""
+        role, text = _role(message), text_of(message)
+        if role in {"system", "developer"}:
+            if text.strip():
+                self.mended.system.append(text)
+            return
+        self._open.append(message)
+        match role:
+            case "user":
+                if text.strip():
+                    self.mended.texts.append(text)
+            case "tool":
+                self._take_result(message, text)
+            case _:
+                self._take_response(text, _calls(message))
+
+    def end(self) -> Mended:
+        """Return what came of it."""
+        self.mended.unsettled = len(self._open)
+        return self.mended
+
+    def _take_result(self, message: Message, text: str) -> None:
+        id = str(message.get("tool_call_id"))
+        if any(call.id == id for call in self._asked):
+            self.mended.results[id] = ToolResult(id, text, is_error=is_failure(text))
+        else:
+            self.mended.texts.append(orphan(message.get("name") or "a function", text))
+
+    def _take_response(self, text: str, calls: list[Message]) -> None:
+        text = text if text.strip() else ""
+        if not text and not calls:
+            return
+        results = [self.mended.results.get(call.id) or missing(call) for call in self._asked]
+        sent: list[Message] = [
+            {"role": "tool", "content": result.content, "is_error": result.is_error}
+            for result in results
+        ]
+        if not sent and not self.mended.texts:
+            self.mended.texts.append(_LEFT_OUT)
+        if self.mended.texts:
+            sent.append({"role": "user", "content": "\n\n".join(self.mended.texts)})
+        received = {"content": text, "tool_calls": calls}
+        exchange = Exchange(
+            dialect=PLAIN,
+            sent=tuple(json.dumps(one, ensure_ascii=False) for one in sent),
+            received=(json.dumps(received, ensure_ascii=False),),
+            finish=Finish.TOOL_USE if calls else Finish.ANSWERED,
+            usage=TokenUsage(),
+        )
+        asked = tuple(ToolUse(call["id"], call["function"]["name"]) for call in calls)
+        self.mended.stretches.append(Stretch(tuple(self._open), (exchange,), asked))
+        self.mended.results, self.mended.texts = {}, []
+        self._last, self._open, self._asked = None, [], asked
+
+
+def _key(message: Message) -> str:
+    return f"{message.get('role')}:{message.get('content')}:{message.get('tool_call_id')}"
+
+
+def _role(message: Message) -> str:
+    role = message.get("role")
+    if role not in {"user", "assistant", "tool", "system", "developer"}:
+        raise InvalidValueError(
+            f"a message in the history has the role {role!r}; roles are user, assistant, tool and"
+            " system"
+        )
+    return role
+
+
+def _calls(message: Message) -> list[Message]:
+    """Return the calls that a message asks for, each with an id of its own and a usable name."""
+    asked: Any = message.get("tool_calls") or []
+    calls: dict[str, Message] = {}
+    for call in cast("list[Any]", asked if isinstance(asked, list) else [asked]):
+        match call:
+            case {"id": str(id), "function": {"name": str(name), "arguments": str(arguments)}}:
+                id = id if id and id not in calls else f"{id or 'call'}-{len(calls) + 1}"
+                function = {"name": _usable(name), "arguments": arguments}
+                calls[id] = {"id": id, "type": "function", "function": function}
+            case _:
+                raise InvalidValueError(
+                    "a call in the history is {'id': '...', 'function': {'name': '...',"
+                    f" 'arguments': '...'}}}}, which {call!r} is not"
+                )
+    return list(calls.values())
+
+
+def _usable(name: str) -> str:
+    """Return *name* as every provider takes it."""
+    name = _ODD.sub("_", name)[:_LONGEST_NAME]
+    return name if name[:1].isalpha() or name.startswith("_") else f"_{name[1:]}"

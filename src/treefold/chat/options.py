@@ -1,0 +1,176 @@
+"""What a chat is to be like."""
+
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from treefold.core.decisions import Hooks, Rules
+from treefold.core.errors import InvalidValueError
+from treefold.core.function import Function, ModelFinder, checked_functions
+from treefold.core.model import Caching, Model, ModelSettings
+from treefold.models.openai.model import OpenAIModel
+from treefold.models.retry import Retry, Timers
+from treefold.models.wire_model import WireModel
+
+_NO_KEY: Final = "not-needed"
+_RETRY: Final = Retry((1.0, 2.0, 4.0, 8.0), if_refused=False)  # seconds; somebody is waiting
+_TEMPERATURE: Final = 0.7  # where it is this, models that take none are not given it
+
+
+@dataclass(slots=True)
+class AgentOptions:
+    """Who to talk to, and how.
+
+    Attributes:
+        system_prompt: who the model is, and what rules it has.
+        model: with a *base_url*, the name that the server knows it by; otherwise a name such as
+            ``"anthropic:claude-opus-5-5"`` or ``"local"``, a Provider, or a Model.
+        base_url: where an OpenAI-compatible server is: an address, or one of ``llamacpp``,
+            ``lmstudio``, ``ollama``, ``vllm``.
+        tools: the functions that the model may ask for; agents are functions, too.
+        auto_execute_tools: make the calls that the model asks for, and go on with the results.
+        max_tool_iterations: how many responses with calls are followed up before it stops.
+        max_turns: through how many prompts one ``receive_messages()`` goes on.
+        max_tokens: the longest response; None leaves it to the provider.
+        temperature: how to sample; None leaves it to the provider.
+        timeout: seconds to wait for the first byte, and from each piece of a response to the next.
+        api_key: the key, where one is needed; ``"not-needed"`` leaves it to the environment.
+        hooks: who decides about prompts and calls, by HOOK_PRE_TOOL_USE and its like.
+        allowed_tools: the only functions that may be called, at any depth.
+        disallowed_tools: functions that may not be called.
+        allow_lenient_tool_json: mend arguments that were cut off, where that is safe.
+        tool_use_deltas: stream calls while the model is still writing them, as ToolUseDelta.
+        retry: when a failed request is made again; by default after 1, 2, 4 and 8 seconds, and not
+            at all if the connection was refused.
+        on_blocked: what happens when a hook, a rule or a person forbids a call: ``"raise"`` a
+            ``RuntimeError("Tool use blocked: ...")``, or ``"tell"`` the model, with a ToolUseError.
+
+    Example:
+        >>> from treefold import AgentOptions
+        >>> options = AgentOptions("You are brief.", "qwen3", "ollama", temperature=0)
+        >>> options.max_tokens, options.auto_execute_tools
+        (4096, False)
+    """
+
+    system_prompt: str
+    model: Any
+    base_url: str | None = None
+    tools: Sequence[Function] = field(default_factory=list[Function])
+    auto_execute_tools: bool = False
+    max_tool_iterations: int = 5
+    max_turns: int = 1
+    max_tokens: int | None = 4096
+    temperature: float | None = _TEMPERATURE
+    timeout: float | None = 60.0
+    api_key: str | None = field(default=_NO_KEY, repr=False)
+    hooks: Hooks | None = None
+    allowed_tools: Iterable[str | Function] | None = None
+    disallowed_tools: Iterable[str | Function] = ()
+    allow_lenient_tool_json: bool = False
+    tool_use_deltas: bool = False
+    retry: Retry | None = None
+    on_blocked: Literal["raise", "tell"] = "raise"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.system_prompt, str):
+            raise InvalidValueError(f"the system_prompt is text, not {self.system_prompt!r}")
+        if not self.model or not isinstance(self.model, str | Model):
+            raise InvalidValueError(
+                f"model={self.model!r}: give the name of a model, such as 'qwen3' with a base_url,"
+                " 'anthropic:claude-opus-5-5', or 'local'"
+            )
+        if self.base_url is not None:
+            self._check_address(self.base_url)
+        if not isinstance(self.api_key, str | None):  # which is not shown, whatever it is
+            raise InvalidValueError(f"the api_key is text, not {type(self.api_key).__name__}")
+        if not isinstance(self.retry, Retry | None):
+            raise InvalidValueError(f"retry={self.retry!r}: give a Retry([...]), or None")
+        if self.on_blocked not in {"raise", "tell"}:
+            raise InvalidValueError(
+                f"on_blocked must be 'raise' or 'tell', got {self.on_blocked!r}"
+            )
+        self._check_numbers()
+
+    def _check_address(self, base_url: str) -> None:
+        if not isinstance(base_url, str) or not isinstance(self.model, str):
+            raise InvalidValueError(
+                f"base_url={base_url!r} goes with the name of a model; a Model has its own"
+            )
+        if not base_url.strip():
+            raise InvalidValueError("the base_url is empty: give an address, or None")
+        OpenAIModel(self.model, base_url=base_url)  # raises if that is no address
+
+    def _check_numbers(self) -> None:
+        for name in ("max_tool_iterations", "max_turns"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InvalidValueError(f"{name}={value!r}: give 1 or more")
+        for name in ("timeout", "temperature", "max_tokens"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float | None):
+                raise InvalidValueError(f"{name}={value!r}: give a number, or None")
+        if self.timeout is not None and not self.timeout > 0:
+            raise InvalidValueError(f"timeout={self.timeout!r}: give seconds, or None")
+        ModelSettings(max_tokens=self.max_tokens)  # raises if that is none
+
+    def functions(self) -> tuple[Function, ...]:
+        """Return the tools.
+
+        Raises:
+            InvalidValueError: two have one name.
+        """
+        found = checked_functions(self.tools, "the 'tools' of AgentOptions")
+        names: set[str] = set()
+        for function in found:
+            if function.name in names:
+                raise InvalidValueError(f"Duplicate tool name: {function.name}")
+            names.add(function.name)
+        return found
+
+    @property
+    def model_name(self) -> str:
+        """What the model is called."""
+        return self.model.name if isinstance(self.model, Model) else str(self.model)
+
+    def rules(self) -> Rules:
+        """Return what the model may not do."""
+        return Rules.of(self.allowed_tools, self.disallowed_tools, self.hooks)
+
+    def settings(self, model: Model) -> ModelSettings:
+        """Return how *model* is to answer."""
+        temperature = self.temperature
+        if temperature == _TEMPERATURE and isinstance(model, WireModel):
+            temperature = temperature if model.profile.sampling else None
+        return ModelSettings(
+            max_tokens=self.max_tokens,
+            temperature=temperature,
+            caching=Caching.MINUTES,  # each turn repeats the conversation from its beginning
+            allow_lenient_tool_json=self.allow_lenient_tool_json,
+        )
+
+    def find_model(self, models: ModelFinder) -> Model:
+        """Return the model to talk to; *models* knows those that have a name.
+
+        Raises:
+            InvalidValueError: there is none of that name.
+        """
+        timers, retry = Timers(self.timeout, self.timeout), self.retry or _RETRY
+        key = None if self.api_key == _NO_KEY else self.api_key
+        if self.base_url is not None:
+            return OpenAIModel(
+                self.model, base_url=self.base_url, api_key=key, timers=timers, retry=retry
+            )
+        model: Model = models.find(self.model)
+        if model is self.model or not isinstance(model, WireModel):
+            return model
+        return _adapted(copy(model), timers, retry, key)
+
+
+def _adapted(model: WireModel, timers: Timers, retry: Retry, key: str | None) -> WireModel:
+    """Return *model*, which nobody else has, as the options say."""
+    model.timers = timers
+    model.retry = retry
+    if key is not None:
+        model.use_key(key)
+    return model

@@ -1,0 +1,27 @@
+"""What a model said in one response, as blocks."""
+
+from treefold.chat.blocks import Block, TextBlock, ThinkingBlock, ToolUseBlock, ToolUseError
+from treefold.core.transcript import ModelText, ThinkingPart, ToolUse, TranscriptPart
+from treefold.models.json_text import why_no_object
+
+
+def block_of(part: TranscriptPart) -> Block | None:
+    """Return *part* as a block; None if the model did not say it."""
+    match part:
+        case ModelText():
+            return TextBlock(part.text)
+        case ThinkingPart():
+            return ThinkingBlock(part.text)
+        case ToolUse(fault=None):
+            return ToolUseBlock(part.id, part.name, dict(part.args))
+        case ToolUse():
+            return ToolUseError(fault_of(part) or "", part.written)
+        case _:
+            return None
+
+
+def fault_of(call: ToolUse) -> str | None:
+    """Return why *call* cannot be made; None if it can."""
+    if (written := call.written) is not None:
+        return f"Invalid JSON: {why_no_object(written)}"
+    return call.fault

@@ -1,0 +1,454 @@
+"""One turn of a chat as a call: the one loop, with a person at the other end."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from treefold.agents.calls import Calls, Gate, MadeCall, Verdict, cut
+from treefold.agents.loop import Inputs, Loop, Task, provider_fault
+from treefold.chat.blocks import (
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+    ToolUseDelta,
+    ToolUseError,
+)
+from treefold.chat.conversation import Conversation
+from treefold.chat.options import AgentOptions
+from treefold.chat.outbox import Outbox
+from treefold.chat.parts import block_of, fault_of
+from treefold.chat.saving import Saver
+from treefold.core import model_events
+from treefold.core.agent_errors import BlockedError, BudgetExceeded, DeniedError
+from treefold.core.agent_events import ResponseCompleted
+from treefold.core.errors import (
+    DefinitionError,
+    InvalidValueError,
+    ModelProviderException,
+    TreefoldError,
+    UsageError,
+)
+from treefold.core.exchange import Exchange
+from treefold.core.failures import failed
+from treefold.core.function import Function, ModelFinder, RunContext
+from treefold.core.messages import Message
+from treefold.core.model_events import AttemptFailed, ModelEvent, Noticed
+from treefold.core.parameter import Parameter
+from treefold.core.parameters import Parameters
+from treefold.core.provider_errors import provider_exception
+from treefold.core.transcript import ModelText, ToolResult, ToolUse
+from treefold.models.reading import read_exchanges
+from treefold.runtime.agent_node import AgentNode, Past
+from treefold.runtime.call_request import CallRequest
+from treefold.runtime.context import Context
+from treefold.runtime.home import settle
+from treefold.runtime.node import CallNode
+
+log = logging.getLogger("treefold.chat")
+
+NAME: Final = "chat turn"  # with a space, so that no function that a model can call has it
+
+
+@dataclass(slots=True)
+class ChatTurn:
+    """What a client hands over to the call, and what comes back from it."""
+
+    options: AgentOptions
+    conversation: Conversation
+    prompt: str  # empty: go on with the results
+    inputs: dict[str, Mapping[str, Any]]  # of calls, as they were handed out, by id
+    saver: Saver | None
+    opened: asyncio.Future[
+        None
+    ]  # done when the provider has accepted the request, or the turn ends
+    outbox: Outbox = field(default_factory=Outbox)
+    accepted: bool = False  # whether the provider has accepted the request
+    begun: bool = False
+    interrupted: bool = False
+    superseded: bool = False  # by another query, or by closing the client
+
+    def start(self, function: "ChatFunction", ctx: Context) -> CallNode:
+        """Begin it, as a call."""
+        args = {"prompt": self.prompt}
+        if self.saver is not None:
+            args["session"] = self.saver.name
+        node = ctx.start(CallRequest(function, args, rules=self.options.rules(), past=self))
+        node.asked_for = True  # by whoever reads it; the client says so if nobody does
+        if node.has_ended and node.record is not None:
+            self.relive(node.record.exchanges)
+        node.when_ended(self._ended)
+        return node
+
+    def relive(self, exchanges: Sequence[Exchange], *, is_followed: bool = True) -> None:
+        """Hand out again what an earlier process was told; a saved session has it already.
+
+        The calls of the last response are handed out if it *is_followed*, and otherwise soon.
+        """
+        self.accepted = self.accepted or bool(exchanges)
+        said = read_exchanges(exchanges)
+        if self.saver is None:
+            self.conversation.relive(exchanges, said)
+        if not is_followed:
+            said = [*said[:-1], [part for part in said[-1] if not isinstance(part, ToolUse)]]
+        for part in itertools.chain.from_iterable(said):
+            if (block := block_of(part)) is None:
+                continue
+            if isinstance(block, ToolUseBlock):
+                self.inputs[block.id] = dict(block.input)
+            self.outbox.put(block)
+
+    def _ended(self) -> None:
+        settle(self.opened)
+        self.outbox.close()
+
+    async def save(self) -> None:
+        """Write down what is new, if it is to be kept."""
+        if self.saver is not None:
+            await self.saver.flush()
+
+
+class ChatFunction(Function):
+    """Calling it is one turn of a client."""
+
+    is_agent = True
+
+    def __init__(self, options: AgentOptions) -> None:
+        super().__init__(NAME, "A person says something, and a model answers.")
+        self._options = options
+        self._tools = options.functions()
+
+    @property
+    def uses(self) -> Sequence[Function]:
+        return self._tools
+
+    @cached_property
+    def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Parameters(NAME, [Parameter("prompt", str), Parameter("session", str, "")])
+
+    def faults(self, models: ModelFinder) -> list[str]:
+        try:
+            self._options.find_model(models).check(self._tools)
+        except (DefinitionError, InvalidValueError) as error:
+            return [str(error)]
+        return []
+
+    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        node = ctx.node
+        if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
+            raise UsageError("a turn of a chat is begun by client.query()")
+        turn: object = node.handed_over
+        saved = isinstance(turn, ChatTurn) and turn.saver is not None and node.responses
+        if not isinstance(turn, ChatTurn) or turn.begun or saved:
+            raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
+        turn.begun = True
+        try:
+            loop = _ChatLoop(ctx, node, turn, self._tools)
+        except TreefoldError as error:
+            raise provider_fault(node, str(turn.options.model), error) from error
+        return await loop.run()
+
+
+class _ChatLoop(Loop):
+    """Hands out what comes in, and leaves to the person what an agent decides by itself."""
+
+    def __init__(
+        self, ctx: Context, node: AgentNode, turn: ChatTurn, tools: Sequence[Function]
+    ) -> None:
+        options = turn.options
+        model = options.find_model(node.commons.models)
+        answers = node.in_place_of(model)
+        self._terms: object = copy(options) if answers is model else answers
+        task = Task(
+            model=answers,
+            system=options.system_prompt,
+            prompt=turn.prompt,
+            functions=tools,
+            settings=options.settings(model),
+            result=None,
+            max_steps=options.max_tool_iterations,
+            parallel_tools=False,
+        )
+        self._chat_calls = _ChatCalls(ctx, node, tools, turn)
+        super().__init__(ctx, node, task, self._chat_calls)
+        node.default_model = model  # of agents below that name none
+        self._turn = turn
+        self._conversation = turn.conversation
+        self._asking: Inputs | None = None  # what is being answered
+        self._text = ""  # of that answer, so far
+        self._has_fragments = False  # whether pieces of its calls were handed out
+
+    async def run(self) -> Any:
+        try:
+            return await super().run()
+        except asyncio.CancelledError:
+            if self._asking is not None and self._text.strip():
+                self._complete(self._node.keep(self._text, *self._asking))
+            raise
+        finally:
+            self._conversation.take_back(keep_prompt=self._turn.superseded)
+            if self._turn.options.auto_execute_tools:  # nobody else will answer what is left
+                self._answer_rest()
+
+    def _answer_rest(self) -> None:
+        if self._conversation.answer_rest() and self._turn.saver is not None:
+            self._turn.saver.keep(self._conversation.waiting)
+
+    async def _begin(self) -> None:
+        task, turn = self._task, self._turn
+        conversation = turn.conversation
+        await turn.save()  # what is left: better now than when another response is paid for
+        if (past := self._past) is not None:
+            turn.relive(past.exchanges, is_followed=past.response is None)
+            settle(turn.opened)
+        conversation.catch_up()
+        try:
+            session = conversation.open(
+                task.model, task.system, task.functions, self._settings, self._terms
+            )
+        except Exception as error:
+            raise provider_fault(self._node, task.model, error) from error
+        self._session = session
+        self._node.take_up(session, task.model, task.system, task.functions, self._settings)
+        if conversation.rewritten and turn.saver is not None:
+            turn.saver.replace(session.exchanges)
+            turn.saver.keep(conversation.waiting)
+            conversation.rewritten = False
+            await turn.save()
+
+    @property
+    def _past(self) -> Past | None:
+        """What was said in this turn when an earlier process was cut off in the middle of it."""
+        past = self._node.past
+        return past if isinstance(past, Past) and past.exchanges else None
+
+    async def _opening(self) -> Inputs:
+        if (past := self._past) is not None:
+            return self._sent_again(past)
+        prompt = self._turn.prompt
+        if prompt:
+            try:
+                prompt = await self._submitted(prompt)
+            except DeniedError as error:
+                raise BlockedError("Prompt", error.reason) from None
+            if not prompt.strip():
+                raise InvalidValueError("there is nothing to send: a hook left nothing of it")
+        return self._conversation.begin(prompt)
+
+    def _sent_again(self, past: Past) -> Inputs:
+        """Return the results that were sent, and not answered."""
+        for result in past.unsent:
+            if isinstance(result, ToolResult):
+                self._conversation.add_result(result)
+        return self._conversation.begin("") if past.unsent else ()
+
+    def _history(self) -> list[Message]:
+        return list(self._conversation.messages)
+
+    async def _request(self, inputs: Inputs) -> ResponseCompleted:
+        response = await super()._request(inputs)
+        await self._turn.save()
+        return response
+
+    async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
+        self._asking, self._text, self._has_fragments = inputs, "", False
+        response = await self._node.request(*inputs, over_budget=over_budget, hear=self._hear)
+        self._asking = None
+        if not self._text and (text := _text(response)):  # what was shown as thinking was none
+            self._turn.outbox.put(TextBlock(text))
+        self._complete(response)
+        return response
+
+    def _complete(self, response: ResponseCompleted) -> None:
+        self._conversation.complete(response)
+        if self._turn.saver is not None:
+            self._turn.saver.append(response.exchange, self._turn.prompt)
+
+    def _hear(self, event: ModelEvent) -> None:
+        put = self._turn.outbox.put
+        if not isinstance(event, AttemptFailed | Noticed):
+            self._turn.accepted = True
+            settle(self._turn.opened)
+        match event:
+            case model_events.TextDelta() if event.text:
+                self._text += event.text
+                put(TextBlock(event.text))
+            case model_events.ThinkingDelta():
+                put(ThinkingBlock(event.text))
+            case model_events.TextWasThinking():
+                put(ThinkingBlock(self._text, was_text=True))
+                self._text = ""
+            case model_events.ToolUseDelta() if self._turn.options.tool_use_deltas:
+                self._has_fragments = True
+                put(ToolUseDelta(event.index, event.id, event.name, event.arguments))
+            case AttemptFailed() if self._text or self._has_fragments:
+                raise self._broken(event)
+            case Noticed():
+                log.warning("%s", event.text)
+            case _:
+                pass
+
+    def _broken(self, failed: AttemptFailed) -> ModelProviderException:
+        """Return what is raised instead of trying again: half of it was handed out."""
+        model = self._task.model
+        return provider_exception(
+            type(model).__name__,
+            model.name,
+            f"{failed.failure.message} (the answer broke off in the middle, and nothing of it was"
+            " kept: query again)",
+            attempts=failed.attempt,
+            inner=failed.inner,
+        )
+
+    def _speak_last(self, inputs: Inputs, exceeded: BudgetExceeded) -> Inputs:
+        raise exceeded
+
+    def _answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        return _text(response), ()
+
+    async def _follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        if self._turn.options.auto_execute_tools:
+            return await super()._follow(response)
+        await self._chat_calls.hand_out(tuple(self._session.pending))
+        return _text(response), ()
+
+    def _out_of_steps(self) -> Any:
+        most = self._turn.options.max_tool_iterations
+        log.warning(
+            "the model asked for calls %d times (max_tool_iterations), and the turn ends here;"
+            " query('') goes on",
+            most,
+        )
+        return ""
+
+
+class _ChatCalls(Calls):
+    """Makes the calls of a turn, or hands them out to be made."""
+
+    def __init__(
+        self, ctx: Context, node: AgentNode, functions: Sequence[Function], turn: ChatTurn
+    ) -> None:
+        super().__init__(ctx, node, functions)
+        self._turn = turn
+        self._shown: set[str] = set()  # ids of calls that were handed out
+        self._denied: set[str] = set()  # ids of calls that were forbidden
+        self._blocked: BlockedError | None = None  # what ends the turn
+
+    async def hand_out(self, calls: Sequence[ToolUse]) -> None:
+        """Hand out *calls*, for the caller to make.
+
+        Raises:
+            BlockedError: one may not be made, and the options do not say to tell the model.
+        """
+        for call in calls:
+            made = MadeCall(call, None)
+            if call.fault is not None:
+                self._fail(made, None)
+                await self._keep(made)
+                continue
+            gate, args = await self._decide(call)
+            try:
+                edited = self._node.inputs if gate is None else await gate(self._node)
+            except DeniedError as error:
+                self._block(made, error)
+                await self._keep(made)
+                continue
+            self._show(call, args if edited is self._node.inputs else edited)
+
+    async def _begin(self, call: ToolUse, before: Sequence[MadeCall]) -> MadeCall:
+        if call.fault is None and call.name not in self._functions:
+            self._show(call, call.args)
+        return await super()._begin(call, before)
+
+    async def _announce(
+        self, call: ToolUse, args: Mapping[str, Any], verdict: Verdict | None
+    ) -> Gate | None:
+        """Hand out a call before it is made, as soon as it is sure that it will be."""
+        if verdict is None:
+            await self._hand_over(call, args)
+            return None
+
+        async def decide(node: CallNode) -> Mapping[str, Any]:
+            try:
+                edited = await verdict(node)
+            except DeniedError:
+                self._denied.add(call.id)
+                raise
+            await self._hand_over(call, edited)
+            return edited
+
+        return decide
+
+    async def _hand_over(self, call: ToolUse, args: Mapping[str, Any]) -> None:
+        self._show(call, args)
+        self._ctx.give_up_lease()  # whoever reads it may ask a model first
+        await self._turn.outbox.read()  # or stop it
+
+    def _show(self, call: ToolUse, args: Mapping[str, Any]) -> None:
+        self._shown.add(call.id)
+        self._turn.inputs[call.id] = dict(args)
+        if dict(args) != dict(call.args):
+            self._turn.conversation.revise_call(call.id, args)
+        self._turn.outbox.put(ToolUseBlock(call.id, call.name, dict(args)))
+
+    def _block(self, made: MadeCall, error: DeniedError) -> None:
+        """Answer a call that may not be made; what the caller is told is up to the options."""
+        text = _told(error)
+        if self._turn.options.on_blocked == "tell":
+            self._turn.outbox.put(ToolUseError(text, str(dict(made.args))))
+        else:
+            self._blocked = BlockedError("Tool use", error.reason)
+        made.value = {"error": text, "tool": made.call.name}
+        made.result = _failure(made.call, text)
+
+    def _fail(self, made: MadeCall, failure: BaseException | None) -> None:
+        call = made.call
+        # The function itself may raise a DeniedError, when a call of its own was forbidden.
+        if isinstance(failure, DeniedError) and call.id in self._denied:
+            self._block(made, failure)
+            return
+        text = fault_of(call) or self._unknown(call.name) if failure is None else _told(failure)
+        raw = str(dict(made.args)) if call.fault is None else call.written
+        self._turn.outbox.put(ToolUseError(text, raw))
+        if call.fault is not None and raw is not None:  # the model wrote it, and has to mend it
+            text = cut(f"{text}; the arguments were: {raw}")
+        made.value = {"error": text, "tool": call.name}
+        made.result = _failure(call, text)
+
+    async def _keep(self, made: MadeCall) -> None:
+        assert made.result is not None  # it has one by now
+        conversation, saver = self._turn.conversation, self._turn.saver
+        if not made.result.is_error and made.call.id not in self._shown:
+            self._show(made.call, made.args)  # an earlier process made it after an approval
+        conversation.add_result(made.result)
+        if saver is not None:
+            saver.keep(conversation.waiting)
+            await saver.flush()
+        if self._blocked is not None:
+            raise self._blocked
+
+    def _messages(self) -> list[Message]:
+        return list(self._turn.conversation.messages)
+
+    def _unknown(self, name: str) -> str:
+        return f"Tool '{name}' not found in registry"
+
+
+def _failure(call: ToolUse, text: str) -> ToolResult:
+    return ToolResult(call.id, failed(call.name, text), is_error=True)
+
+
+def _told(failure: BaseException) -> str:
+    if isinstance(failure, DeniedError):
+        return f"Tool use blocked: {failure.reason}"
+    if isinstance(failure, KeyError):  # whose text is the key alone
+        return cut(f"{type(failure).__name__}: {failure}")
+    return cut(str(failure) or type(failure).__name__)
+
+
+def _text(response: ResponseCompleted) -> str:
+    return "".join(part.text for part in response.parts if isinstance(part, ModelText))

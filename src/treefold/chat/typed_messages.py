@@ -1,0 +1,101 @@
+"""Messages as objects, and back as the plain dicts that are the history."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from treefold.chat.blocks import (
+    AssistantMessage,
+    Block,
+    SystemMessage,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    TypedMessage,
+    UserMessage,
+)
+from treefold.core.errors import InvalidValueError
+from treefold.core.failures import is_failure
+from treefold.core.messages import Message, text_of
+from treefold.models.json_text import parsed_object
+
+
+def typed(messages: Sequence[Message]) -> list[TypedMessage]:
+    """Return *messages* as objects; results that follow each other are one message."""
+    found: list[TypedMessage] = []
+    results: list[TextBlock | ToolResultBlock] = []
+    for message in messages:
+        role, content = message.get("role"), text_of(message)
+        if role == "tool":
+            if not results:
+                found.append(UserMessage(results))
+            id = str(message.get("tool_call_id") or "")
+            results.append(ToolResultBlock(id, content, is_error=is_failure(content)))
+            continue
+        results = []
+        match role:
+            case "assistant":
+                found.append(AssistantMessage(_blocks(message, content)))
+            case "system" | "developer":
+                found.append(SystemMessage(content))
+            case _:
+                found.append(UserMessage(content))
+    return found
+
+
+def _blocks(message: Message, text: str) -> list[Block | ToolResultBlock]:
+    blocks: list[Block | ToolResultBlock] = [TextBlock(text)] if text else []
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        given = parsed_object(function["arguments"]) or {}  # it may be anything that a model wrote
+        blocks.append(ToolUseBlock(call["id"], function["name"], given))
+    return blocks
+
+
+def plain(message: object) -> list[Message]:
+    """Return *message*, an object or a dict, as dicts.
+
+    Raises:
+        InvalidValueError: it is neither.
+    """
+    match message:
+        case Mapping():
+            return [dict(cast("Mapping[str, Any]", message))]
+        case SystemMessage() | UserMessage(content=str()):
+            return [{"role": message.role, "content": message.content}]
+        case UserMessage():
+            return [_said_by_user(block) for block in message.content]
+        case AssistantMessage():
+            return [_said_by_model(message)]
+        case _:
+            raise InvalidValueError(
+                "a history is made of messages, {'role': ..., 'content': ...} or UserMessage(...)"
+                f" and its like, which {message!r} is not"
+            )
+
+
+def _said_by_user(block: object) -> Message:
+    match block:
+        case TextBlock():
+            return {"role": "user", "content": block.text}
+        case ToolResultBlock():
+            given = block.content
+            content = given if isinstance(given, str) else json.dumps(given, default=str)
+            return {"role": "tool", "tool_call_id": block.tool_use_id, "content": content}
+        case _:
+            raise InvalidValueError(f"a UserMessage has texts and results, not {block!r}")
+
+
+def _said_by_model(message: AssistantMessage) -> Message:
+    texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+    said: Message = {"role": "assistant", "content": "".join(texts)}
+    calls = [
+        {
+            "id": block.id,
+            "type": "function",
+            "function": {"name": block.name, "arguments": json.dumps(block.input, default=str)},
+        }
+        for block in message.content
+        if isinstance(block, ToolUseBlock)
+    ]
+    return said | {"tool_calls": calls} if calls else said

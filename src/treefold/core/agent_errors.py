@@ -1,0 +1,151 @@
+"""What can go wrong in a call that talks to a model; the whole tree is in ``core.errors``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from treefold.core.errors import CallError, TracedError
+
+
+class AgentException(CallError, TracedError):  # noqa: N818 - the name is part of the documented API
+    """An agent decided to give up, by calling ``raise_exception``, and says why.
+
+    To an agent that called it, this is a failed tool call; to code, an exception like any other.
+
+    Example:
+        >>> from treefold import AgentException
+        >>> AgentException("the log file is empty").message
+        'the log file is empty'
+    """
+
+
+class DeniedError(CallError):
+    """A rule, a hook or a person forbade the call.
+
+    Example:
+        >>> from treefold import DeniedError
+        >>> str(DeniedError("bash", "not on a Sunday"))
+        'bash was not allowed: not on a Sunday'
+    """
+
+    def __init__(self, function: str, reason: str) -> None:
+        super().__init__(f"{function} was not allowed: {reason}")
+        self.function = function
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (DeniedError, (self.function, self.reason))
+
+
+class BlockedError(CallError, RuntimeError):
+    """A hook, a rule or a person forbade a prompt, or a call that the program would have made.
+
+    Attributes:
+        what: "Prompt" or "Tool use".
+        reason: why.
+
+    Example:
+        >>> from treefold import BlockedError
+        >>> str(BlockedError("Prompt", "no deleting"))
+        'Prompt blocked: no deleting'
+    """
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what} blocked: {reason}")
+        self.what = what
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (BlockedError, (self.what, self.reason))
+
+
+class StepLimitError(CallError):
+    """An agent made as many requests as it may without giving an answer.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime, StepLimitError, ToolUse, agent
+        >>> from treefold.testing import ScriptedModel
+        >>> look = CodeFunction(name="look", callable=lambda ctx: "nothing")
+        >>> @agent(uses=[look], max_steps=3)
+        ... def find() -> str:
+        ...     return "Look until you find it."
+        >>> with Runtime(models=ScriptedModel(lambda request: ToolUse("1", "look"))) as runtime:
+        ...     try:
+        ...         runtime.invoke(find).result()
+        ...     except StepLimitError as error:
+        ...         print(error)
+        find made 3 requests without giving an answer: give it a smaller task, or a greater ...
+    """
+
+
+class BudgetExceeded(CallError):  # noqa: N818 - the name is part of the documented API
+    """The next request would exceed a budget, or its time is over.
+
+    Attributes:
+        limit: what was exceeded, in words.
+        node: the call that the budget belongs to, with all that it did; the top-level call if the
+            budget is the runtime's.
+
+    Example:
+        >>> from treefold import BudgetExceeded
+        >>> str(BudgetExceeded("60 s are over", owner="fix_bug (node 1)"))
+        'the budget of fix_bug (node 1) is exceeded: 60 s are over; give more, or a smaller task'
+    """
+
+    def __init__(
+        self, limit: str, node: Any = None, owner: str = "this call", *, last_call: bool = False
+    ) -> None:
+        super().__init__(
+            f"the budget of {owner} is exceeded: {limit}; give more, or a smaller task"
+        )
+        self.limit = limit
+        self.node = node
+        self.owner = owner
+        self.last_call = last_call  # whether one request more is allowed, without functions
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (BudgetExceeded, (self.limit, None, self.owner))
+
+
+class UnknownPriceError(CallError):
+    """A budget in dollars cannot be kept, because nobody knows what the model costs."""
+
+
+class NoAnswerError(CallError):
+    """A model stopped without an answer that can be used.
+
+    Attributes:
+        text: what it said last.
+
+    Example:
+        >>> from treefold import NoAnswerError
+        >>> NoAnswerError("the answer was cut off", "It is 4").text
+        'It is 4'
+    """
+
+    def __init__(self, message: str, text: str = "") -> None:
+        super().__init__(message)
+        self.text = text
+
+
+class EnsembleError(CallError):
+    """Too many members of an ensemble failed, or none could choose among the candidates.
+
+    Attributes:
+        candidates: the answers that there are; they were paid for.
+        failures: what the others raised.
+
+    Example:
+        >>> from treefold import EnsembleError
+        >>> EnsembleError("nobody could choose", ["4", "5"]).candidates
+        ('4', '5')
+    """
+
+    def __init__(
+        self,
+        message: str,
+        candidates: Sequence[Any] = (),
+        failures: Sequence[BaseException] = (),
+    ) -> None:
+        super().__init__(message)
+        self.candidates = tuple(candidates)
+        self.failures = tuple(failures)

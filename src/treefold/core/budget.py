@@ -1,0 +1,51 @@
+"""What a call, and all below it, may spend."""
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from treefold.core.errors import InvalidValueError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Bounds on money, tokens, time and requests to models; what is None is not bounded.
+
+    A request is only made if it fits into the budget of its call and of every call above it. Its
+    size is estimated from what was said so far; nobody knows how long the answer will be, so the
+    last request, and those that are under way with it, may go over.
+
+    Attributes:
+        usd: US dollars. A model without a known price cannot be used then.
+        tokens: read and written.
+        seconds: from the beginning of the call; then it is stopped, whatever it does.
+        calls: requests to models.
+        last_call: allow an agent one request more, in which it may call nothing, to tell what it
+            has.
+
+    Example:
+        >>> from treefold import Budget
+        >>> Budget(usd=2, calls=100).usd
+        Decimal('2')
+    """
+
+    usd: Decimal | float | str | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    calls: int | None = None
+    last_call: bool = False
+
+    def __post_init__(self) -> None:
+        if self.usd is not None:
+            try:
+                object.__setattr__(self, "usd", Decimal(str(self.usd)))
+            except InvalidOperation:
+                raise InvalidValueError(f"usd={self.usd!r} is no amount of US dollars") from None
+        limits: dict[str, Any] = {"usd": self.usd, "tokens": self.tokens}
+        limits |= {"seconds": self.seconds, "calls": self.calls}
+        for name, value in limits.items():
+            numbers = int if name in {"tokens", "calls"} else int | float | Decimal
+            if value is not None and not (isinstance(value, numbers) and float(value) >= 0):
+                raise InvalidValueError(f"a budget of {name}={value!r} is none; give 0 or more")
+        if all(value is None for value in limits.values()):
+            raise InvalidValueError("a Budget bounds something: give usd, tokens, seconds or calls")

@@ -1,0 +1,170 @@
+"""Python code as a Function."""
+
+import inspect
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from typing import Any, get_args
+
+from treefold.core.budget import Budget
+from treefold.core.errors import DefinitionError
+from treefold.core.function import Function, ModelFinder, RunContext
+from treefold.core.parameter import MISSING, FunctionArg, JsonSchema
+from treefold.core.parameters import Parameters
+from treefold.core.signature import POSITIONAL, Kind, Signature, description_of, name_of, underlying
+
+
+class CodeFunction(Function):
+    """A Python callable whose first parameter takes a RunContext, and the others its arguments.
+
+    An ``async def`` runs on the loop, an async generator gives its values one by one, and a plain
+    ``def`` runs in a worker thread. Without *args*, a list of FunctionArg or a JSON schema, the
+    parameters are read from the signature.
+
+    Example:
+        >>> from treefold import CodeFunction, FunctionArg, Runtime
+        >>> def shout(ctx, *, text: str) -> str:
+        ...     return text.upper()
+        >>> fn = CodeFunction(
+        ...     name="shout", desc="Say it loud.", callable=shout, args=[FunctionArg("text", str)]
+        ... )
+        >>> with Runtime() as runtime:
+        ...     runtime.invoke(fn, {"text": "hello"}).result()
+        'HELLO'
+    """
+
+    def __init__(  # noqa: PLR0913 - a definition has many parts, each by its name
+        self,
+        *,
+        callable: Callable[..., Any],
+        name: str | None = None,
+        desc: str | None = None,
+        args: Sequence[FunctionArg] | JsonSchema | None = None,
+        uses: Iterable[Function] = (),
+        tags: Iterable[str] | None = None,
+        repeatable: bool | None = None,
+        uses_recursion: bool = False,
+        max_depth: int = 10,
+        budget: Budget | None = None,
+    ) -> None:
+        if desc is None and args is None:
+            desc = description_of(callable)
+        elif desc is None:  # the listed arguments have descriptions of their own
+            desc = inspect.getdoc(underlying(callable)) or ""
+        super().__init__(
+            name or name_of(callable),
+            desc,
+            uses=uses,
+            tags=tags,
+            repeatable=repeatable,
+            uses_recursion=uses_recursion,
+            max_depth=max_depth,
+            budget=budget,
+        )
+        self.callable = callable
+        self.kind = Kind.of(callable)
+        if inspect.isgeneratorfunction(underlying(callable)):
+            raise DefinitionError(f"{self.name!r} is a generator; write 'async def {self.name}'")
+        self._listed = None if args is None else _listed(self.name, args)
+        self._signature = self._read_signature()
+
+    def _read_signature(self) -> Signature:
+        for parameter in inspect.signature(self.callable).parameters.values():
+            signature = Signature(self.name, self.callable, context=parameter.name)
+            if parameter.kind in POSITIONAL and signature.may_take_context(parameter.name):
+                return signature
+            break
+        raise DefinitionError(
+            f"the callable of {self.name!r} must take a RunContext first: write"
+            f" 'def {self.name}(ctx: RunContext, ...)', or use @tool, which takes one where asked"
+        )
+
+    @property
+    def parameters(self) -> Parameters:
+        return self._listed or self._signature.parameters
+
+    @property
+    def is_plain(self) -> bool:
+        return super().is_plain and self._listed is None
+
+    def faults(self, models: ModelFinder) -> list[str]:
+        """Return where the callable does not fit the arguments that were listed for it."""
+        if self._listed is None:
+            return []
+        signature, listed = self._signature, {p.name: p for p in self._listed.items}
+        own = {p.name: p for p in signature.parameters.items}
+        faults = [
+            f"its callable has no parameter {name!r}, which is one of its args"
+            for name in listed
+            if name not in own and not signature.takes_more
+        ]
+        faults += [
+            f"its callable wants {name!r}, which is none of its args"
+            for name, parameter in own.items()
+            if name not in listed and parameter.required
+        ]
+        faults += [
+            f"its callable takes {name!r} as {own[name].annotation}, its args say"
+            f" {listed[name].annotation}"
+            for name in listed
+            if name in own and not _fits(listed[name].annotation, own[name].annotation)
+        ]
+        return faults
+
+    @property
+    def output_type(self) -> Any:
+        return self._signature.returns
+
+    @property
+    def streams(self) -> bool:
+        return self.kind is Kind.STREAM
+
+    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        values = self._with_left_out(args)
+        self._signature.inject(values, ctx)
+        if self.kind is Kind.COROUTINE:
+            return await self._signature.call(values)
+        if self.kind is Kind.STREAM:
+            return await send_all(ctx, self._signature.call(values))
+        value = await ctx.in_thread(self._signature.call, values)
+        return await value if inspect.isawaitable(value) else value  # of a wrapper, perhaps
+
+    def _with_left_out(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return *args*, and None for what may be left out and has no default in the signature."""
+        values = dict(args)
+        for parameter in self._listed.items if self._listed else ():
+            raw = self._signature.raw.get(parameter.name)
+            if parameter.name not in values and raw is not None and raw.default is MISSING:
+                values[parameter.name] = parameter.default
+        return values
+
+
+def _listed(owner: str, args: Sequence[FunctionArg] | JsonSchema) -> Parameters:
+    if isinstance(args, Mapping):
+        return Parameters.of_schema(owner, args)
+    for arg in args if isinstance(args, Sequence) else [args]:
+        if not isinstance(arg, FunctionArg):
+            raise DefinitionError(
+                f"the args of {owner} are a list of FunctionArg, or a JSON schema, not {arg!r}"
+            )
+    return Parameters(owner, [arg.as_parameter() for arg in args])
+
+
+def _fits(given: Any, wanted: Any) -> bool:
+    """Whether a value of the one type can be passed as the other, as far as both are plain."""
+    plain = {str, int, float, bool}
+    kinds = {kind for kind in (given, *get_args(given)) if kind in plain}
+    takes = {kind for kind in (wanted, *get_args(wanted)) if kind in plain}
+    if not kinds or not takes or Any in {wanted, given}:
+        return True
+    return kinds <= takes or (float in takes and int in kinds) or (int in takes and bool in kinds)
+
+
+async def send_all(ctx: RunContext, stream: AsyncGenerator[Any, None]) -> list[Any]:
+    """Send each value of *stream* as it comes; return them all. The stream is closed either way."""
+    values: list[Any] = []
+    try:
+        async for value in stream:
+            values.append(value)
+            await ctx.send(value)
+    finally:
+        await stream.aclose()
+    return values

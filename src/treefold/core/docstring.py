@@ -1,0 +1,101 @@
+"""The description of a function, taken from its docstring.
+
+The docstring's text about each parameter goes into the schema (``core.schema``), so it is left out
+of the description, so that the model reads it once.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_TITLES: Final = "Args|Arguments|Parameters|Params"
+_MAY_HAVE: Final = re.compile(rf"^(?:(?:{_TITLES})\b|[:@](?:param|arg|key|type))", re.MULTILINE)
+_GOOGLE: Final = re.compile(rf"(?:{_TITLES}):\s*")
+_NUMPY: Final = re.compile(rf"(?:{_TITLES})\s*")
+_FIELD: Final = re.compile(r"[:@](?:param|parameter|arg|argument|key|keyword|type)\s([^:]*):")
+_BLANKS: Final = re.compile(r"\n{3,}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """Lines of a docstring: a title, and for each parameter its name and its lines."""
+
+    title: range
+    entries: Sequence[tuple[str, range]]
+
+
+def without_parameters(docstring: str, names: Collection[str]) -> str:
+    """Return *docstring* without what it says of the parameters in *names*.
+
+    Entries for other names stay. A docstring that mixes styles is returned unchanged, because
+    only one of them is read for the schema.
+    """
+    if not _MAY_HAVE.search(docstring):
+        return docstring
+    lines = docstring.splitlines()
+    styles = [list(_google(lines)), list(_numpy(lines)), *(list(_fields(lines, m)) for m in ":@")]
+    found = [sections for sections in styles if sections]
+    if len(found) != 1:
+        return docstring
+    cut: set[int] = set()
+    for section in found[0]:
+        known = [entry for entry in section.entries if entry[0] in names]
+        cut.update(*(place for _, place in known))
+        if len(known) == len(section.entries):
+            cut.update(section.title)
+    left = "\n".join(line for number, line in enumerate(lines) if number not in cut)
+    return _BLANKS.sub("\n\n", left).strip()
+
+
+def _google(lines: Sequence[str]) -> Iterator[_Section]:
+    for start, line in enumerate(lines):
+        if not _GOOGLE.fullmatch(line):
+            continue
+        stop = next((n for n in range(start + 1, len(lines)) if lines[n][:1].strip()), len(lines))
+        body = range(start + 1, stop)
+        depth = next((_depth(lines[n]) for n in body if lines[n].strip()), 0)
+        starts = [n for n in body if lines[n].strip() and _depth(lines[n]) == depth]
+        if starts and all(":" in lines[n] for n in starts):
+            names = [lines[n].partition(":")[0].partition("(")[0].strip() for n in starts]
+            yield _Section(range(start, starts[0]), _entries(names, starts, stop))
+
+
+def _numpy(lines: Sequence[str]) -> Iterator[_Section]:
+    for start, line in enumerate(lines[:-1]):
+        if not _NUMPY.fullmatch(line) or lines[start + 1].rstrip() != "-" * len(line.rstrip()):
+            continue
+        stop = len(lines)
+        for number in range(start + 3, len(lines)):
+            if lines[number].strip() and not lines[number].strip("- "):
+                stop = number - 1
+                break
+        starts = [n for n in range(start + 2, stop) if lines[n][:1].strip()]
+        names = [lines[n].partition(":")[0].strip() for n in starts]
+        if starts:
+            yield _Section(range(start, starts[0]), _entries(names, starts, stop))
+
+
+def _fields(lines: Sequence[str], marker: str) -> Iterator[_Section]:
+    for start, line in enumerate(lines):
+        field = _FIELD.match(line) if line.startswith(marker) else None
+        if field is None:
+            continue
+        stop = start + 1
+        while stop < len(lines) and not lines[stop].startswith(marker):
+            if not lines[stop - 1].strip() and lines[stop][:1].strip():
+                break  # a paragraph of its own
+            stop += 1
+        # Sphinx allows a type before the name, Epydoc does not.
+        name = field[1].strip() if marker == "@" else " ".join(field[1].split()[-1:])
+        yield _Section(range(0), [(name, range(start, stop))])
+
+
+def _entries(names: Sequence[str], starts: Sequence[int], stop: int) -> list[tuple[str, range]]:
+    stops = [*starts[1:], stop]
+    places = (range(start, end) for start, end in zip(starts, stops, strict=True))
+    return list(zip(names, places, strict=True))
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())

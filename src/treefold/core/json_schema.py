@@ -1,0 +1,72 @@
+"""A JSON schema that somebody gave, read as parameters.
+
+The schema is what a model is shown. What of it has a Python type is checked; the rest is not.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Union, cast
+
+from treefold.core.errors import DefinitionError
+from treefold.core.parameter import MISSING, JsonSchema, Parameter
+
+_TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "null": None,
+    "object": dict[str, Any],
+}
+_ELSEWHERE = ("$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties")
+
+
+def allows_more(schema: JsonSchema) -> bool:
+    """Whether there may be arguments that *schema* has no property for, or has it elsewhere."""
+    return schema.get("additionalProperties", False) is not False or any(
+        word in schema for word in _ELSEWHERE
+    )
+
+
+def read_parameters(owner: str, schema: JsonSchema) -> list[Parameter]:
+    """Return the parameters that an object schema describes."""
+    properties: Any = schema.get("properties") or {}
+    required: list[str] = schema.get("required") or []
+    if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
+        raise DefinitionError(
+            f"the schema of {owner!r} must be an object schema with 'properties', not {schema!r}"
+        )
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        raise DefinitionError(f"'required' in the schema of {owner!r} is a list, not {required!r}")
+    described: dict[str, Any] = dict.fromkeys(required, True) | dict(
+        cast("Mapping[str, Any]", properties)
+    )
+    return [
+        Parameter(name, _annotation(inner), MISSING if name in required else None)
+        for name, inner in described.items()
+    ]
+
+
+def _annotation(schema: Any) -> Any:
+    """Return the Python type nearest to *schema*; what has none stays unchecked."""
+    match schema:
+        case {"enum": [_, *_] as choices}:
+            return Literal[tuple(cast("list[Any]", choices))]
+        case {"const": only}:
+            return Literal[only]
+        case {"anyOf": [*choices]}:
+            return _union([_annotation(choice) for choice in choices])
+        case {"type": [*kinds]}:
+            rest = cast("JsonSchema", schema)
+            return _union([_annotation(rest | {"type": kind}) for kind in kinds])
+        case {"type": "array", "items": {**items}}:
+            return list[_annotation(items)]
+        case {"type": "array"}:
+            return list[Any]
+        case {"type": str(kind)}:
+            return _TYPES.get(kind, Any)
+        case _:
+            return Any
+
+
+def _union(choices: Sequence[Any]) -> Any:
+    return Any if Any in choices or not choices else Union[tuple(choices)]  # noqa: UP007 - a list

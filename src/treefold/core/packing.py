@@ -1,0 +1,402 @@
+"""Values as JSON, with every long text kept apart under its hash, so that it is written once.
+
+What is said to a model comes again as an argument, a result, a part of the transcript and a part of
+a message: each time as the same text, or inside another. That is looked for.
+Builtins come back as they were; other objects as the JSON that pydantic makes of them.
+"""
+
+import base64
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final, cast
+
+from treefold.core.frames import shortened
+from treefold.core.from_file import FromFile
+from treefold.core.long_texts import LONG, LongTexts, Piece, written_in
+from treefold.core.plain import jsonable
+
+_TAG: Final = "$"  # the key of an object that stands for something else
+_LARGE: Final = 10**1000  # from somewhere above that on, Python reads and writes no decimals
+_REPR: Final = 500
+_HOLDERS: Final = {list, tuple, set, frozenset}
+_QUOTED_TAG: Final = f'"{_TAG}"'
+_DECODER: Final = json.JSONDecoder()
+_ENCODERS: Final = [  # by the style: 1 for escaped characters, and 2 for spaces
+    json.JSONEncoder(ensure_ascii=escapes, separators=separators)
+    for separators in ((",", ":"), (", ", ": "))
+    for escapes in (False, True)
+]
+_QUOTED: Final = re.compile(r'"[^"\\]*\\(?:[^"\\]|\\.)*"', re.DOTALL)  # with an escape in it
+_SPACED: Final = re.compile(r'\{"[^"]*": ')  # how JSON begins that has spaces
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A value that has no JSON form: what it was, and how it looked.
+
+    Example:
+        >>> from treefold.core.packing import Opaque
+        >>> Opaque("Socket", "<Socket open>")
+        <Socket open>
+    """
+
+    type: str
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+# What is made of a value that was packed; a dict of pairs
+_MADE_OF: Final[dict[str, Callable[[Any], Any]]] = {
+    "dict": dict,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "bytes": base64.b64decode,
+    "bytearray": lambda text: bytearray(base64.b64decode(text)),
+    "file": FromFile,
+    "int": lambda digits: int(digits, 16),
+}
+
+
+class Packer:
+    """Packs values; the long texts that it meets are in ``texts`` afterwards, by their hash.
+
+    Args:
+        redact: what to make of each text before anything else is done with it.
+        known: long texts that may come again; those that it meets are added.
+    """
+
+    __slots__ = ("_known", "_redact", "texts")
+
+    def __init__(
+        self, redact: Callable[[str], str] | None = None, known: LongTexts | None = None
+    ) -> None:
+        self._redact = redact
+        self._known = LongTexts() if known is None else known
+        self.texts: dict[str, str] = {}
+
+    def pack_any(self, value: Any) -> Any:
+        """Return *value* as plain JSON data; as an Opaque if it is in itself, or far too deep."""
+        try:
+            return self.pack(value)
+        except RuntimeError:  # recursion, or another thread changes it just now
+            return self._other(_opaque(value))
+
+    def pack_arguments(self, args: dict[str, Any]) -> Any:
+        """Return arguments as plain JSON data; each that is far too deep as an Opaque."""
+        try:
+            return self.pack(args)
+        except RuntimeError:
+            return {self.redacted(name): self.pack_any(value) for name, value in args.items()}
+
+    def pack(self, value: Any) -> Any:
+        """Return *value* as plain JSON data."""
+        kind = cast("type[Any]", type(value))
+        if kind is str:
+            short = len(value) < LONG and self._redact is None  # as most are
+            return value if short else self._text(value)
+        if kind is int and not -_LARGE < value < _LARGE:
+            return {_TAG: "int", "v": hex(value)}
+        if kind is int or kind is float:
+            return value if self._redact is None else self._redacted_value(value)
+        if value is None or kind is bool:
+            return value
+        if kind is dict:
+            return self._dict(value)
+        if kind is list:
+            return [self.pack(item) for item in value]
+        return self._other(value)
+
+    def _dict(self, value: dict[Any, Any]) -> Any:
+        if _TAG not in value and all(type(key) is str for key in value):
+            if self._redact is not None:
+                return {self.redacted(key): self.pack(item) for key, item in value.items()}
+            return {key: self.pack(item) for key, item in value.items()}
+        return {_TAG: "dict", "v": [[self.pack(k), self.pack(v)] for k, v in value.items()]}
+
+    def _other(self, value: Any) -> Any:
+        kind = cast("type[Any]", type(value))
+        if kind is tuple:
+            return {_TAG: "tuple", "v": [self.pack(item) for item in value]}
+        if kind is set or kind is frozenset:
+            items = [self.pack(item) for item in value]
+            return {_TAG: kind.__name__, "v": sorted(items, key=json.dumps)}
+        match value:
+            case bytes() | bytearray():
+                name = "bytearray" if isinstance(value, bytearray) else "bytes"
+                text = base64.b64encode(self._bytes(value)).decode()
+                return {_TAG: name, "v": self._apart(text)}
+            case FromFile():
+                return {_TAG: "file", "v": self.redacted(str(value.path))}
+            case Opaque():
+                return {_TAG: "opaque", "type": value.type, "v": self.redacted(value.text)}
+            case _:
+                plain = self._plain(value)
+                return self._other(plain) if isinstance(plain, Opaque) else self.pack(plain)
+
+    def _plain(self, value: Any) -> Any:
+        """Return an object as plain data, or as an Opaque."""
+        return as_json(value)
+
+    def _text(self, text: str) -> Any:
+        if self._redact is not None:
+            text = self._redacted_text(text)
+        if len(text) < LONG:
+            return text
+        if (pieces := self._known.pieces(text)) is None:
+            return self._reference(text)
+        return {_TAG: "pieces", "v": [self._piece(piece) for piece in pieces]}
+
+    def _apart(self, text: str) -> Any:
+        """Return what stands for a *text* in which no others are looked for."""
+        return text if len(text) < LONG else self._reference(text)
+
+    def _piece(self, piece: Piece) -> Any:
+        if isinstance(piece, tuple):
+            hash, text, how = piece
+            self.texts[hash] = text
+            return [hash, how]
+        return self._apart(piece)
+
+    def _reference(self, text: str) -> Any:
+        hash = self._known.hash_of(text)
+        if hash is None:
+            try:
+                hash = blake2b(text.encode(), digest_size=20).hexdigest()
+            except UnicodeEncodeError:  # half a character: JSON can say it, a table of texts cannot
+                return text
+            self._known.add(hash, text)
+        self.texts[hash] = text
+        return {_TAG: "text", "v": hash}
+
+    def _bytes(self, value: bytes | bytearray) -> bytes | bytearray:
+        """Return *value* with what is text in it redacted."""
+        if self._redact is None:
+            return value
+        text = self._redacted_text(value.decode(errors="surrogateescape"))
+        try:
+            return text.encode(errors="surrogateescape")
+        except UnicodeEncodeError:  # half a character that was not in it before
+            return text.encode(errors="replace")
+
+    def _redacted_text(self, text: str) -> str:
+        inside = self._redacted_json(text) or _QUOTED.sub(self._redacted_quote, text)
+        return self.redacted(inside)  # it may know a secret by what stands around it
+
+    def _redacted_json(self, text: str) -> str | None:
+        """Return JSON with its texts redacted: in JSON they may be written otherwise."""
+        if text[:1] not in {"{", "["} or (parsed := _parsed(text)) is None:
+            return None
+        style, value = parsed
+        return _written(self._redacted_value(value), style)
+
+    def _redacted_quote(self, found: re.Match[str]) -> str:
+        """Return a text that is quoted as JSON would, redacted; other quotes as they are."""
+        with suppress(ValueError):
+            text = json.loads(found[0])
+            redacted = self._redacted_value(text)
+            return found[0] if redacted == text else json.dumps(redacted)
+        return found[0]
+
+    def _redacted_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._redacted_json(value) or self.redacted(value)
+        if type(value) in {int, float}:
+            text = json.dumps(value)
+            redacted = self.redacted(text)
+            return value if redacted == text else redacted
+        if isinstance(value, list):
+            return [self._redacted_value(item) for item in cast("list[Any]", value)]
+        if isinstance(value, dict):
+            items = cast("dict[str, Any]", value).items()
+            return {self.redacted(key): self._redacted_value(item) for key, item in items}
+        return value
+
+    def redacted(self, text: str) -> str:
+        """Return *text* as it may be written."""
+        if self._redact is None:
+            return text
+        try:
+            return str(self._redact(text))
+        except Exception:  # foreign code; what it may hide must not be written because of that
+            log.exception("the function for redaction failed; the text is left out")
+            return "[redaction failed]"
+
+
+def as_json(value: Any, bytes_mode: str = "utf8") -> Any:
+    """Return an object as plain data, or as an Opaque if it has no JSON form.
+
+    Bytes in it are text, which is how whoever makes an object of the data reads them.
+    """
+    only_once = isinstance(value, Iterator)
+    with suppress(Exception):  # foreign code may run, and raise whatever it likes
+        if not only_once:
+            return jsonable(value, inf_nan_mode="constants", bytes_mode=bytes_mode)
+    return _opaque(value)
+
+
+def is_lost(value: Any) -> bool:
+    """Whether there is something in *value* of which only the looks were written down."""
+    pending: list[Any] = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, Opaque):
+            return True
+        if type(one) is dict:
+            for pair in cast("dict[Any, Any]", one).items():
+                pending.extend(pair)
+        elif type(one) in _HOLDERS:
+            pending.extend(one)
+    return False
+
+
+def _opaque(value: Any) -> Opaque:
+    return Opaque(type(value).__name__, shortened(value, _REPR))
+
+
+def unpack(value: Any, text_of: Callable[[str], str]) -> Any:
+    """Return what was packed as *value*; *text_of* knows the long texts."""
+    if type(value) is dict:
+        items = cast("dict[str, Any]", value).items()
+        return _meant({key: unpack(item, text_of) for key, item in items}, text_of)
+    if type(value) is list:
+        return [unpack(item, text_of) for item in cast("list[Any]", value)]
+    return value
+
+
+def texts_in(packed: Any) -> Iterator[str]:
+    """Yield the hash of every long text that is left out of *packed*."""
+    if type(packed) is dict:
+        data = cast("dict[str, Any]", packed)
+        if data.get(_TAG) == "text":
+            yield data["v"]
+        elif data.get(_TAG) == "pieces":
+            for piece in data["v"]:
+                yield from [piece[0]] if type(piece) is list else texts_in(piece)
+        else:
+            for item in data.values():
+                yield from texts_in(item)
+    elif type(packed) is list:
+        for item in cast("list[Any]", packed):
+            yield from texts_in(item)
+
+
+class Unpacker:
+    """Reads JSON in which values were packed; *text_of* knows the long texts."""
+
+    def __init__(self, text_of: Callable[[str], str]) -> None:
+        self._decoder = json.JSONDecoder(object_hook=lambda data: _meant(data, text_of))
+        # pydantic's takes half the time, but is not worth being waited for
+        quick = sys.modules.get("pydantic_core")
+        self._from_json = None if quick is None else quick.from_json
+
+    def read(self, text: str) -> Any:
+        """Return what *text* says.
+
+        Raises:
+            ValueError: it is no JSON, or something in it is not known here.
+        """
+        plain = _QUOTED_TAG not in text  # as most is
+        if plain and self._from_json is not None:
+            try:
+                return self._from_json(text)
+            except ValueError:  # it does not know half a character
+                pass
+        value, end = (_DECODER if plain else self._decoder).raw_decode(text)
+        if end != len(text):
+            raise ValueError("there is more than one value")
+        return value
+
+
+def _meant(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
+    """Return what an object stands for in which everything is unpacked."""
+    if _TAG not in data:
+        return data
+    kind, inner = data[_TAG], data["v"]
+    if kind == "text":
+        return text_of(inner)
+    if kind == "pieces":
+        return "".join([_pieced(piece, text_of) for piece in inner])
+    if kind == "opaque":
+        return Opaque(data["type"], inner)
+    if kind in _MADE_OF:
+        return _made(kind, inner)
+    raise ValueError(f"a value of the kind {kind!r} is not known here")
+
+
+def _made(kind: str, inner: Any) -> Any:
+    """Return a value of this *kind*; of objects, which are plain data here, there may be none."""
+    try:
+        return _MADE_OF[kind](inner)
+    except TypeError:
+        if type(inner) is not list:
+            raise
+        items = cast("list[Any]", inner)
+        return Opaque(kind, shortened(items, _REPR)) if kind == "dict" else items
+
+
+def _pieced(piece: Any, text_of: Callable[[str], str]) -> str:
+    if isinstance(piece, str):  # or a long one, and that is there already
+        return piece
+    hash, how = piece
+    return written_in(text_of(hash), how)
+
+
+def digest(value: Any) -> str:
+    """Return what tells *value* from others, the same in every process."""
+    packed = _KeyPacker().pack_any(value)
+    text = json.dumps(packed, sort_keys=True, separators=(",", ":"))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+class _KeyPacker(Packer):
+    """Looks into no text, and tells objects by their class: how one looks may name its address."""
+
+    def _text(self, text: str) -> Any:
+        return text
+
+    def _apart(self, text: str) -> Any:
+        return text
+
+    def _plain(self, value: Any) -> Any:
+        return as_json(value, "base64")  # which tells any bytes from others
+
+    def _other(self, value: Any) -> Any:
+        packed: Any = super()._other(value)
+        opaque = isinstance(value, Opaque)
+        return {_TAG: "opaque", "type": value.type, "v": ""} if opaque else packed
+
+
+def _parsed(text: str) -> tuple[int, Any] | None:
+    """Return how *text* is written as JSON and what it says, if that gives the same text again."""
+    try:
+        value = json.loads(text)
+        for style in _styles(text):
+            if _written(value, style) == text:
+                return style, value
+    except (ValueError, RecursionError):
+        pass
+    return None
+
+
+def _styles(text: str) -> Iterator[int]:
+    """Yield how *text* may be written, the likeliest first: a text in it may look otherwise."""
+    spaced = 2 if _SPACED.match(text) else 0
+    escaped = (1, 0) if "\\u" in text and text.isascii() else (0,)
+    for separators in (spaced, 2 - spaced):
+        for escapes in escaped:
+            yield separators + escapes
+
+
+def _written(value: Any, style: int) -> str:
+    return _ENCODERS[style].encode(value)

@@ -1,0 +1,103 @@
+"""What a conversation is made of, whoever the provider is.
+
+Derived from the provider's own blocks, which are what is sent back to it; never the reverse.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+NOT_JSON: Final = "the arguments are not a JSON object: "  # then follows what it wrote
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptPart:
+    """One part of a conversation.
+
+    Example:
+        >>> from treefold import ModelText, TranscriptPart, UserText
+        >>> parts: list[TranscriptPart] = [UserText("2 + 2?"), ModelText("4")]
+        >>> [type(part).__name__ for part in parts]
+        ['UserText', 'ModelText']
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class UserText(TranscriptPart):
+    """What a person, or a prompt, said.
+
+    Example:
+        >>> from treefold import UserText
+        >>> UserText("hello").text
+        'hello'
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelText(TranscriptPart):
+    """What the model said.
+
+    Example:
+        >>> from treefold import ModelText
+        >>> ModelText("hello").text
+        'hello'
+    """
+
+    text: str
+
+
+ThinkingSignature: TypeAlias = str  # by which a provider knows its own thinking again
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPart(TranscriptPart):
+    """What the model thought. Redacted thinking has no text: only its provider can read it.
+
+    Example:
+        >>> from treefold import ThinkingPart
+        >>> ThinkingPart("add them", signature="EqQB...").redacted
+        False
+    """
+
+    text: str
+    signature: ThinkingSignature | None = None
+    redacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse(TranscriptPart):
+    """The model asks for a call; *fault* says why it cannot be made, if it cannot.
+
+    Example:
+        >>> from treefold import ToolUse
+        >>> ToolUse("call_1", "add", {"a": 1, "b": 2}).args["b"]
+        2
+    """
+
+    id: str
+    name: str
+    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    fault: str | None = None
+
+    @property
+    def written(self) -> str | None:
+        """What the model wrote instead of arguments, if that is the fault."""
+        fault = self.fault or ""
+        return fault.removeprefix(NOT_JSON) if fault.startswith(NOT_JSON) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult(TranscriptPart):
+    """What came of a call, as the model reads it.
+
+    Example:
+        >>> from treefold import ToolResult
+        >>> ToolResult("call_1", "3").is_error
+        False
+    """
+
+    tool_use_id: str
+    content: str
+    is_error: bool = False

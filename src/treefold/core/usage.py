@@ -1,0 +1,63 @@
+"""How many tokens a request took, and what kinds."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenUsage:
+    """Tokens by how they are paid for; no token is counted twice, and usages can be added.
+
+    Attributes:
+        input: read by the model, neither from nor into a cache.
+        cache_read: read from a prompt cache.
+        cache_write: written into a prompt cache for minutes.
+        cache_write_1h: written into a prompt cache for an hour.
+        reasoning: written as thinking, where the provider counts that.
+        output: everything else the model wrote.
+
+    Example:
+        >>> from treefold import TokenUsage
+        >>> TokenUsage(input=10, output=5) + TokenUsage(input=1, reasoning=2)
+        TokenUsage(input=11, cache_read=0, cache_write=0, cache_write_1h=0, reasoning=2, output=5)
+        >>> sum([TokenUsage(input=1), TokenUsage(input=2)], TokenUsage()).total
+        3
+    """
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    reasoning: int = 0
+    output: int = 0
+
+    def __add__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
+            input=self.input + other.input,
+            cache_read=self.cache_read + other.cache_read,
+            cache_write=self.cache_write + other.cache_write,
+            cache_write_1h=self.cache_write_1h + other.cache_write_1h,
+            reasoning=self.reasoning + other.reasoning,
+            output=self.output + other.output,
+        )
+
+    def __sub__(self, other: "TokenUsage") -> "TokenUsage":
+        return TokenUsage(
+            input=self.input - other.input,
+            cache_read=self.cache_read - other.cache_read,
+            cache_write=self.cache_write - other.cache_write,
+            cache_write_1h=self.cache_write_1h - other.cache_write_1h,
+            reasoning=self.reasoning - other.reasoning,
+            output=self.output - other.output,
+        )
+
+    @property
+    def total(self) -> int:
+        """All tokens, read and written."""
+        read = self.input + self.cache_read + self.cache_write + self.cache_write_1h
+        return read + self.reasoning + self.output
+
+
+def added(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    """Return the sum, or None if either is not known."""
+    return None if one is None or other is None else one + other

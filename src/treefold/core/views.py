@@ -1,0 +1,78 @@
+"""What a call looks like to whoever watches; made from events by ``core.fold``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from treefold.core.events import Failure
+from treefold.core.question import Question
+from treefold.core.states import NodeState
+from treefold.core.transcript import TranscriptPart
+from treefold.core.usage import TokenUsage
+
+NO_USAGE = TokenUsage()
+NO_COST = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """One call and all below it, at one moment.
+
+    Attributes:
+        is_agent: whether its function is a prompt for a model.
+        sequence: the number of the call; calls asked for in parallel share one.
+        usage: the tokens of its own requests; ``total_usage`` has those below it, too.
+        cost: US dollars, None if a price is not known; ``total_cost`` likewise.
+        values: what the call gave out before its end.
+        system: what its model was told before all else.
+        transcript: all that it and its model said to each other.
+        questions: what it waits to be told.
+        update_seqnum: which event of the tree was the last that happened to it or below it.
+        partial: what the model has said of a response that is still coming in.
+        status: what it does, or waits for, just now; empty when it has ended.
+        notices: what the person who runs this should know.
+        interrupted_at: the time of the last event of its tree, if the call is open and the process
+            that ran it has ended; ``views.standing`` finds that out.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> def add(ctx, a: int, b: int) -> int:
+        ...     return a + b
+        >>> with Runtime() as runtime:
+        ...     node = runtime.invoke(CodeFunction(callable=add), {"a": 1, "b": 2})
+        ...     node.result()
+        ...     view = runtime.get_view(node.id)
+        3
+        >>> view.fn, dict(view.inputs), view.outputs, view.state.value
+        ('add', {'a': 1, 'b': 2}, 3, 'success')
+    """
+
+    id: int
+    path: str
+    fn: str
+    inputs: Mapping[str, Any]
+    outputs: Any
+    exception: Failure | None
+    state: NodeState
+    values: tuple[Any, ...]
+    children: "tuple[NodeView, ...]"
+    sequence: int
+    is_agent: bool = False
+    tool_use_id: str | None = None
+    model: str | None = None
+    system: str = ""
+    transcript: tuple[TranscriptPart, ...] = ()
+    partial: str = ""
+    usage: TokenUsage = NO_USAGE
+    total_usage: TokenUsage = NO_USAGE
+    cost: Decimal | None = NO_COST
+    total_cost: Decimal | None = NO_COST
+    status: str = ""
+    notices: tuple[str, ...] = ()
+    questions: tuple[Question, ...] = ()
+    started_at: datetime | None
+    ended_at: datetime | None
+    update_seqnum: int
+    interrupted_at: datetime | None = None

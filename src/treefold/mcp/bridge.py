@@ -1,0 +1,146 @@
+"""Functions as the tools of an MCP server: each call is a top-level node."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+
+from treefold.agents.calls import told
+from treefold.core.errors import InvalidValueError, UnknownQuestionError
+from treefold.core.function import Function, Node
+from treefold.core.question import Question
+from treefold.core.views import NodeView
+from treefold.mcp.content import failed_result, result_of
+from treefold.mcp.output import Output
+from treefold.runtime.runtime import Runtime
+from treefold.version import __version__
+
+_ANSWER: Final = "answer"
+
+Request = ServerRequestContext[Any, Any]
+
+
+class Bridge:
+    """Answers what clients ask about *functions*, which *runtime* runs."""
+
+    def __init__(self, functions: Mapping[str, Function], runtime: Runtime) -> None:
+        self._functions = functions
+        self._outputs = {name: Output.of(function) for name, function in functions.items()}
+        self._runtime = runtime
+
+    def server(self, name: str) -> "Server[Any]":
+        """Return the SDK's server that answers with this."""
+        return Server(
+            name,
+            version=__version__,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+        )
+
+    async def _list_tools(
+        self, request: Request, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(
+            tools=[_tool(one, self._outputs[one.name]) for one in self._functions.values()]
+        )
+
+    async def _call_tool(
+        self, request: Request, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        function = self._functions.get(params.name)
+        if function is None:
+            raise MCPError(types.INVALID_PARAMS, self._unknown(params.name))
+        node = self._runtime.invoke(function, params.arguments)
+        async with asyncio.TaskGroup() as group:
+            attending = group.create_task(self._attend(request, node))
+            result = await _outcome(node, self._outputs[params.name])
+            attending.cancel()
+        return result
+
+    async def _attend(self, request: Request, node: Node) -> None:
+        """Tell the client how *node* gets on, and have it ask what *node* wants to know."""
+        try:
+            await self._follow(request, node)
+        except Exception as error:  # noqa: BLE001 - whatever a client does, the call has to end
+            node.cancel(f"its client could not be told how it gets on: {told(error)}")
+
+    async def _follow(self, request: Request, node: Node) -> None:
+        finished = 0
+        asked: set[str] = set()
+        async for view in self._runtime.watch(node):
+            below = list(_below(view))
+            done = sum(child.state.final for child in below)
+            if done > finished:
+                finished = done
+                await request.session.report_progress(done, message=f"{done} calls done")
+            for question in (q for one in (view, *below) for q in one.questions):
+                if question.id not in asked:
+                    asked.add(question.id)
+                    await self._ask(request, node, question)
+
+    async def _ask(self, request: Request, node: Node, question: Question) -> None:
+        session = request.session
+        able = session.client_capabilities
+        if able is None or able.elicitation is None or not session.can_send_request:
+            node.cancel(
+                f"it asks a person {question.text!r}, and this client cannot be asked anything"
+                " while a call runs"
+            )
+            return
+        text = question.text
+        while True:
+            reply = await session.elicit_form(text, _form(question), request.request_id)
+            if reply.action != "accept" or not reply.content:
+                node.cancel(f"nobody answered its question {question.text!r}")
+                return
+            try:
+                self._runtime.answer(question.id, str(reply.content.get(_ANSWER, "")))
+            except UnknownQuestionError:  # answered elsewhere
+                return
+            except InvalidValueError as error:
+                text = f"{question.text}\n({error})"
+            else:
+                return
+
+    def _unknown(self, name: str) -> str:
+        near = get_close_matches(name, self._functions, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        return f"there is no tool {name!r}; {hint}there are: {', '.join(self._functions)}"
+
+
+async def _outcome(node: Node, output: Output | None) -> types.CallToolResult:
+    try:
+        return result_of(await node, output)
+    except asyncio.CancelledError:
+        node.cancel("the client cancelled the call, or has gone")
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the client is told
+        return failed_result(told(error))
+
+
+def _tool(function: Function, output: Output | None) -> types.Tool:
+    return types.Tool(
+        name=function.name,
+        description=function.description or None,
+        input_schema=dict(function.input_schema),
+        output_schema=None if output is None else output.schema,
+        annotations=types.ToolAnnotations(idempotent_hint=True) if function.repeatable else None,
+    )
+
+
+def _below(view: NodeView) -> Iterator[NodeView]:
+    for child in view.children:
+        yield child
+        yield from _below(child)
+
+
+def _form(question: Question) -> dict[str, Any]:
+    answer: dict[str, Any] = {"type": "string"}
+    if question.choices:
+        answer["enum"] = list(question.choices)
+    return {"type": "object", "properties": {_ANSWER: answer}, "required": [_ANSWER]}

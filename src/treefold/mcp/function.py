@@ -1,0 +1,76 @@
+"""A tool of an MCP server, as a Function."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from treefold.core.function import Function, RunContext
+from treefold.core.parameter import JsonSchema
+from treefold.core.parameters import Parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpTool:
+    """What a server says of one of its tools."""
+
+    name: str
+    description: str
+    input_schema: JsonSchema
+    read_only: bool = False
+    idempotent: bool = False
+    destructive: bool = False
+    wraps_result: bool = False  # in an object, as ``{"result": ...}``
+
+
+class ToolCaller(Protocol):
+    """Whoever can have a tool called."""
+
+    async def call(self, tool: str, args: Mapping[str, Any]) -> Any:
+        """Return what the tool gives, or raise what went wrong."""
+        ...
+
+
+class McpFunction(Function):
+    """A tool of an MCP server; ``McpServer.functions`` has them.
+
+    It may be called again after a crash (``repeatable``) if the server says that it only reads, or
+    that doing it twice does no more than doing it once. Its tags are ``mcp``, those given to the
+    McpServer, and ``read_only`` or ``destructive`` if the server says so.
+
+    Attributes:
+        tool: the server's own name for it.
+
+    Example:
+        >>> from treefold.mcp import McpFunction, McpServer
+        >>> tool = McpTool(name="read", description="Read.", input_schema={}, read_only=True)
+        >>> McpFunction("files_read", tool, McpServer(["file-server"])).repeatable
+        True
+    """
+
+    def __init__(
+        self, name: str, tool: McpTool, server: ToolCaller, *, tags: Iterable[str] = ()
+    ) -> None:
+        said = {"read_only": tool.read_only, "destructive": tool.destructive}
+        super().__init__(
+            name,
+            tool.description,
+            tags={"mcp", *tags, *(tag for tag, is_so in said.items() if is_so)},
+            repeatable=tool.read_only or tool.idempotent,
+        )
+        self.tool = tool.name
+        self._server = server
+        self._parameters = _read(name, tool.input_schema)
+
+    @property
+    def parameters(self) -> Parameters:
+        return self._parameters
+
+    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        return await self._server.call(self.tool, args)
+
+
+def _read(name: str, schema: JsonSchema) -> Parameters:
+    try:
+        return Parameters.of_schema(name, schema)
+    except Exception:  # noqa: BLE001 - a schema from elsewhere may be anything; the server checks it
+        return Parameters(name, [], takes_more=True, json_schema=schema)

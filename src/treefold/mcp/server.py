@@ -1,0 +1,227 @@
+"""A server of the Model Context Protocol, whose tools are functions here."""
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.function import checked_tags, checked_timeout
+from treefold.mcp.errors import McpConnectionError
+from treefold.mcp.function import McpFunction, McpTool
+from treefold.mcp.naming import fit_names
+from treefold.mcp.sdk import no_sdk
+from treefold.mcp.secrets import Secrets
+from treefold.models.secret import public_url
+
+_LONGEST_LABEL: Final = 200  # characters
+
+
+class _Connection(Protocol):
+    async def open(self, seconds: float | None) -> list[McpTool]: ...
+
+    async def tools(self) -> list[McpTool]: ...
+
+    async def call(
+        self, tool: str, args: Mapping[str, Any], seconds: float | None, max_chars: int | None
+    ) -> Any: ...
+
+    async def aclose(self) -> None: ...
+
+
+class McpServer:
+    """A connection to an MCP server, open inside ``async with``; ``functions`` are its tools.
+
+    They can be used wherever a Function can, from any thread, while the connection is open. A
+    program is started for the connection and ended with it, along with all that it started. If it
+    is gone before that, calls fail with an McpConnectionError.
+
+    Args:
+        target: the command of a program, as a list, or the address of a server (streamable HTTP).
+        env: variables for the program. Of those here it gets only the likes of PATH and HOME.
+        cwd: the folder to start the program in.
+        headers: for every HTTP request, say to authenticate.
+        prefix: comes before the name of each function, with an underscore between.
+        only: the tools to take, by the server's own names.
+        without: tools to leave out.
+        timeout: seconds for one call; None to wait as long as it takes.
+        start_timeout: seconds until the server has to have said what tools it has.
+        max_chars: of a result that is longer as text, the middle is left out; None to keep all.
+        tags: for every function.
+
+    Example:
+        >>> import asyncio, sys
+        >>> from treefold import Runtime
+        >>> from treefold.mcp import McpServer
+        >>> async def main():
+        ...     command = [sys.executable, "-m", "treefold", "mcp", "treefold.toolbox:bash"]
+        ...     async with McpServer(command, prefix="other") as server, Runtime() as runtime:
+        ...         print(server.functions)
+        ...         return await runtime.invoke(server.functions[0], {"command": "echo hello"})
+        >>> asyncio.run(main())
+        [<McpFunction other_bash>]
+        'hello'
+    """
+
+    def __init__(  # noqa: PLR0913 - what a program says once, each by its name
+        self,
+        target: str | Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        prefix: str = "",
+        only: Iterable[str] | None = None,
+        without: Iterable[str] = (),
+        timeout: float | None = 300,
+        start_timeout: float | None = 30,
+        max_chars: int | None = 100_000,
+        tags: Iterable[str] = (),
+    ) -> None:
+        self._url, self._command = _checked_target(target)
+        self._env = _checked_texts(env or {}, "env")
+        self._headers = _checked_texts(headers or {}, "headers")
+        self._secrets = Secrets.of(self._env, self._headers)
+        self._label = self._secrets.scrub(_label(self._url, self._command))
+        self._cwd = cwd
+        if self._url and (env is not None or cwd is not None):
+            raise InvalidValueError(f"env and cwd are for programs, and {self._label} is none")
+        if self._command and headers is not None:
+            raise InvalidValueError(f"headers are for HTTP; {self._label} is a program: give env")
+        self._prefix = prefix
+        self._only = None if only is None else _checked_names(only, "only")
+        self._without = _checked_names(without, "without")
+        self._timeout = checked_timeout(timeout, f"MCP server {self._label}")
+        self._start_timeout = checked_timeout(start_timeout, f"MCP server {self._label}")
+        if max_chars is not None and max_chars < 1:
+            raise InvalidValueError(f"max_chars={max_chars!r}: give at least 1, or None")
+        self._max_chars = max_chars
+        self._tags = checked_tags(tags, f"MCP server {self._label}")
+        self._connection: _Connection | None = None
+        self._functions: list[McpFunction] = []
+
+    def __repr__(self) -> str:
+        return f"<McpServer {self._label}>"
+
+    @property
+    def functions(self) -> list[McpFunction]:
+        """The tools that it had when it was last asked."""
+        return list(self._functions)
+
+    async def __aenter__(self) -> Self:
+        if self._connection is not None:
+            raise UsageError(f"{self!r} is open already; make another for a second connection")
+        connection = self._connect()
+        self._connection = connection
+        try:
+            tools = await connection.open(self._start_timeout)
+            self._check_listed(tools)
+        except BaseException:
+            self._connection = None
+            await connection.aclose()
+            raise
+        self._take(tools)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    async def refresh(self) -> list[McpFunction]:
+        """Ask for the tools again, as they may have changed, and return them."""
+        self._take(await self._open_connection().tools())
+        return self.functions
+
+    async def call(self, tool: str, args: Mapping[str, Any] | None = None) -> Any:
+        """Call a tool by the server's own name for it, outside any tree.
+
+        Raises:
+            McpToolError: the server says that it failed.
+            McpConnectionError: the server is gone, or not connected.
+            CallTimeoutError: it took too long; the server was told that nobody waits any more.
+        """
+        connection = self._open_connection()
+        return await connection.call(tool, args or {}, self._timeout, self._max_chars)
+
+    def _open_connection(self) -> _Connection:
+        if self._connection is None:
+            raise McpConnectionError(
+                f"MCP server {self._label} is not connected; use its functions inside"
+                " 'async with McpServer(...)'"
+            )
+        return self._connection
+
+    def _connect(self) -> _Connection:
+        try:
+            from treefold.mcp.connection import Connection, HttpEndpoint  # noqa: PLC0415 - slow
+            from treefold.mcp.program import Program  # noqa: PLC0415 - slow
+        except ModuleNotFoundError as error:
+            raise no_sdk(error) from None
+        if self._url:
+            return Connection(self._label, HttpEndpoint(self._url, self._headers), self._secrets)
+        program = Program(self._command, self._env, self._cwd)
+        return Connection(self._label, program, self._secrets)
+
+    def _check_listed(self, tools: Sequence[McpTool]) -> None:
+        """Refuse names that nothing has: a misspelt one would leave out nothing."""
+        known = [tool.name for tool in tools]
+        unknown = [name for name in (*(self._only or ()), *self._without) if name not in known]
+        if unknown:
+            listed = ", ".join(known) or "none"
+            raise InvalidValueError(
+                f"MCP server {self._label} has no tool {unknown[0]!r}; it has {listed}"
+            )
+
+    def _take(self, tools: Sequence[McpTool]) -> None:
+        wanted = {tool.name: tool for tool in tools if self._wants(tool.name)}
+        names = fit_names(wanted, self._prefix)
+        self._functions = [
+            McpFunction(names[name], tool, self, tags=self._tags) for name, tool in wanted.items()
+        ]
+
+    def _wants(self, name: str) -> bool:
+        return (self._only is None or name in self._only) and name not in self._without
+
+
+def _checked_target(target: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the address or the command that *target* is."""
+    if isinstance(target, str):
+        if not target.startswith(("http://", "https://")):
+            raise InvalidValueError(
+                f"{target!r} is no address of a server; give a command as a list:"
+                f" McpServer({shlex.split(target)!r})"
+            )
+        return target, ()
+    command = tuple(os.fspath(part) for part in target)
+    if not command or not all(isinstance(part, str) and "\0" not in part for part in command):
+        raise InvalidValueError(f"a command is a list of strings, not {target!r}")
+    return "", command
+
+
+def _label(url: str, command: Sequence[str]) -> str:
+    text = public_url(url) if url else shlex.join(command)
+    shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}..."
+    return repr(shown) if command else shown
+
+
+def _checked_texts(given: Mapping[str, str], what: str) -> dict[str, str]:
+    for name, value in given.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidValueError(f"{what} has something under {name!r} that is no text")
+        if any(bad in name + value for bad in ("\0", "\r", "\n" if what == "headers" else "\0")):
+            raise InvalidValueError(f"{what} has a character under {name!r} that cannot be sent")
+    return dict(given)
+
+
+def _checked_names(names: Iterable[str], what: str) -> tuple[str, ...]:
+    found = tuple(names)
+    if isinstance(names, str) or not all(isinstance(name, str) for name in found):
+        raise InvalidValueError(f"{what}= is a list of names, not {names!r}")
+    return found

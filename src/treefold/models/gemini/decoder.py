@@ -1,0 +1,137 @@
+"""The stream of Gemini's content, part by part.
+
+Parts are kept as they came, signatures and unknown fields included; only plain text that was cut
+for streaming is joined again.
+"""
+
+from typing import Any, Final, cast
+
+from treefold.core.exchange import Finish
+from treefold.core.model_events import ModelEvent, TextDelta, ThinkingDelta, ToolUseDelta
+from treefold.core.usage import TokenUsage
+from treefold.models.characters import WholeCharacters
+from treefold.models.decoder import (
+    Decoder,
+    RefusedError,
+    Response,
+    StreamFailedError,
+    count,
+    status_of,
+)
+from treefold.models.json_text import compact, objects
+from treefold.models.sse import BrokenStreamError
+
+_CUT_OFF: Final = {"MAX_TOKENS", "CONTINUATION"}
+_REFUSED: Final = {
+    "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII",
+    "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION",
+}  # fmt: skip
+# The model tripped over its own words: asking again helps.
+_MALFORMED: Final = {
+    "MALFORMED_FUNCTION_CALL",
+    "MALFORMED_RESPONSE",
+    "UNEXPECTED_TOOL_CALL",
+    "TOO_MANY_TOOL_CALLS",
+    "MISSING_THOUGHT_SIGNATURE",
+    "OTHER",
+}
+
+
+class GeminiDecoder(Decoder):
+    """Reads one streamed response."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[dict[str, Any]] = []
+        self._plain: list[str] = []  # pieces of the text part that is being joined
+        self._characters = WholeCharacters()
+        self._calls = 0
+        self._finish = ""
+        self._message = ""
+        self._blocked = ""
+        self._usage: dict[str, Any] = {}
+
+    def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
+        if isinstance(error := chunk.get("error"), dict):
+            raise _failure(cast("dict[str, Any]", error))
+        for candidate in objects(chunk.get("candidates"))[:1]:
+            self._take_candidate(candidate, found)
+        match chunk.get("promptFeedback"):
+            case {"blockReason": reason}:
+                self._blocked = str(reason)
+            case _:
+                pass
+        if isinstance(usage := chunk.get("usageMetadata"), dict):
+            self._usage = cast("dict[str, Any]", usage)
+
+    def _take_candidate(self, candidate: dict[str, Any], found: list[ModelEvent]) -> None:
+        if isinstance(content := candidate.get("content"), dict):
+            for part in objects(cast("dict[str, Any]", content).get("parts")):
+                self._take_part(part, found)
+        if finish := candidate.get("finishReason"):
+            self._finish = str(finish)
+            self._message = str(candidate.get("finishMessage") or "")
+
+    def _take_part(self, part: dict[str, Any], found: list[ModelEvent]) -> None:
+        text = part.get("text")
+        shown = self._characters.feed(text) if isinstance(text, str) else ""
+        if shown:
+            found.append(ThinkingDelta(shown) if part.get("thought") else TextDelta(shown))
+        if part.keys() == {"text"}:
+            self._plain.append(text if isinstance(text, str) else "")
+            return
+        self._join_plain()
+        self._parts.append(part)
+        if isinstance(call := part.get("functionCall"), dict):
+            fields = cast("dict[str, Any]", call)
+            if not isinstance(fields.get("name"), str):
+                raise BrokenStreamError(f"a call without a name: {fields!r:.200}")
+            arguments = compact(fields.get("args") or {})
+            found.append(
+                ToolUseDelta(
+                    self._calls, str(fields.get("id") or ""), str(fields.get("name")), arguments
+                )
+            )
+            self._calls += 1
+
+    def _join_plain(self) -> None:
+        if text := "".join(self._plain):
+            self._parts.append({"text": text})
+        self._plain.clear()
+
+    @property
+    def usage(self) -> TokenUsage:
+        usage = self._usage
+        cached = count(usage, "cachedContentTokenCount")
+        read = count(usage, "promptTokenCount") + count(usage, "toolUsePromptTokenCount")
+        return TokenUsage(
+            input=max(0, read - cached),
+            cache_read=cached,
+            reasoning=count(usage, "thoughtsTokenCount"),
+            output=count(usage, "candidatesTokenCount"),
+        )
+
+    def _response(self) -> Response:
+        self._join_plain()
+        if self._blocked:
+            raise RefusedError(self._blocked, "")
+        if not self._finish:
+            raise BrokenStreamError("the stream ended without a finish reason")
+        if self._finish in _MALFORMED:
+            raise BrokenStreamError(f"the model's response was unusable: {self._explained()}")
+        if self._finish in _REFUSED:
+            text = "".join(str(part.get("text") or "") for part in self._parts)
+            raise RefusedError(self._explained(), text)
+        finish = Finish.TOOL_USE if self._calls else Finish.ANSWERED
+        if self._finish in _CUT_OFF:
+            finish = Finish.MAX_TOKENS
+        content = {"role": "model", "parts": self._parts}
+        return Response(compact(content) if self._parts else None, finish, self._finish)
+
+    def _explained(self) -> str:
+        return f"{self._finish}: {self._message}" if self._message else self._finish
+
+
+def _failure(error: dict[str, Any]) -> StreamFailedError:
+    kind, message = str(error.get("status") or ""), str(error.get("message"))
+    return StreamFailedError(kind, message, status_of(error.get("code")))

@@ -1,0 +1,158 @@
+"""Gemini's contents."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from treefold.core.transcript import (
+    ModelText,
+    ThinkingPart,
+    ToolResult,
+    ToolUse,
+    TranscriptPart,
+    UserText,
+)
+from treefold.models.dialect import Dialect, readable
+from treefold.models.gemini.decoder import GeminiDecoder
+from treefold.models.json_text import compact, parsed
+from treefold.models.profiles import Thinking
+
+
+class GeminiDialect(Dialect):
+    """Contents, with parts kept as they came."""
+
+    name: ClassVar[str] = "gemini-content"
+    messages_key: ClassVar[str] = "contents"
+
+    def fields(self, system: str) -> dict[str, Any]:
+        fields: dict[str, Any] = {"generationConfig": self._generation()}
+        if system:
+            fields["systemInstruction"] = {"parts": [{"text": system}]}
+        if self.functions:
+            declarations = [
+                {
+                    "name": function.name,
+                    "description": function.description,
+                    "parametersJsonSchema": function.input_schema,
+                }
+                for function in self.functions.values()
+            ]
+            fields["tools"] = [{"functionDeclarations": declarations}]
+            mode = "AUTO" if self.settings.call_functions else "NONE"
+            fields["toolConfig"] = {"functionCallingConfig": {"mode": mode}}
+        return fields
+
+    def _generation(self) -> dict[str, Any]:
+        settings, profile = self.settings, self.profile
+        config: dict[str, Any] = {}
+        if profile.thinking is not Thinking.UNASKED:
+            config["thinkingConfig"] = {"includeThoughts": False} | self._budget()
+        wished = {
+            "maxOutputTokens": settings.max_tokens or profile.max_tokens,
+            "temperature": self.sampling.get("temperature"),
+            "topP": self.sampling.get("top_p"),
+        }
+        config |= {name: value for name, value in wished.items() if value is not None}
+        if settings.response_schema is not None:
+            config["responseMimeType"] = "application/json"
+            config["responseJsonSchema"] = settings.response_schema
+        return config
+
+    def _budget(self) -> dict[str, Any]:
+        if self.profile.thinking is not Thinking.BUDGET:
+            return {}
+        if self.settings.thinking is None and self.profile.thinking_budget is None:
+            return {}
+        budget, longest = self.thinking, self.settings.max_tokens
+        if self.settings.thinking is None and longest is not None:  # it comes out of max_tokens
+            budget = min(budget, longest * 3 // 4)
+        return {"thinkingBudget": max(budget, self.profile.least_thinking)}
+
+    def write(
+        self, results: Sequence[tuple[ToolUse, ToolResult]], texts: Sequence[UserText]
+    ) -> list[str]:
+        parts: list[dict[str, Any]] = []
+        for call, result in results:
+            content = {"error" if result.is_error else "result": result.content}
+            response: dict[str, Any] = {"name": call.name, "response": content}
+            if not _is_made_up(call.id):
+                response = {"id": call.id} | response
+            parts.append({"functionResponse": response})
+        parts += [{"text": text.text} for text in texts]
+        return [compact({"role": "user", "parts": parts})] if parts else []
+
+    def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
+        parts: list[dict[str, Any]] = [{"text": text}] if text else []
+        for call in calls:
+            asked: dict[str, Any] = {"name": call.name, "args": dict(call.args)}
+            parts.append({
+                "functionCall": asked if _is_made_up(call.id) else {"id": call.id} | asked
+            })
+        return compact({"role": "model", "parts": parts})
+
+    def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
+        match parsed(message):
+            case {"role": "user", "parts": [*parts]}:
+                calls = iter(asked)
+                return [_sent(part, calls) for part in parts]
+            case {"role": "model", "parts": [*parts]}:
+                return _received_all(parts, position)
+            case _:
+                return []
+
+    def replayed(self, message: str) -> str:
+        if '"thought":true' not in message and '{"thoughtSignature"' not in message:
+            return message
+        content = parsed(message)
+        parts = [
+            {"text": ""} | part if part.keys() == {"thoughtSignature"} else part
+            for part in content["parts"]  # without summaries: they are no thinking to go on from
+            if not part.get("thought") or "thoughtSignature" in part
+        ]
+        return compact(content | {"parts": parts}) if parts else message
+
+    def decoder(self) -> GeminiDecoder:
+        return GeminiDecoder()
+
+
+_MADE_UP = "treefold-call-"
+
+
+def _made_up(position: int, place: int) -> str:
+    """Return an id for a call that came without one: the same whenever the history is read."""
+    return f"{_MADE_UP}{position}-{place}"
+
+
+def _is_made_up(id: str) -> bool:
+    return id.startswith(_MADE_UP)
+
+
+def _sent(part: Any, calls: Iterator[ToolUse]) -> TranscriptPart:
+    match part:
+        case {"functionResponse": {"response": {"error": str(failure)}}}:
+            return ToolResult(next(calls).id, failure, is_error=True)
+        case {"functionResponse": {"response": {"result": str(content)}}}:
+            return ToolResult(next(calls).id, content)
+        case _:
+            return UserText(part.get("text", ""))
+
+
+def _received_all(parts: list[Any], position: int) -> list[TranscriptPart]:
+    found: list[TranscriptPart] = []
+    ids: set[str] = set()
+    for place, part in enumerate(parts):
+        match part:
+            case {"functionCall": {"name": str(name), **call}}:
+                id = call.get("id")
+                if not isinstance(id, str) or not id or id in ids:
+                    id = _made_up(position, place)
+                ids.add(id)
+                found.append(readable(id, name, call.get("args") or {}))
+            case {"thought": True, "text": str(text)}:
+                found.append(ThinkingPart(text, part.get("thoughtSignature")))
+            case {"text": str(text)} if text:
+                found.append(ModelText(text))
+            case {"thoughtSignature": str(signature)}:
+                found.append(ThinkingPart("", signature, redacted=True))
+            case _:
+                pass  # a part of a kind that a transcript has no word for; it is kept
+    return found

@@ -1,0 +1,118 @@
+"""Requests to a model over HTTP.
+
+The provider's SDK decides the URL, the headers and the authentication, and its exceptions are kept
+in ``RequestError.inner``. It does not see the conversation: its typed layer would process all of it
+on each request, and build an object for each chunk of the answer.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Any, Final, Protocol
+
+import aiohttp
+
+from treefold.models.clients import MOST_OF_A_COMPLAINT, shared_client
+from treefold.models.http_pool import HttpPool, Target
+from treefold.models.json_text import parsed
+from treefold.models.request_error import RequestError, of_connection, of_status
+from treefold.models.secret import Secret
+
+_BROKEN: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
+_FAILED: Final = 300  # the first status that is not an answer
+# Headers about the encoding of a body, which is decoded already.
+_OF_THE_BODY: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+
+
+class Sdk(Protocol):
+    """What a provider's SDK contributes to requests."""
+
+    @property
+    def address(self) -> str:
+        """The server, without secrets."""
+        ...
+
+    @property
+    def identity(self) -> Hashable:
+        """Two endpoints with equal identities and keys share their connections."""
+        ...
+
+    def target(self, key: Secret) -> Target:
+        """Return where requests go."""
+        ...
+
+    def error(
+        self, status: int, text: str, body: Any, headers: Mapping[str, str], target: Target
+    ) -> Exception:
+        """Return the SDK's exception for a failed request; *target* has no credentials."""
+        ...
+
+
+class HttpEndpoint:
+    """One server, addressed as the provider's SDK does it."""
+
+    def __init__(self, sdk: Sdk, key: Secret, key_name: str) -> None:
+        self._sdk = sdk
+        self._key = key
+        self.key_name = key_name
+        self.address = sdk.address
+
+    def clean(self, error: RequestError) -> RequestError:
+        return error.without(self._key)
+
+    async def open(self, body: bytes) -> "HttpByteStream":
+        line = await shared_client((self._sdk.identity, self._key), self._line, _Line.close)
+        try:
+            response = await line.pool.send(body)
+            if response.status < _FAILED:
+                return HttpByteStream(response)
+            failure = await self._failure(response, line.target)
+        except _BROKEN as error:
+            failure = of_connection(error)
+        raise failure
+
+    async def _failure(self, response: aiohttp.ClientResponse, target: Target) -> RequestError:
+        """Return the error in a response that is not a success."""
+        read = b""
+        try:
+            while len(read) < MOST_OF_A_COMPLAINT and (piece := await response.content.readany()):
+                read += piece
+        finally:
+            response.close()
+        text = self._key.scrub(read[:MOST_OF_A_COMPLAINT].decode("utf-8", "replace"))
+        body = parsed(text) or text
+        headers = {
+            name.lower(): self._key.scrub(value)
+            for name, value in response.headers.items()
+            if name.lower() not in _OF_THE_BODY
+        }
+        raised = self._sdk.error(response.status, text, body, headers, target)
+        return of_status(response.status, body, headers, raised)
+
+    def _line(self) -> "_Line":
+        return _Line(self._sdk.target(self._key))
+
+
+class _Line:
+    """The connections to a target, and the target without credentials."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target.public()
+        self.pool = HttpPool(target)
+
+    async def close(self) -> None:
+        await self.pool.close()
+
+
+class HttpByteStream:
+    """The body of a response."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+
+    async def read(self) -> bytes:
+        try:
+            return await self._response.content.readany()
+        except _BROKEN as error:
+            raise of_connection(error) from error
+
+    async def close(self) -> None:
+        self._response.release()

@@ -1,0 +1,82 @@
+"""Reads what the head of a GGUF file says, as far as it is needed before it is loaded."""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from treefold.core.errors import InvalidValueError
+
+MAGIC = b"GGUF"
+_NUMBERS: dict[int, str] = dict(
+    zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True)
+)
+_TEXT, _LIST = 8, 9
+_LONGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHead:
+    """What is known of a model before it is loaded; None if the file does not say."""
+
+    trained_context: int | None = None  # tokens
+    chat_template: str | None = None
+
+
+def read_head(path: Path) -> GgufHead:
+    """Return what the head of the file at *path* says.
+
+    Raises:
+        InvalidValueError: there is no such file, or it is no GGUF file.
+    """
+    try:
+        with path.open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise InvalidValueError(f"{path} is not a GGUF file; llama.cpp runs only those")
+            return _head(file)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidValueError(f"{path} cannot be read: {reason}; give a GGUF file") from error
+
+
+def _head(file: BinaryIO) -> GgufHead:
+    context: int | None = None
+    template: str | None = None
+    try:
+        _version, _tensors, pairs = struct.unpack("<IQQ", file.read(20))
+        for _ in range(pairs):
+            key = _text(file)
+            value = _value(file, _number(file, "I"))
+            if isinstance(value, int) and key.endswith(".context_length"):
+                context = value
+            elif isinstance(value, str) and key == "tokenizer.chat_template":
+                template = value
+    except (struct.error, KeyError):  # cut off or damaged: llama.cpp says it better
+        pass
+    return GgufHead(context, template)
+
+
+def _value(file: BinaryIO, kind: int) -> int | float | str | None:
+    """Return the number or text that comes next, or step over a list."""
+    if kind == _TEXT:
+        return _text(file)
+    if kind == _LIST:
+        inner = _number(file, "I")
+        if inner == _LIST:
+            raise struct.error("a list of lists")
+        for _ in range(_number(file, "Q")):
+            _value(file, inner)
+    else:
+        return _number(file, _NUMBERS[kind])
+    return None
+
+
+def _text(file: BinaryIO) -> str:
+    length = _number(file, "Q")
+    if length > _LONGEST:
+        raise struct.error(f"a text of {length} bytes")
+    return file.read(length).decode(errors="replace")
+
+
+def _number(file: BinaryIO, form: str) -> int:
+    return struct.unpack("<" + form, file.read(struct.calcsize("<" + form)))[0]

@@ -1,0 +1,60 @@
+"""Models by name."""
+
+from typing import Final
+
+from treefold.core.errors import InvalidValueError
+from treefold.core.model import Model
+from treefold.core.provider import Provider
+from treefold.models.anthropic.model import AnthropicModel
+from treefold.models.gemini.model import GeminiModel
+from treefold.models.local.model import LocalModel
+from treefold.models.openai.model import LOCAL_SERVERS, OpenAIModel
+
+DEFAULTS: Final = {
+    Provider.Anthropic: "claude-opus-5-5",
+    Provider.Gemini: "gemini-4-argon",
+    Provider.OpenAI: "gpt-6.1-sol",
+}
+
+
+def find_model(name: str | Provider | Model) -> Model:
+    """Return the model that *name* stands for.
+
+    A name is ``provider:model``, ``openai:model@address`` for any compatible server (the address
+    may be ``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``; ``ollama:model`` says the same),
+    ``local``, or ``local:file.gguf``. A provider alone stands for its default model.
+
+    Example:
+        >>> from treefold.models import find_model
+        >>> find_model("openai:qwen3@http://localhost:1234/v1")
+        <OpenAIModel openai:qwen3@http://localhost:1234/v1>
+        >>> find_model("claude")
+        Traceback (most recent call last):
+            ...
+        treefold.core.errors.InvalidValueError: no provider is called 'claude'; write ...
+    """
+    if isinstance(name, Model):
+        return name
+    kind, _, rest = str(name).partition(":")
+    if kind.lower() in LOCAL_SERVERS and rest:
+        return OpenAIModel(rest, base_url=kind)
+    try:
+        provider = Provider(kind.lower())
+    except ValueError:
+        raise InvalidValueError(
+            f"no provider is called {kind!r}; write 'anthropic:MODEL', 'gemini:MODEL',"
+            " 'openai:MODEL', 'openai:MODEL@ADDRESS', 'ollama:MODEL', or 'local'"
+        ) from None
+    if provider is Provider.Local:
+        return LocalModel(rest or None)
+    model, _, address = rest.partition("@")
+    model = model or DEFAULTS[provider]
+    if provider is Provider.OpenAI:
+        return OpenAIModel(model, base_url=address or None)
+    if address:
+        kind = "AnthropicModel" if provider is Provider.Anthropic else "GeminiModel"
+        raise InvalidValueError(
+            f"{provider} models have no address; write '{provider}:{model}', or make one:"
+            f" {kind}({model!r}, base_url=...)"
+        )
+    return AnthropicModel(model) if provider is Provider.Anthropic else GeminiModel(model)

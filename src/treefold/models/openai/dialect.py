@@ -1,0 +1,143 @@
+"""OpenAI's chat completions, as compatible servers take them."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from treefold.core.failures import is_failure
+from treefold.core.transcript import (
+    ModelText,
+    ThinkingPart,
+    ToolResult,
+    ToolUse,
+    TranscriptPart,
+    UserText,
+)
+from treefold.models.dialect import Dialect, readable
+from treefold.models.json_text import compact, parsed
+from treefold.models.openai.decoder import REASONING_FIELDS, OpenAIDecoder
+from treefold.models.openai.streamed_text import Thoughts
+from treefold.models.profiles import Profile
+
+_FAILED: Final = "tool_error"  # the protocol has no flag for a result that is a failure
+
+
+class OpenAIDialect(Dialect):
+    """Chat completions."""
+
+    name: ClassVar[str] = "openai-chat"
+    may_lack_functions: ClassVar[bool] = True
+
+    def opening(self, system: str) -> list[str]:
+        return [compact({"role": "system", "content": system})] if system else []
+
+    def fields(self, system: str) -> dict[str, Any]:
+        settings, profile = self.settings, self.profile
+        fields: dict[str, Any] = {"model": self.model, "stream": True}
+        if profile.stream_usage:
+            fields["stream_options"] = {"include_usage": True}
+        max_tokens = settings.max_tokens or profile.max_tokens
+        if max_tokens is not None:
+            fields[profile.max_tokens_field] = max_tokens
+        fields |= self.sampling
+        if self.functions:
+            fields["tools"] = [function.to_openai_format() for function in self.functions.values()]
+            if not settings.call_functions:
+                fields["tool_choice"] = "none"
+        if settings.response_schema is not None:
+            fields["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "response", "schema": settings.response_schema},
+            }
+        return fields
+
+    def write(
+        self, results: Sequence[tuple[ToolUse, ToolResult]], texts: Sequence[UserText]
+    ) -> list[str]:
+        messages: list[dict[str, Any]] = []
+        for call, result in results:
+            content = result.content
+            if result.is_error and not is_failure(content):  # which says so itself
+                content = compact({_FAILED: content})
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
+        if texts:
+            text = "\n\n".join(text.text for text in texts)
+            messages.append({"role": "user", "content": text})
+        return [compact(message) for message in messages]
+
+    def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": compact(dict(call.args))},
+                }
+                for call in calls
+            ]
+        return compact(message)
+
+    def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
+        match parsed(message):
+            case {"role": "user", "content": str(text)}:
+                return [UserText(text)]
+            case {"role": "tool", "tool_call_id": str(id), "content": str(content)}:
+                return [_result(id, content)]
+            case {"role": "assistant", **fields}:
+                return self._read_response(fields)
+            case _:
+                return []
+
+    def _read_response(self, fields: dict[str, Any]) -> list[TranscriptPart]:
+        parts: list[TranscriptPart] = [
+            ThinkingPart(fields[field]) for field in REASONING_FIELDS if fields.get(field)
+        ]
+        if content := fields.get("content"):
+            parts += _spoken(content, self.profile)
+        for call in fields.get("tool_calls") or ():
+            function = call["function"]
+            parts.append(readable(call["id"], function["name"], parsed(function["arguments"])))
+        return parts
+
+    def replayed(self, message: str) -> str:
+        fields: dict[str, Any] = parsed(message)
+        if self.profile.replays_thinking or fields.get("tool_calls"):  # or in mid-thought
+            return message
+        spoken = [part.text for part in self._read_response(fields) if isinstance(part, ModelText)]
+        for field in REASONING_FIELDS:
+            fields.pop(field, None)
+        return compact(fields | {"content": "".join(spoken)})
+
+    def decoder(self) -> OpenAIDecoder:
+        settings = self.settings
+        return OpenAIDecoder(
+            self.profile,
+            self.functions,
+            lenient=settings.allow_lenient_tool_json,
+            in_text=bool(self.profile.calls_in_text) and settings.call_functions,
+            noticed=self.noticed,
+        )
+
+
+def _result(id: str, content: str) -> ToolResult:
+    match parsed(content) if content.startswith(f'{{"{_FAILED}"') else None:
+        case {"tool_error": str(failure)}:
+            return ToolResult(id, failure, is_error=True)
+        case _:
+            return ToolResult(id, content, is_error=is_failure(content))
+
+
+def _spoken(content: str, profile: Profile) -> list[TranscriptPart]:
+    """Tell thinking from speaking in a whole text."""
+    closes = profile.think_tags[1] in content  # what was never closed was no thinking
+    thoughts = Thoughts(*profile.think_tags, thinks_first=profile.thinks_first and closes)
+    thinking, text = "", ""
+    for kind, piece in [*thoughts.feed(content), *thoughts.end()]:
+        if kind == "text":
+            text += piece
+        elif kind == "thinking":
+            thinking += piece
+        else:
+            thinking, text = text.strip(), ""
+    parts: list[TranscriptPart] = [ThinkingPart(thinking)] if thinking else []
+    return [*parts, ModelText(text)] if text else parts

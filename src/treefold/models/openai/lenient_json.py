@@ -1,0 +1,86 @@
+"""JSON that was cut off or written by hand, mended where only one reading is likely.
+
+Nothing that was said is dropped: a call with half its arguments is worse than none.
+"""
+
+from typing import Any, Final, cast
+
+from treefold.models.json_text import parsed
+
+_CLOSERS: Final = {"{": "}", "[": "]"}
+_LITERALS: Final = ("true", "false", "null")
+
+
+def repaired(text: str) -> dict[str, Any] | None:
+    """Return the object that *text* was going to be, or None."""
+    value = parsed(_Mender().mend(_without_fence(text.strip())))
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _without_fence(text: str) -> str:
+    if text.startswith("```"):
+        text = text.removeprefix("```json").removeprefix("```")
+    return text.rstrip().removesuffix("```").strip()
+
+
+class _Mender:
+    """Goes through a text once, and closes what is open at its end."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []  # what would close each list and object
+        self._in_string = False
+        self._escaped = False
+        self._written: list[str] = []
+
+    def mend(self, text: str) -> str:
+        for character in text:
+            if self._in_string:
+                self._take_in_string(character)
+            else:
+                self._take(character)
+        self._finish(text)
+        return "".join(self._written)
+
+    def _take_in_string(self, character: str) -> None:
+        if self._escaped:
+            self._escaped = False
+        elif character == "\\":
+            self._escaped = True
+        elif character == '"':
+            self._in_string = False
+        elif character in "\n\r\t":  # written as it is, which JSON forbids
+            character = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[character]
+        self._written.append(character)
+
+    def _take(self, character: str) -> None:
+        if character == '"':
+            self._in_string = True
+        elif character in _CLOSERS:
+            self._open.append(_CLOSERS[character])
+        elif character in "}]":
+            self._drop_comma()
+            if self._open and self._open[-1] == character:
+                self._open.pop()
+        self._written.append(character)
+
+    def _drop_comma(self) -> None:
+        """Take away a comma with nothing after it."""
+        while self._written and self._written[-1].isspace():
+            self._written.pop()
+        if self._written and self._written[-1] == ",":
+            self._written.pop()
+
+    def _finish(self, text: str) -> None:
+        if self._in_string:
+            if self._escaped:
+                self._written.pop()
+            self._written.append('"')
+        else:
+            word = text[len(text.rstrip("abcdefghijklmnopqrstuvwxyz")) :]
+            for literal in _LITERALS:
+                if word and literal.startswith(word):
+                    self._written.append(literal[len(word) :])
+            self._drop_comma()
+            if self._written and self._written[-1] == ":":
+                self._written.append("null")
+        self._written.extend(reversed(self._open))

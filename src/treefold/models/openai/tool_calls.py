@@ -1,0 +1,144 @@
+"""Calls that come in fragments, as OpenAI-compatible servers send them, put together.
+
+Servers leave out ids and indexes, send them late, put every call on index 0, cut names in two or
+repeat them, and send arguments as text or as an object. What settles which call a fragment belongs
+to is, in this order: its id, its index, and whether the call before it is already whole.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from treefold.core.model_events import ToolUseDelta
+from treefold.models.characters import whole
+from treefold.models.decoder import UNUSABLE
+from treefold.models.json_text import compact, parsed, parsed_object
+from treefold.models.openai.lenient_json import repaired
+
+_LONGEST_INDEX = 9  # digits; a longer number is treated as a missing one
+_KNOWN = {"index", "id", "type", "function", "name", "arguments"}
+
+
+@dataclass(slots=True)
+class Call:
+    """A call as far as it is known."""
+
+    place: int  # among the calls of the response
+    index: int | None  # what the server says
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    size: int = 0
+    others: dict[str, Any] = field(default_factory=dict[str, Any])  # fields we have no word for
+
+    @property
+    def arguments(self) -> str:
+        """The JSON text so far."""
+        return "".join(self.pieces)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its arguments are all there, going by what they look like."""
+        if not self.name or not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
+            return False
+        return parsed_object(self.arguments) is not None
+
+
+class ToolCalls:
+    """The calls of one response."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names  # of the functions that were offered
+        self._by_id: dict[str, Call] = {}  # the latest of each
+        self._by_index: dict[int, Call] = {}
+        self.calls: list[Call] = []
+
+    def feed(self, fragment: dict[str, Any]) -> ToolUseDelta:
+        """Take in one entry of ``delta.tool_calls``."""
+        raw = fragment.get("function")
+        function = cast("dict[str, Any]", raw) if isinstance(raw, dict) else fragment
+        id, name = _text(fragment.get("id")), _text(function.get("name"))
+        call = self._find(_index(fragment.get("index")), id, name)
+        if id and not call.id:
+            call.id = id
+            self._by_id[id] = call
+        if name:
+            call.name = self._joined_name(call.name, name)
+        call.others |= {key: fragment[key] for key in fragment.keys() - _KNOWN}
+        arguments = _arguments(function.get("arguments"))
+        if len(arguments) == call.size and arguments == call.arguments and call.is_whole:
+            arguments = ""  # sent again
+        if arguments:
+            call.pieces.append(arguments)
+            call.size += len(arguments)
+        return ToolUseDelta(call.place, call.id, call.name, arguments)
+
+    def _find(self, index: int | None, id: str, name: str) -> Call:
+        call = self._latest(index, id, name)
+        if call is None or _begins_another(call, id, name):
+            call = Call(len(self.calls), index)
+            self.calls.append(call)
+            if index is not None:
+                self._by_index[index] = call
+        return call
+
+    def _latest(self, index: int | None, id: str, name: str) -> Call | None:
+        """Return the call that the fragment belongs to, unless it begins another."""
+        known = self._by_id.get(id)
+        if known is not None and (index is None or index == known.index or not name):
+            return known
+        if index is not None:
+            return self._by_index.get(index)
+        return self.calls[-1] if self.calls else None
+
+    def _joined_name(self, known: str, piece: str) -> str:
+        if any(name.startswith(known + piece) for name in self._names):
+            return known + piece
+        if piece.startswith(known):  # all of it again, or all of it so far
+            return piece
+        if known in self._names:
+            return known
+        return known + piece
+
+
+def _begins_another(call: Call, id: str, name: str) -> bool:
+    if id and call.id:
+        return id != call.id
+    if not name or not call.name or not call.size:
+        return False
+    return name != call.name or call.is_whole
+
+
+def settled(call: Call, *, lenient: bool = False) -> str:
+    """Return the arguments of *call* as they go into the history, which every server must read.
+
+    What is not a JSON object is kept inside one, and so becomes a fault of the call.
+    """
+    text = whole(call.arguments).strip()
+    if not call.name:
+        return compact({UNUSABLE: text})
+    if not text:
+        return "{}"
+    if parsed_object(text) is not None:
+        return text
+    inner = parsed(text)
+    args = parsed_object(inner) if isinstance(inner, str) else None  # JSON in a JSON string
+    if args is None and lenient:
+        args = repaired(text)
+    return compact({UNUSABLE: text} if args is None else args)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _index(value: Any) -> int | None:
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _LONGEST_INDEX:
+        return int(value)
+    return value if isinstance(value, int) else None
+
+
+def _arguments(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else compact(value)

@@ -1,0 +1,203 @@
+"""What a family of models accepts, and how it behaves on the wire.
+
+A profile is data; one that is wrong for a model is replaced by giving another to the model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Final
+
+from treefold.core.provider import Provider
+
+
+class Thinking(StrEnum):
+    """How a model is told to think.
+
+    Example:
+        >>> from treefold import Provider
+        >>> from treefold.models import Thinking, profile_of
+        >>> profile_of(Provider.Anthropic, "claude-opus-4-6").thinking is Thinking.ADAPTIVE
+        True
+    """
+
+    UNASKED = "unasked"  # it does, or does not; it is not told
+    BUDGET = "budget"  # in tokens
+    ADAPTIVE = "adaptive"  # it decides how much
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What to send to a model, and what to expect from it.
+
+    Attributes:
+        context_window: tokens that it can take in, if known.
+        max_tokens: the longest response, if it has to be told.
+        max_tokens_field: the name that an OpenAI-compatible server has for that.
+        thinking: how it is told to think.
+        thinking_budget: tokens for thinking, if by budget and not left to itself.
+        least_thinking: the smallest budget that it takes.
+        sampling: whether it takes temperature and top_p.
+        temperature: for sampling, unless the settings say another.
+        headers: sent with each request.
+        trained_tools: wire types of the tools it was trained on, by ``Function.trained_as``.
+        max_response_bytes: the most that is read of a response, as it is sent; None for no limit.
+        stream_usage: whether to ask for the usage of a stream.
+        cumulative: whether each chunk repeats all the text so far; None to find out.
+        think_tags: between which it thinks aloud.
+        thinks_first: whether it thinks from the start without an opening tag.
+        replays_thinking: whether its thinking is sent back to it.
+        calls_functions: whether it can call functions. For one that cannot, a result of a declared
+            type is asked for by a response schema.
+        results_by_schema: whether a result of a declared type is asked for by a response schema
+            where the agent uses no other functions; None: unless the server belongs to a known
+            provider. A server that refuses the schema is offered the function ``return_result``.
+        calls_in_text: whether a response that is nothing but calls written as text, each of an
+            offered function, is taken for those calls; None: unless the server belongs to a known
+            provider.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from treefold.models import OpenAIModel
+        >>> model = OpenAIModel("my-model", base_url="ollama")
+        >>> mine = replace(model.profile, thinks_first=True)
+        >>> OpenAIModel("my-model", base_url="ollama", profile=mine).profile.thinks_first
+        True
+    """
+
+    context_window: int | None = None
+    max_tokens: int | None = None
+    max_tokens_field: str = "max_tokens"
+    thinking: Thinking = Thinking.UNASKED
+    thinking_budget: int | None = None
+    least_thinking: int = 0
+    sampling: bool = True
+    temperature: float | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    trained_tools: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict[str, Mapping[str, str]]
+    )
+    max_response_bytes: int | None = 256 * 1024 * 1024
+    stream_usage: bool = True
+    cumulative: bool | None = None
+    think_tags: tuple[str, str] = ("<think>", "</think>")
+    thinks_first: bool = False
+    replays_thinking: bool = True
+    calls_functions: bool = True
+    results_by_schema: bool | None = None
+    calls_in_text: bool | None = None
+
+
+_INTERLEAVED: Final = {"anthropic-beta": "interleaved-thinking-2025-05-14"}
+_BASH: Final = {"type": "bash_20250124", "name": "bash"}
+_EDITOR_4: Final = {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"}
+_EDITOR_3: Final = {"type": "text_editor_20250124", "name": "str_replace_editor"}
+
+_CLAUDE: Final = Profile(
+    context_window=200_000,
+    max_tokens=32_000,
+    least_thinking=1_024,
+    trained_tools={"bash": _BASH, "text_editor": _EDITOR_4},
+)
+_CLAUDE_4: Final = replace(
+    _CLAUDE,
+    thinking=Thinking.BUDGET,
+    thinking_budget=64_000,
+    sampling=False,  # refused together with thinking
+    headers=_INTERLEAVED,
+)
+_CLAUDE_4_6: Final = replace(
+    _CLAUDE_4,
+    thinking=Thinking.ADAPTIVE,
+    thinking_budget=None,
+    headers={},
+    context_window=1_000_000,
+)
+_GEMINI: Final = Profile(context_window=1_048_576)
+# OpenAI's SDK says that max_tokens is refused by the o-series; that the same holds for every GPT
+# from 5 on, and for temperature and top_p, is inferred from the errors of the first of them.
+_REASONING: Final = Profile(max_tokens_field="max_completion_tokens", sampling=False)
+
+# The first pattern that fits a name counts. Names are compared in lower case, without the vendor
+# that gateways put before them. Context windows are those of genai-prices where it has one. A new
+# member of a line gets the profile of the newest one that is known here, which is a guess.
+_FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
+    Provider.Anthropic: (
+        (
+            "claude-3-7*",
+            replace(
+                _CLAUDE,
+                thinking=Thinking.BUDGET,
+                trained_tools={"bash": _BASH, "text_editor": _EDITOR_3},
+            ),
+        ),
+        ("claude-[123]*", replace(_CLAUDE, max_tokens=4_096, trained_tools={})),
+        ("claude-instant*", replace(_CLAUDE, max_tokens=4_096, trained_tools={})),
+        ("claude-*-4-[6789]*", _CLAUDE_4_6),
+        ("claude-*-4*", _CLAUDE_4),
+        ("claude-*", _CLAUDE_4_6),
+        ("*", _CLAUDE),  # another model behind the same protocol
+    ),
+    Provider.Gemini: (
+        ("gemini-1*", _GEMINI),
+        ("gemini-2.0*", _GEMINI),
+        ("gemma*", replace(_GEMINI, context_window=262_144)),
+        # Google refuses to be told about thinking by models that do not think.
+        ("*-image*", _GEMINI),
+        ("*-tts*", _GEMINI),
+        (
+            "gemini-2.5-pro*",
+            replace(_GEMINI, thinking=Thinking.BUDGET, thinking_budget=32_768, least_thinking=128),
+        ),
+        ("gemini-2.5-flash-lite*", replace(_GEMINI, thinking=Thinking.BUDGET)),
+        ("gemini-2.5*", replace(_GEMINI, thinking=Thinking.BUDGET, thinking_budget=24_576)),
+        ("*", replace(_GEMINI, thinking=Thinking.ADAPTIVE)),
+    ),
+    Provider.OpenAI: (
+        ("gpt-5*-chat*", replace(_REASONING, context_window=128_000)),
+        ("gpt-5.4-mini*", replace(_REASONING, context_window=400_000)),
+        ("gpt-5.4-nano*", replace(_REASONING, context_window=400_000)),
+        ("gpt-5.[4-9]*", replace(_REASONING, context_window=1_000_000)),
+        ("gpt-5*", replace(_REASONING, context_window=400_000)),
+        ("gpt-[6-9]*", replace(_REASONING, context_window=1_050_000)),
+        ("o1-mini*", replace(_REASONING, context_window=128_000)),
+        ("o1-preview*", replace(_REASONING, context_window=128_000)),
+        ("o[1-9]*", replace(_REASONING, context_window=200_000)),
+        ("codex*", replace(_REASONING, context_window=200_000)),
+        ("gpt-4o*search*", Profile(context_window=128_000, sampling=False)),
+        ("gpt-4o*", Profile(context_window=128_000)),
+        ("gpt-audio*", Profile(context_window=128_000)),
+        ("gpt-4.1*", Profile(context_window=1_000_000)),
+        ("gpt-4-32k*", Profile(context_window=32_000)),
+        ("gpt-4-turbo*", Profile(context_window=128_000)),
+        ("gpt-4-*preview", Profile(context_window=128_000)),
+        ("gpt-4*", Profile(context_window=8_192)),
+        ("gpt-3.5*", Profile(context_window=16_385)),
+        ("*gpt-oss*", Profile(context_window=131_072)),
+        ("chatgpt*", Profile(context_window=128_000)),
+        ("*deepseek-r1*", Profile(thinks_first=True, replays_thinking=False)),
+        ("deepseek-reasoner*", Profile(replays_thinking=False)),
+        ("*qwq*", Profile(thinks_first=True)),
+        ("*qwen3*thinking*", Profile(thinks_first=True)),
+        ("*magistral*", Profile(think_tags=("[THINK]", "[/THINK]"))),
+        ("*", Profile()),
+    ),
+    Provider.Local: (  # small models like to go on, and the smallest must not be creative
+        ("smollm2*", Profile(max_tokens=1024, temperature=0.0)),
+        ("*", Profile(max_tokens=1024)),
+    ),
+}
+
+
+def profile_of(provider: Provider, model: str) -> Profile:
+    """Return the profile of the family that *model* belongs to.
+
+    Example:
+        >>> from treefold import Provider
+        >>> from treefold.models import profile_of
+        >>> profile_of(Provider.Anthropic, "claude-opus-4-1").thinking_budget
+        64000
+    """
+    name = model.lower().rpartition("/")[2].removeprefix("ft:")
+    return next(profile for pattern, profile in _FAMILIES[provider] if fnmatchcase(name, pattern))

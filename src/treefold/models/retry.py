@@ -1,0 +1,52 @@
+"""When a failed request is made again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+BACKOFF = (5.0, 10.0, 15.0, 20.0)  # seconds
+LONGEST_WAIT = 300.0  # seconds; a provider that asks for more is told no
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How long to wait before each further attempt, and how to wait.
+
+    A provider that says how long to wait is obeyed, up to *longest*. With *if_refused* False, a
+    refused connection is not retried: no server listens at the address.
+
+    Example:
+        >>> from treefold.models import OpenAIModel, Retry
+        >>> OpenAIModel("qwen3", base_url="ollama", retry=Retry([1, 2])).retry.wait_before(2)
+        2
+    """
+
+    delays: Sequence[float] = BACKOFF
+    longest: float = LONGEST_WAIT
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    if_refused: bool = True
+
+    def wait_before(self, attempt: int, retry_after: float | None = None) -> float | None:
+        """Return the seconds to wait before the attempt after *attempt* (from 1); None: give up."""
+        if attempt > len(self.delays):
+            return None
+        if retry_after is None:
+            return self.delays[attempt - 1]
+        return retry_after if retry_after <= self.longest else None
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """How long to wait for an answer, in seconds; None is for ever.
+
+    An answer that is not complete after *total* seconds fails, and is not asked for again.
+
+    Example:
+        >>> from treefold.models import OpenAIModel, Timers
+        >>> OpenAIModel("qwen3", base_url="ollama", timers=Timers(idle=30)).timers.first_byte
+        600.0
+    """
+
+    first_byte: float | None = 600.0  # a local server may read a long prompt for minutes
+    idle: float | None = 120.0  # between two pieces of a stream
+    total: float | None = 3600.0  # from the request to the end of the stream

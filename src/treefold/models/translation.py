@@ -1,0 +1,55 @@
+"""Conversations from one provider's words into another's, by way of plain messages.
+
+What only one provider can read, such as the signature of its thinking, is not carried over.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from treefold.core.exchange import PLAIN, Exchange, Finish
+from treefold.core.transcript import ToolResult, ToolUse, UserText
+from treefold.models.decoder import UNUSABLE
+from treefold.models.dialect import Dialect
+from treefold.models.json_text import compact, parsed, parsed_object
+
+_CALL: Final = "[I asked for a call of {name} with {arguments}]"
+
+
+def translated(
+    exchange: Exchange, dialect: Dialect, asked: Sequence[ToolUse] = (), *, is_last: bool = False
+) -> Exchange:
+    """Return *exchange* in *dialect*, if it is a plain one; *asked* are the calls it answers.
+
+    Calls of the last one wait for their results, unless the provider takes only calls of its own:
+    then they are written down as text.
+    """
+    if exchange.dialect != PLAIN:
+        return exchange
+    texts: list[UserText] = []
+    results: list[ToolResult] = []
+    for message in map(parsed, exchange.sent):
+        if message["role"] == "tool":
+            failed = message.get("is_error") is True
+            results.append(ToolResult("", message["content"], failed))
+        else:
+            texts.append(UserText(message["content"]))
+    received = [parsed(message) for message in exchange.received]
+    calls = [_call(call) for message in received for call in message.get("tool_calls") or ()]
+    text = "".join(message["content"] for message in received)
+    if is_last and calls and not dialect.takes_foreign_calls:
+        told = [_CALL.format(name=call.name, arguments=compact(dict(call.args))) for call in calls]
+        text, calls = "\n".join(filter(None, [text, *told])), []
+    return Exchange(
+        dialect=dialect.name,
+        sent=tuple(dialect.write(list(zip(asked, results, strict=True)), texts)),
+        received=(dialect.respond(text, calls),) if received else (),
+        finish=Finish.TOOL_USE if calls else Finish.ANSWERED,
+        usage=exchange.usage,
+    )
+
+
+def _call(call: dict[str, Any]) -> ToolUse:
+    function = call["function"]
+    written = function["arguments"]
+    args = parsed_object(written)
+    return ToolUse(call["id"], function["name"], {UNUSABLE: written} if args is None else args)

@@ -1,0 +1,168 @@
+"""What the models of all providers have in common."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from importlib import import_module
+from types import ModuleType
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.exchange import Exchange
+from treefold.core.function import Function
+from treefold.core.model import Model, ModelSettings
+from treefold.core.provider import Provider
+from treefold.core.usage import TokenUsage
+from treefold.models.attempt import Endpoint
+from treefold.models.dialect import Dialect
+from treefold.models.profiles import Profile, profile_of
+from treefold.models.retry import Retry, Timers
+from treefold.models.secret import Secret
+from treefold.models.session import WireSession
+
+
+class WireModel(Model):
+    """A model that is reached over HTTP."""
+
+    provider: Provider
+    key_names: ClassVar[tuple[str, ...]]  # environment variables that may hold the key
+    url_name: ClassVar[str]  # the one that may hold the address
+    servers: ClassVar[Mapping[str, str]] = {}  # addresses that have a name
+    sdk: ClassVar[str] = ""  # the module of the provider's SDK
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        profile: Profile | None = None,
+        retry: Retry | None = None,
+        timers: Timers | None = None,
+        price: Callable[[TokenUsage], Decimal | None] | None = None,
+    ) -> None:
+        self.model = model
+        self.base_url = self._address(base_url or os.environ.get(self.url_name) or None)
+        self._was_told_where = base_url is not None
+        self.profile = profile or profile_of(self.provider, model)
+        self.retry = retry or Retry()
+        self.timers = timers or Timers()
+        self.price = price  # of one request in US dollars, where the price list does not know
+        self._api_key = None if api_key is None else Secret(api_key)
+
+    @property
+    def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"{self.provider}:{self.model}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def open(
+        self,
+        system: str = "",
+        functions: Sequence[Function] = (),
+        settings: ModelSettings | None = None,
+        *,
+        exchanges: Sequence[Exchange] = (),
+    ) -> WireSession:
+        settings = ModelSettings() if settings is None else settings
+        if not isinstance(settings, ModelSettings):
+            raise InvalidValueError(f"settings are a ModelSettings(...), not {settings!r}")
+        return WireSession(
+            self._fitting_dialect(system, functions, settings),
+            self.endpoint(),
+            self.retry,
+            self.timers,
+            exchanges,
+            provider=type(self).__name__,
+            sdk=self.sdk,
+        )
+
+    def check(self, functions: Sequence[Function]) -> None:
+        self._fitting_dialect("", functions, ModelSettings())
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether the model can call functions, as far as is known before the first request."""
+        return self.profile.calls_functions
+
+    def _fitting_dialect(
+        self, system: str, functions: Sequence[Function], settings: ModelSettings
+    ) -> Dialect:
+        """Return the dialect; a result is asked for by a schema if the model cannot call."""
+        dialect = self.dialect(system, functions, settings)
+        if self.calls_functions or dialect.answer_schema is None:
+            return dialect
+        return dialect.without_functions()
+
+    def _address(self, url: str | None) -> str | None:
+        if url is None:
+            return None
+        url = self.servers.get(url.lower(), url)
+        if not _is_usable(url):
+            names = f", nor one of {', '.join(self.servers)}" if self.servers else ""
+            raise InvalidValueError(
+                f"base_url {url!r} is not an address such as http://localhost:8080/v1{names}"
+            )
+        if "@" in urlsplit(url).netloc:
+            raise InvalidValueError(
+                "an address with a name and a password in it is not used: give a header instead,"
+                " profile=replace(profile, headers={'Authorization': ...})"
+            )
+        return url.rstrip("/")
+
+    @abstractmethod
+    def dialect(
+        self, system: str, functions: Sequence[Function], settings: ModelSettings
+    ) -> Dialect:
+        """Return how a session with this model is written down."""
+
+    @abstractmethod
+    def endpoint(self) -> Endpoint:
+        """Return where its requests go."""
+
+    def use_key(self, api_key: str) -> None:
+        """Use this key from now on."""
+        self._api_key = Secret(api_key)
+
+    @property
+    def key_name(self) -> str:
+        """The environment variable that the key is read from; empty if it is not."""
+        return "" if self._api_key is not None else self.key_names[0]
+
+    def key(self) -> Secret:
+        """Return the key.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if self._api_key is not None:
+            return self._api_key
+        for name in self.key_names:
+            if value := os.environ.get(name):
+                return Secret(value)
+        raise UsageError(f"{self.name} needs a key: set {self.key_names[0]}, or give api_key=")
+
+
+def _is_usable(url: str) -> bool:
+    """Whether requests can be sent to *url*."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna")
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(host)
+
+
+def required_package(module: str, requirement: str) -> ModuleType:
+    """Import a provider's package: slow, so on first use.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UsageError(f"a package is missing: pip install '{requirement}'") from error

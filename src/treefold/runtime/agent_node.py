@@ -1,0 +1,487 @@
+"""A call that talks to a model: its conversation, and one request of it at a time."""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final
+
+from treefold.core.agent_errors import AgentException, UnknownPriceError
+from treefold.core.agent_events import (
+    ConversationOpened,
+    LeaseAwaited,
+    NoticeGiven,
+    RequestFailed,
+    RequestRetried,
+    RequestSent,
+    ResponseCompleted,
+    ResponseStreamed,
+)
+from treefold.core.call_keys import is_past, used
+from treefold.core.decisions import RuleChain
+from treefold.core.errors import OtherProtocolError, UsageError
+from treefold.core.events import Failure
+from treefold.core.exchange import Exchange, Finish
+from treefold.core.fold import Record
+from treefold.core.function import Function
+from treefold.core.model import Caching, Model, ModelSettings, Session
+from treefold.core.model_events import (
+    AttemptFailed,
+    ModelEvent,
+    Noticed,
+    PartCompleted,
+    ResponseEnded,
+    ResponseStarted,
+)
+from treefold.core.transcript import ToolResult, TranscriptPart, UserText
+from treefold.core.usage import TokenUsage
+from treefold.models.prices import price
+from treefold.runtime.call_request import CallRequest
+from treefold.runtime.commons import Commons
+from treefold.runtime.holds import hold_over, may_go_on
+from treefold.runtime.home import Home, settle
+from treefold.runtime.leases import take_lease, usable_lease
+from treefold.runtime.node import CallNode
+from treefold.runtime.spending import Account, Estimate, Spent, check, set_aside
+from treefold.runtime.tree import Tree
+from treefold.runtime.walk import root_of, upwards
+
+log = logging.getLogger(__name__)
+
+_CHARACTERS_PER_TOKEN: Final = 4  # about
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A conversation to go on with: what was said, and what is still to be sent."""
+
+    exchanges: Sequence[Exchange]
+    unsent: Sequence[UserText | ToolResult]
+    response: ResponseCompleted | None = None  # the last, if nothing has come of it yet
+
+
+class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
+    """A call of an agent, with its conversation.
+
+    Example:
+        >>> from treefold import AgentFunction, AgentNode, Runtime
+        >>> from treefold.testing import ScriptedModel
+        >>> greet = AgentFunction("greet", "Greet.", user_prompt_template="Say hello.")
+        >>> with Runtime([greet], models=ScriptedModel("Hello!")) as runtime:
+        ...     node = runtime.invoke(greet)
+        ...     node.result(), isinstance(node, AgentNode)
+        ('Hello!', True)
+        >>> node.get_transcript()
+        [UserText(text='Say hello.'), ModelText(text='Hello!')]
+    """
+
+    __slots__ = (
+        "_accounted",
+        "_first",
+        "_goes_on",
+        "_model",
+        "_own",
+        "_parts",
+        "_said",
+        "_session",
+        "_system",
+        "_unsent",
+        "commons",
+        "default_model",
+        "notices",
+        "resignations",
+        "responses",
+    )
+
+    def __init__(
+        self,
+        id: int,
+        request: CallRequest,
+        *,
+        parent: CallNode | None,
+        tree: Tree,
+        home: Home,
+        commons: Commons,
+        record: Record | None = None,
+    ) -> None:
+        self.responses = 0  # how many it has had
+        desk = commons.desk
+        super().__init__(id, request, parent=parent, tree=tree, home=home, desk=desk, record=record)
+        self.commons = commons
+        self.default_model: Model | None = None  # for agents below it that name none
+        self.notices: list[str] = []  # what the person who runs this should know
+        # Made when it called raise_exception; node ids are no proof, other runtimes have the same.
+        self.resignations: list[AgentException] = []
+        self._model: Model | None = None
+        self._session: Session | None = None
+        self._parts: list[TranscriptPart] = []  # what was said and answered
+        self._goes_on = False  # it has begun its conversation
+        self._system = 0  # characters of the system prompt
+        self._own = Spent()
+        self._accounted = TokenUsage()  # how much of what the session took is in the accounts
+        self._unsent: tuple[UserText | ToolResult, ...] = ()  # to be sent again on resume
+        self._said: tuple[UserText | ToolResult, ...] = ()  # and not answered yet
+        self._first = home.loop.create_future()  # done when the model begins to answer
+        self.when_ended(partial(settle, self._first))
+        if record is not None:
+            self._parts, self._said = list(record.transcript), _inputs(record)
+            self._own = Spent(record.usage, record.cost)
+            if record.exchanges:  # it has begun to answer in an earlier process
+                settle(self._first)
+
+    def _restore(self, record: Record) -> None:
+        self.responses = len(record.exchanges)
+        super()._restore(record)
+
+    def may_make_again(self, key: str) -> bool:
+        followed = self.record is None or self.record.response is None  # all of it, and answered
+        return super().may_make_again(key) and not is_past(key, self.responses + followed)
+
+    def resigned(self, error: BaseException | None) -> None:
+        if isinstance(error, AgentException):
+            self.resignations.append(error)
+
+    def _content_key(self, request: CallRequest) -> str:
+        if request.tool_use_id is None:
+            return super()._content_key(request)
+        return used(self.responses, request.tool_use_id)
+
+    def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
+        """Return what a call that the model asked for is made with instead, in a fork, if so."""
+        known = self.unclaimed.get(used(self.responses, tool_use_id))
+        record = None if known is None else known.record
+        if record is None or record.started_at is not None:
+            return None
+        return None if record.inputs is record.requested.inputs else record.inputs
+
+    # What it is
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model that it talks to."""
+        if self._model is not None:
+            return self._model.name
+        return None if self.record is None else self.record.model
+
+    @property
+    def usage(self) -> TokenUsage:
+        return self._own.usage
+
+    @property
+    def cost(self) -> Decimal | None:
+        return self._own.cost
+
+    @property
+    def said(self) -> Sequence[TranscriptPart]:
+        """What was said so far and has been answered; grows, and is not to be changed."""
+        return self._parts
+
+    def get_transcript(self) -> list[TranscriptPart]:
+        return [*self.said, *self._said]
+
+    @property
+    def call_times(self) -> list[float]:
+        """When it made its calls, in seconds, those of earlier processes included."""
+        starts = [child.started_at for child in self.children]
+        return [start.timestamp() for start in starts if start is not None]
+
+    @property
+    def wish(self) -> Any:
+        """The model that was asked for, for this call only."""
+        edit = None if self.record is None else self.record.edit
+        return self._request.model if edit is None or edit.model is None else edit.model
+
+    @property
+    def edited_prompt(self) -> str | None:
+        """What it is told first, if somebody has changed that."""
+        edit = None if self.record is None else self.record.edit
+        return None if edit is None else edit.prompt
+
+    @property
+    def knows_all(self) -> bool:
+        record = self.record
+        return record is not None and bool(record.exchanges or record.said)
+
+    @property
+    def known_system(self) -> str | None:
+        """The system prompt of a conversation that an earlier process has begun."""
+        record = self.record
+        return record.system if record is not None and self.knows_all else None
+
+    def find_model(self, wish: Any) -> Model:
+        """Return the model that *wish* stands for; None is for the default of here.
+
+        Raises:
+            InvalidValueError: it stands for none.
+        """
+        if wish is None:
+            above = [node.default_model for node in upwards(self) if isinstance(node, AgentNode)]
+            wish = next((model for model in above if model is not None), None)
+        return self.commons.models.find(wish)
+
+    def in_place_of(self, model: Model) -> Model:
+        """Return who answers where *model* is asked: that itself, but in a replay."""
+        return model
+
+    @property
+    def rule_chain(self) -> RuleChain:
+        """The rules for the calls that its model asks for, the widest first."""
+        own = [node.rules for node in upwards(self) if node.rules is not None]
+        return RuleChain((self.commons.rules, *reversed(own)))
+
+    @property
+    def past(self) -> Past | None:
+        """The conversation that it goes on with, of another call or an earlier process."""
+        record = self.record
+        if record is None or not self.knows_all:
+            return self._request.past
+        return Past(record.exchanges, _inputs(record), record.response)
+
+    @property
+    def handed_over(self) -> Any:
+        """The conversation that its caller gave it, whatever an earlier process has said in it."""
+        return self._request.past
+
+    def caching_with(self, model: Model) -> Caching | None:
+        """Return how long *model* was told to keep the prompt, if an earlier process has begun."""
+        record = self.record
+        if record is None or record.caching is None or record.model != model.name:
+            return None
+        return Caching(record.caching)
+
+    def continued(self) -> CallRequest:
+        """Return the request for a call that goes on where this one ended."""
+        past = self._request.past
+        if self._session is not None:
+            past = Past(tuple(self._session.exchanges), self._unsent)
+        return CallRequest(
+            self.function,
+            self.inputs,
+            self._request.timeout,
+            model=self._request.model,
+            budget=self._request.budget,
+            rules=self._request.rules,
+            past=past,
+        )
+
+    def when_answering(self, wake: Callable[[], None]) -> None:
+        """Have *wake* called when the model has begun to answer, or the call has ended."""
+        self._first.add_done_callback(lambda _: wake())
+
+    # Talking
+
+    def converse(
+        self,
+        model: Model,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+        exchanges: Sequence[Exchange] = (),
+    ) -> Session:
+        """Open a conversation, or the same one again with other settings."""
+        try:
+            session = model.open(system, functions, settings, exchanges=exchanges)
+        except OtherProtocolError:
+            session = _translated(model, system, functions, settings, exchanges)
+        self._parts = list(session.transcript)
+        self.responses = len(session.exchanges)
+        self.take_up(session, model, system, functions, settings)
+        return session
+
+    def take_up(
+        self,
+        session: Session,
+        model: Model,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+    ) -> None:
+        """Go on with a conversation that outlives this call; what was said before is not its."""
+        self._model = model
+        self._session = session
+        self._system = len(system)
+        self._accounted = session.usage
+        names = tuple(function.name for function in functions)
+        caching = Caching.NONE if settings.caching is None else settings.caching
+        goes_on = self._goes_on or self.record is not None
+        self._goes_on = True
+        said = () if goes_on else tuple(self._parts)
+        self.tree.publish(
+            ConversationOpened(self.id, model.name, system, names, caching.value, said, goes_on)
+        )
+
+    async def request(
+        self,
+        *inputs: UserText | ToolResult,
+        over_budget: bool = False,
+        hear: Callable[[ModelEvent], None] | None = None,
+    ) -> ResponseCompleted:
+        """Send *inputs* and return what came of it, when everything above allows a request.
+
+        With *over_budget*, budgets that allow one last call do not count. *hear* is told of each
+        event as it comes in; what it raises ends the request.
+
+        Raises:
+            BudgetExceeded: it does not fit into a budget.
+            ModelProviderException: the provider failed.
+            ModelRefusedError: the provider or the model will not answer this.
+        """
+        model, session = self._opened()
+        self._unsent = inputs
+        async with self._allowed_to_ask(model):
+            accounts = [account for node in upwards(self) for account in node.accounts]
+            estimate = self._estimate(inputs, accounts)
+            strict = [a for a in accounts if not (over_budget and a.budget.last_call)]
+            check(strict, estimate, root_of(self))
+            set_aside(accounts, estimate)
+            self._said = inputs
+            self.tree.publish(RequestSent(self.id, time.time(), inputs))
+            failure: Failure | None = None
+            try:
+                async with aclosing(session.send(*inputs)) as events:
+                    async for event in events:
+                        self._note(event)
+                        if hear is not None:
+                            hear(event)
+            except BaseException as error:
+                failure = Failure.of(error)
+                raise
+            finally:
+                usage, cost = self._charge(accounts, estimate, failed=failure is not None)
+                if failure is not None:
+                    failed = RequestFailed(self.id, time.time(), failure, usage, cost)
+                    self.tree.publish_instead(failed)
+        return self._complete(session, usage, cost)
+
+    def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
+        """Write down a response that was cut off after *text*, as if that were all of it."""
+        _, session = self._opened()
+        session.keep(text, *inputs)
+        return self._complete(session, TokenUsage(), Decimal(0))
+
+    def _complete(
+        self, session: Session, usage: TokenUsage, cost: Decimal | None
+    ) -> ResponseCompleted:
+        exchange = session.exchanges[-1]
+        parts = tuple(session.parts(len(session.exchanges) - 1))
+        self._parts += parts
+        self.responses += 1
+        self._unsent = self._said = ()
+        completed = ResponseCompleted(self.id, time.time(), exchange, parts, usage, cost)
+        self.tree.publish_instead(completed)
+        return completed
+
+    def _opened(self) -> tuple[Model, Session]:
+        if self._model is None or self._session is None:
+            raise UsageError(f"{self!r} has not begun a conversation")
+        return self._model, self._session
+
+    @asynccontextmanager
+    async def _allowed_to_ask(self, model: Model) -> AsyncGenerator[None, None]:
+        """Wait until nothing above stands still, and there is a place among the requests."""
+        limits = self.commons.limits
+        pool = limits.pools.get(model.provider)
+        while True:
+            await may_go_on(self)
+            if limits.pool.is_full and usable_lease(self) is None:
+                self.tree.publish(LeaseAwaited(self.id))
+            await take_lease(self, limits.pool)
+            if pool is not None:
+                await pool.take()
+            if hold_over(self) is None:
+                break
+            if pool is not None:  # it was paused while it waited
+                pool.put_back()
+        try:
+            yield
+        finally:
+            if pool is not None:
+                pool.put_back()
+
+    def _note(self, event: ModelEvent) -> None:
+        match event:
+            case Noticed():
+                self.notices.append(event.text)
+                self.tree.publish(NoticeGiven(self.id, event.text))
+            case AttemptFailed():
+                self.tree.publish_instead(
+                    RequestRetried(self.id, time.time(), event.attempt, event.failure, event.wait)
+                )
+            case ResponseStarted():
+                pass  # nothing was said yet
+            case PartCompleted() | ResponseEnded():
+                settle(self._first)
+            case _:
+                settle(self._first)
+                self.tree.publish_live(ResponseStreamed(self.id, event))
+
+    def _estimate(
+        self, inputs: Sequence[UserText | ToolResult], accounts: Sequence[Account]
+    ) -> Estimate:
+        """Say about what the next request takes: all that was said, once more, and what is new."""
+        model, session = self._opened()
+        new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
+        if not session.exchanges:
+            new += self._system
+        usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
+        if session.exchanges:
+            usage += session.exchanges[-1].usage
+        cost: Decimal | None = None
+        if any(account.budget.usd is not None for account in accounts):
+            cost = price(usage, model)
+            if cost is None:
+                raise UnknownPriceError(
+                    f"{model.name} has no known price, so a budget in US dollars cannot be kept:"
+                    " give one in tokens, or tell the model what it costs (price=)"
+                )
+        return Estimate(usage.total, cost)
+
+    def _charge(
+        self, accounts: Sequence[Account], estimate: Estimate, *, failed: bool
+    ) -> tuple[TokenUsage, Decimal | None]:
+        """Write down what a request took, here and in every call above."""
+        model, session = self._opened()
+        usage = session.usage - self._accounted
+        cost = Decimal(0) if failed and not usage.total else _price_if_known(usage, model)
+        self._accounted = session.usage
+        self._own.add(usage, cost)
+        for node in upwards(self):
+            node.spent = node.spent or Spent()
+            node.spent.add(usage, cost)
+        for account in accounts:
+            account.charge(estimate, usage, cost)
+        return usage, cost
+
+
+def _translated(
+    model: Model,
+    system: str,
+    functions: Sequence[Function],
+    settings: ModelSettings,
+    exchanges: Sequence[Exchange],
+) -> Session:
+    """Go on with what another provider's model has said."""
+    from treefold.models.reading import made_plain  # noqa: PLC0415 - knows every protocol
+
+    session = model.open(system, functions, settings, exchanges=made_plain(exchanges))
+    if exchanges[-1].finish is Finish.TOOL_USE and not session.pending:
+        raise UsageError(
+            f"{model.name} cannot take over the calls that another model asked for last: go on"
+            " from an earlier response"
+        )
+    return session
+
+
+def _inputs(record: Record) -> tuple[UserText | ToolResult, ...]:
+    return tuple([part for part in record.said if isinstance(part, UserText | ToolResult)])
+
+
+def _price_if_known(usage: TokenUsage, model: Model) -> Decimal | None:
+    try:
+        return price(usage, model)
+    except Exception:  # foreign code; what was spent has to be written down all the same
+        log.exception("the price of %s cannot be told", model.name)
+        return None

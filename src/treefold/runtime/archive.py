@@ -1,0 +1,464 @@
+"""The trees of earlier processes: read from the journal, shown, and gone on with.
+
+An open tree is gone on with from the top: its top-level call is started again, and each call that
+it makes again is one that the journal knows. Agents go on after their last response, code runs from
+its beginning. A tree in which everything waits for a person is left alone until somebody answers.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from treefold.core.errors import (
+    CancellationException,
+    ClosedError,
+    InvalidValueError,
+    StoreError,
+    UnknownNodeError,
+    UsageError,
+)
+from treefold.core.events import (
+    AgentEdited,
+    CallEnded,
+    CallRequested,
+    Event,
+    Failure,
+    TreeForked,
+)
+from treefold.core.fold import Record
+from treefold.core.forking import (
+    Cut,
+    Edit,
+    edits_of,
+    fork_of,
+    inherit,
+    inherited_call,
+    new_id,
+    still_asked,
+    still_open,
+)
+from treefold.core.function import Function, Node
+from treefold.core.packing import is_lost
+from treefold.core.question import Answer, Question
+from treefold.core.reviving import revived
+from treefold.core.states import NodeState
+from treefold.core.store import Store, TreeRow
+from treefold.runtime.asking import wait_for_help
+from treefold.runtime.call_request import CallRequest
+from treefold.runtime.doubt import gate_after_crash
+from treefold.runtime.graph import reachable
+from treefold.runtime.home import Home
+from treefold.runtime.inbox import Follow, Inbox
+from treefold.runtime.journal import Journal
+from treefold.runtime.loader import Loader, PastFunction
+from treefold.runtime.maker import Maker
+from treefold.runtime.node import CallNode
+from treefold.runtime.threads import finish_in_thread
+from treefold.runtime.tree_reader import read_events
+from treefold.runtime.trials import Trials
+
+log = logging.getLogger(__name__)
+
+_LOOKS_EVERY: Final = 0.1  # seconds between two looks into the inbox
+_TRIES: Final = 10  # to write all that happens while a runtime is being closed
+
+
+class Archive:
+    """Reads trees from a store, and has them gone on with."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        functions: Mapping[str, Function],
+        maker: Maker,
+        follow: Follow,
+        trials: Trials,
+    ) -> None:
+        self.journal = journal
+        self._desk = maker.commons.desk
+        self._loader = Loader(journal, functions, maker.remake, self._has_ended)
+        self._maker = maker
+        self.parked: set[int] = set()  # trees that wait for a person
+        self.recovered: dict[int, None] = {}  # trees that were gone on with, in order
+        self._looking: asyncio.TimerHandle | None = None
+        self._inbox = Inbox(journal, follow)
+        self._trials = trials
+        self._due: dict[int, int] = {}  # trees to go on with, and what has to be saved before
+        self._deleting: set[int] = set()  # trees that must not be forked any more
+
+    @property
+    def store(self) -> Store:
+        return self.journal.store
+
+    def events(self, tree: int) -> list[Event]:
+        """Return all that happened in a tree, with results as their functions gave them."""
+        return self._loader.events(tree)
+
+    def load(self, id: int, events: Sequence[Event] | None = None) -> CallNode:
+        """Return the top-level node of the tree with this id, all below it restored."""
+        known = self._maker.loaded(id)
+        return self._loader.load(id, events or self.events(id)) if known is None else known
+
+    # Going on
+
+    def recover(self, home: Home) -> None:
+        """Go on, once, with every open tree that can be, and take over what is asked."""
+        if self._looking is not None:
+            return
+        self.journal.loop = home.loop
+        opened: list[TreeRow] = []
+        strange: list[TreeRow] = []
+        for row in self.store.trees():
+            if not row.open:
+                continue
+            if row.function not in self._loader.functions:
+                strange.append(row)
+            elif row.parked:
+                self.recovered[row.id] = None
+                self.parked.add(row.id)
+            else:
+                opened.append(row)
+        for question in [*self.store.questions(), *self._inbox.answered()]:
+            self._take_over(question, home)
+        for row in [*strange, *opened]:
+            self._go_on_or_leave(row)
+        self._trials.begin()
+        self._look(home)
+
+    def _go_on_or_leave(self, row: TreeRow) -> None:
+        try:
+            if row.function in self._loader.functions:
+                self.go_on(row.id)
+            else:
+                self._leave(row)
+        except StoreError as error:
+            log.warning("tree %d stays as it is: %s", row.id, error)
+
+    def _look(self, home: Home) -> None:
+        """Follow what other processes ask for, now and then."""
+        if self.is_suspended:  # what is done now would not be written down
+            return
+        try:
+            for tree in [tree for tree, mark in self._due.items() if self.journal.is_saved(mark)]:
+                self._wake(tree)
+            self._inbox.look()
+        except (StoreError, ClosedError) as error:
+            log.debug("nobody can look for messages: %s", error)
+        self._looking = home.loop.call_later(_LOOKS_EVERY, self._look, home)
+
+    def _leave(self, row: TreeRow) -> None:
+        """Leave a tree open whose function is not known, unless that says nothing any longer."""
+        root = self.load(row.id)
+        assert root.record is not None  # as of every node that was loaded
+        options = root.record.requested.options
+        if options is not None and options.passing:
+            root.cancel_here("its process ended, and nobody else can go on with it")
+        else:
+            no_function = "tree %d stays as it is: this runtime has no function %r"
+            log.warning(no_function, row.id, row.function)
+
+    def _take_over(self, question: Question, home: Home) -> None:
+        def publish(event: Event) -> None:
+            if (node := self._maker.loaded(question.node_id)) is not None:
+                node.tree.publish(event)
+            else:
+                self.journal.record(self._tree_of(question), event)
+
+        def settle(answer: Answer) -> None:
+            node = self._maker.loaded(question.node_id)
+            if node is not None and node.record is not None:
+                node.record.answers.append((question, answer))
+                node.record.questions.pop(question.id, None)
+            if (tree := self._tree_of(question)) in self.parked:
+                self._wake(tree)
+
+        self._desk.take_over(question, publish, home, settle)
+
+    def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
+        """Answer a question, from any thread, unless another process has answered it already."""
+        home = self._desk.check(id, text, args)
+        if self.journal.failing_since is not None or self.is_suspended:
+            # no other process can answer either
+            self._desk.answer(id, text, args)
+            return
+        if not (here := home.is_here()):
+            self.journal.flush()  # so that the question is there
+        with self._inbox.claim(id, on_loop=here):
+            self._desk.answer(id, text, args)
+
+    def _tree_of(self, question: Question) -> int:
+        """Return the tree that a question is in; only who answers needs it, and there are many."""
+        tree = self.store.find(node=question.node_id)
+        assert tree is not None  # where its node is
+        return tree
+
+    def _wake(self, tree: int) -> None:
+        """Go on with a tree that waits for nobody any more, or later if that cannot be read."""
+        root = self._maker.loaded(tree)
+        if tree not in self.parked or (root is not None and root.is_ending):
+            return
+        mark = self.journal.mark()
+        try:
+            self.journal.flush()
+            self.go_on(tree)
+        except StoreError as error:
+            if tree not in self._due:
+                log.warning("tree %d does not go on yet: %s", tree, error)
+            self._due[tree] = mark
+
+    def _has_ended(self, node: CallNode) -> None:
+        """Take note of the end of a call that an earlier process began."""
+        self._desk.forget_old(node.id)
+        if node.parent is None:
+            self.parked.discard(node.id)
+        elif node.tree.id in self.parked:  # so its caller may go on
+            node.home.loop.call_soon(self._wake, node.tree.id)
+
+    def go_on(self, tree: int, *, is_fork: bool = False) -> CallNode:
+        """Load a tree and go on with it; a fork may only just have been made."""
+        root = self.load(tree)
+        self.parked.discard(tree)
+        self._due.pop(tree, None)
+        assert root.record is not None  # as of every node that was loaded
+        request = self._loader.request_of(root.record)
+        model = _model_of(request.model, root.record.edit)
+        if not self._maker.knows_model(model):
+            unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
+            log.warning(unknown, tree, model)
+            return root
+        self.recovered[tree] = None
+        self.hand_over(root, request)
+        if not is_fork:
+            self._trials.admit(root, request)
+        self._maker.go_on(root, request, is_fork=is_fork)
+        return root
+
+    def adopt(self, root: CallNode, function: Function) -> None:
+        """Go on with a tree that was left because nobody had its function, now that somebody has.
+
+        It may have been made with a function that its runtime was not made with.
+        """
+        if isinstance(root.function, PastFunction) and not (root.has_ended or root.is_ending):
+            known = self._loader.functions
+            self._loader.functions = {**reachable([function]), **known}
+            self.go_on(root.id)
+
+    def hand_over(self, node: CallNode, request: CallRequest) -> None:
+        """Let *node* be what *request* asks for, from where an earlier process left it."""
+        assert node.record is not None  # as of every node that was loaded
+        if node.is_ending:
+            return
+        if node.has_ended and request.sink is not None and is_lost(node.record.values):
+            self._reopen(node, node.record)
+        node.take_on(request)
+        if node.has_ended:
+            node.outputs = revived(request.function.output_type, node.outputs)
+            if is_lost(node.outputs) or node.was_given_up:
+                self._reopen(node, node.record)
+            elif node.parent is not None and request.function.ends_its_caller:
+                node.parent.resigned(node.exception)
+        if not node.has_ended:
+            request.gate = gate_after_crash(node, request.gate)
+
+    def _reopen(self, node: CallNode, record: Record) -> None:
+        """Let a call be open again; the store knows nothing of one that a fork only shared."""
+        if not self.store.length(node.id):
+            node.tree.publish(inherited_call(record.requested))
+        node.reopen()
+
+    # Forks
+
+    def id_of(self, node: Node | int) -> int:
+        """Return the id by which *node* is known here, which may be one of an earlier runtime.
+
+        Raises:
+            UsageError: it is in another journal, or in none.
+        """
+        if not isinstance(node, CallNode):
+            return cast("int", node)
+        journal = node.tree.journal
+        if not isinstance(journal, Journal) or journal.store.id != self.store.id:
+            raise UsageError(f"{node!r} is not in the journal of this runtime: fork it where it is")
+        return node.id
+
+    def fork(
+        self,
+        root: int,
+        cut: Callable[[Sequence[Event]], Cut],
+        edit: Edit | None,
+        key: str | None = None,
+    ) -> CallNode:
+        """Go on beside the tree *root* from a *cut* through it; return the new top-level node.
+
+        With a *key* this happens once, whatever becomes of the process meanwhile.
+        """
+        self.journal.flush()
+        if root in self._deleting:
+            raise UnknownNodeError(f"{self.store.name} has no tree {root}")
+        if key is not None and (known := self.store.find_key(key)) is not None:
+            return self._maker.loaded(known) or self.go_on(known)
+        if edit is not None:
+            self._check_kept(edit)
+        events = read_events(self.store, root)
+        found = cut(events)
+        count = sum(isinstance(event, CallRequested) for event in events)
+        number, first = self._maker.next_number(), self._maker.reserve_ids(count)
+        requested = events[0]
+        assert isinstance(requested, CallRequested)  # so every tree begins
+        known = [edit] if edit is not None and len(found.reopened) == 1 else []
+        self._check_model(requested, [*events[: found.place], *known])
+        forked = fork_of(
+            events,
+            found,
+            TreeForked(
+                node=first,
+                at=time.time(),
+                key=f"#{first}" if key is None else key,
+                number=number,
+                function=requested.function,
+                is_agent=requested.is_agent,
+                source=root,
+                inherited=0,
+                cut=0,
+                length=0,
+                reopened=(),
+            ),
+        )
+        changed = new_id(events, forked, found.reopened[-1])
+        shared = inherit(events, forked)
+        inherited, asked = still_open(shared), still_asked(shared)
+        edits = edits_of(changed, edit, forked.at)
+        self.journal.record(first, forked, *inherited, *asked, *edits)
+        self._write_fork([first, *(event.node for event in inherited)])
+        home = self.load(first).home
+        for one in asked:
+            self._take_over(one.question, home)
+        if edit is not None and edit.model is not None:
+            node = self._maker.loaded(changed)
+            assert node is not None  # it has just been loaded
+            assert node.record is not None
+            node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
+        return self.go_on(first, is_fork=True)
+
+    def _check_kept(self, edit: Edit) -> None:
+        """See that what is given to a fork can be written down, from where it is taken."""
+        given = {"result": edit.result, "arguments": edit.args}
+        for what, value in self.journal.as_written(given).items():
+            if is_lost(value):
+                raise InvalidValueError(
+                    f"the {what} of an edit cannot be written down, with no JSON form: {value!r}"
+                )
+
+    def _write_fork(self, nodes: Sequence[int]) -> None:
+        """Write down a fork; if that cannot be, it has ended by the time that it can.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        try:
+            self.journal.flush()
+        except StoreError as error:
+            why = Failure(CancellationException.__name__, f"it could not be written: {error}")
+            now = time.time()
+            for node in reversed(nodes):  # callers last
+                ended = CallEnded(node, NodeState.Canceled, now, None, why)
+                self.journal.record(nodes[0], ended)
+            raise
+
+    def _check_model(self, requested: CallRequested, known: Sequence[Event | Edit]) -> None:
+        """See that a fork can go on, of whose top-level call all that is *known*."""
+        model: Any = None if requested.options is None else requested.options.model
+        for one in known:
+            if isinstance(one, Edit) or (
+                isinstance(one, AgentEdited) and one.node == requested.node
+            ):
+                model = _model_of(model, one)
+        if not self._maker.knows_model(model):
+            raise InvalidValueError(f"this runtime has no model {model!r}; give it in models=")
+
+    # The end
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether nothing is written down any more."""
+        return self.journal.is_closed
+
+    async def suspend(self) -> None:
+        """Stop writing: open trees will be resumed by the next driver.
+
+        What is left is written in a thread, so that the loop does not wait for a lock or the disk.
+        """
+        self._trials.close()
+        for _ in range(_TRIES):  # what happens meanwhile is written, too
+            await finish_in_thread(self._write_rest)
+            all_saved = self.journal.is_saved(self.journal.mark())
+            if all_saved or self.journal.failing_since is not None:
+                break
+        self.journal.stop()
+
+    def _write_rest(self) -> None:
+        try:
+            self.journal.flush()
+        except StoreError as error:
+            log.warning("not everything could be written down: %s", error)
+
+    def delete(self, home: Home, tree: int) -> None:
+        """Forget a tree for good, from any thread."""
+        home.call(self._deleting.add, tree)
+        try:
+            self.journal.flush()  # also a fork of it that was made before
+            self.store.delete(tree)
+        finally:
+            self._deleting.discard(tree)
+        self.recovered.pop(tree, None)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._trials.close()
+        try:
+            self.journal.close()
+            self._inbox.forget_followed()
+        except (StoreError, ClosedError) as error:
+            log.warning("not everything could be written down: %s", error)
+        finally:  # also if Ctrl-C has come once more
+            self.store.close()
+
+
+def _model_of(wish: str | None, edit: AgentEdited | Edit | None) -> Any:
+    """Return the model that a call is made with: what was wished for, unless that was changed."""
+    return wish if edit is None or edit.model is None else edit.model
+
+
+def open_archive(
+    store: Store | str | os.PathLike[str],
+    redact: Callable[[str], str] | None,
+    functions: Mapping[str, Function],
+    maker: Maker,
+    follow: Follow,
+) -> Archive:
+    """Return what is in a store, as its driver.
+
+    Raises:
+        StoreOwnedError: another runtime drives it.
+        StoreError: it cannot be opened.
+    """
+    if not isinstance(store, str | os.PathLike):
+        if not hasattr(store, "drive"):
+            raise InvalidValueError(f"a store is the path of a file or a Store, not {store!r}")
+        was_killed = store.drive()  # or it stays as it is: somebody else uses it
+    else:
+        from treefold.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - who has one needs none
+
+        store = SqliteStore(os.fspath(store))
+        try:
+            was_killed = store.drive()
+        except BaseException:
+            store.close()
+            raise
+    trials = Trials(was_killed=bool(was_killed))
+    return Archive(Journal(store, redact, wait_for_help), functions, maker, follow, trials)

@@ -1,0 +1,151 @@
+"""Wait for a person: without a lease, for as long as it takes."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from treefold.core.errors import ClosedError, StoreError, TooLargeError
+from treefold.core.question import CANCEL, REPORT, RESUME, Answer, QuestionKind
+from treefold.runtime.home import settle as settle_future
+from treefold.runtime.leases import give_up_lease
+from treefold.runtime.node import CallNode
+from treefold.runtime.walk import root_of, upwards
+
+log = logging.getLogger(__name__)
+
+
+async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[str] = ()) -> Answer:
+    """Ask a person, and wait for the answer; *node* is Paused meanwhile.
+
+    Raises:
+        ClosedError: *node* has ended; if it ends meanwhile, the wait is cancelled.
+    """
+    if node.state.final:
+        raise ClosedError(f"{node!r} has ended, and waits for no answer any more")
+    if (known := _known_answer(node, kind, text, choices)) is not None:
+        return known
+    answered: asyncio.Future[Answer] = node.home.loop.create_future()
+
+    def settle(answer: Answer) -> None:
+        if not answered.done():
+            answered.set_result(answer)
+
+    def leave() -> None:
+        node.desk.close(question.id)
+        answered.cancel()
+
+    if not node.tree.kept:  # and nobody can look into the runtime that it is in
+        log.warning("%r asks %r, and nobody can answer it: use it in a Runtime", node, text)
+    give_up_lease(node)
+    node.stop(text)  # before anybody can see the question
+    try:
+        question = node.desk.ask(node.id, node.tree, node.home, kind, text, choices, settle)
+    except TooLargeError:
+        node.go_on()
+        raise
+    node.when_ended(leave)
+    try:
+        answer = await answered
+    finally:
+        node.wake_no_more(leave)
+        node.desk.close(question.id)
+        node.go_on()
+    if node.tree.journal is not None:
+        await node.tree.journal.saved(node)
+    return answer
+
+
+def _known_answer(
+    node: CallNode, kind: QuestionKind, text: str, choices: Sequence[str]
+) -> Answer | None:
+    """Return what somebody said when an earlier process asked the same, if that still counts.
+
+    That a paused call go on was for that one time, unless it is the failure of a call that is
+    known, too.
+    """
+    answers = node.record.answers if node.record is not None else []
+    written = node.tree.as_written(text) if answers else text
+    for number, (question, answer) in enumerate(answers):
+        if (question.kind, question.text) != (kind, written):
+            continue
+        if kind is not QuestionKind.Paused or REPORT in choices:
+            del answers[number]
+            return answer
+    return None
+
+
+async def pause(node: CallNode, why: str, choices: Sequence[str] = ()) -> str:
+    """Stand still until a person says how to go on: resume, or one of *choices*.
+
+    Being told to cancel cancels *node*, and does not return.
+    """
+    answer = await ask(node, QuestionKind.Paused, why, (RESUME, *choices, CANCEL))
+    if answer.text == CANCEL:
+        node.cancel_here(f"cancelled while it was paused: {why}")
+        await asyncio.sleep(0)  # raises
+    return answer.text
+
+
+async def wait_for_help(
+    node: CallNode, error: StoreError, writable: "asyncio.Future[None]"
+) -> None:
+    """Wait until the journal can be written again, or until a person wants it to be tried.
+
+    One question is enough for all that wait. It is written when the journal can be, like all that
+    happened meanwhile, and needs no answer then.
+    """
+    # Nothing may follow the end of a call in the journal, though that end is not written yet.
+    desk, show = node.desk, node.tree.show if node.concluded else node.tree.publish
+    if desk.trouble is None:
+        desk.trouble = node.home.loop.create_future()
+        _ask_for_help(node, desk.trouble, error, writable)
+    node.stop(str(error), show=show)
+    try:
+        await asyncio.shield(desk.trouble)
+    finally:
+        node.go_on(show=show)
+
+
+def _ask_for_help(
+    node: CallNode,
+    trouble: "asyncio.Future[None]",
+    error: StoreError,
+    writable: "asyncio.Future[None]",
+) -> None:
+    desk, tree, choices = node.desk, node.tree, (RESUME, CANCEL)
+    text = (
+        f"{error}; calls that have to be written down wait until it can be written: see to that, "
+        "then they continue by themselves"
+    )
+    settle = partial(_helped, node, trouble)
+
+    def resume(_: object = None) -> None:
+        """Need no answer any more: the journal can be written, or the call that asks has ended."""
+        if desk.trouble is trouble:
+            desk.trouble = None
+            desk.close(asked.id, Answer(RESUME))
+            settle_future(trouble)
+
+    holder = next((one for one in upwards(node) if not one.concluded), None)
+    if holder is None:
+        asked = desk.show(node.id, tree, node.home, text, choices, settle)
+    else:
+        holder.stop(text)
+        asked = desk.ask(holder.id, tree, node.home, QuestionKind.Paused, text, choices, settle)
+        holder.when_ended(resume)
+        trouble.add_done_callback(partial(_go_on, holder, resume))
+    log.error("%s", text)
+    writable.add_done_callback(resume)
+
+
+def _go_on(holder: CallNode, resume: Callable[[], None], _trouble: "asyncio.Future[None]") -> None:
+    holder.wake_no_more(resume)
+    holder.go_on()
+
+
+def _helped(node: CallNode, trouble: "asyncio.Future[None]", answer: Answer) -> None:
+    node.desk.trouble = None
+    settle_future(trouble)
+    if answer.text == CANCEL:
+        root_of(node).cancel_here("cancelled while it could not be written down")

@@ -1,0 +1,172 @@
+"""Who waits for a call, and how it tells them what came of it."""
+
+import asyncio
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Final
+
+from treefold.core.errors import ClosedError, UsageError
+from treefold.core.function import Node, RunContext
+from treefold.runtime.home import Home, settle, settle_from_anywhere
+
+GIVEN_UP: Final = "its caller stopped waiting for it"  # why a call was cancelled
+
+
+class AwaitedNode(Node):
+    """A node that can be waited for, on any loop and in any thread.
+
+    ``result`` and ``await`` may be used from anywhere; the rest happens on the runtime's loop.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_traceback",
+        "_waiters",
+        "asked_for",
+        "context",
+        "exception",
+        "function",
+        "home",
+        "outputs",
+        "waiting_on",
+    )
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.context: RunContext | None = None
+        self.outputs = None
+        self.exception = None
+        self.waiting_on = None
+        self.asked_for = False  # whether somebody wants to know what comes of it
+        self._ended: float | None = None
+        self._traceback: TracebackType | None = None
+        # In order, and quick to leave. True for a caller: the call is given up when the last one is
+        # cancelled while it waits.
+        self._waiters: dict[Callable[[], object], bool] = {}
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has, so that those who wait for it have been told."""
+        return self._ended is not None
+
+    def result(self, timeout: float | None = None) -> Any:
+        self.asked_for = True
+        if self._ended is None:
+            caller = self._caller()
+            if caller is None:
+                _let_others_ask()
+            ended = threading.Event()
+            self.home.forbid_waiting(f"result() of {self.function.name!r}")
+            self._tell_when_ended(ended.set, caller)
+            if caller is not None:
+                caller.waiting_on = self
+            is_over = False
+            try:
+                is_over = self.home.wait(ended, timeout)
+            finally:
+                if not is_over:
+                    with suppress(ClosedError):
+                        self.home.tell(self.wake_no_more, ended.set)
+                if caller is not None and caller.waiting_on is self:
+                    caller.waiting_on = None
+            if not is_over:
+                raise TimeoutError(
+                    f"{self.function.name} (node {self.path}) has not ended in {timeout} s;"
+                    " it goes on: wait again, or cancel it"
+                )
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        self.asked_for = True
+        if self._ended is None:
+            caller = self._caller()
+            if caller is None:
+                _let_others_ask()
+            loop = asyncio.get_running_loop()
+            ended = loop.create_future()
+            at_home = loop is self.home.loop
+            wake = partial(settle, ended) if at_home else settle_from_anywhere(ended)
+            self._tell_when_ended(wake, caller)
+            if caller is not None:
+                caller.waiting_on = self
+            try:
+                yield from ended
+            except asyncio.CancelledError:
+                with suppress(ClosedError):
+                    self.home.tell(self._stop_waiting, wake)
+                raise
+            finally:
+                if caller is not None and caller.waiting_on is self:
+                    caller.waiting_on = None
+        return self._outcome()
+
+    def _caller(self) -> "AwaitedNode | None":
+        """Return the parent, if it is the one that is asking."""
+        asking = RunContext.active.get(None)
+        if asking is None:
+            return None
+        if asking is self.context:
+            raise UsageError(f"{self.function.name} (node {self.path}) cannot wait for itself")
+        parent = self.parent
+        if isinstance(parent, AwaitedNode) and asking is parent.context:
+            return parent
+        return None
+
+    def _tell_when_ended(self, wake: Callable[[], object], caller: "AwaitedNode | None") -> None:
+        """Have *wake* called on the loop when it ends, from any thread."""
+        is_caller = caller is not None or self._belongs_to_waiters
+        self.home.tell(self._wake_caller if is_caller else self.when_ended, wake)
+
+    @property
+    def _belongs_to_waiters(self) -> bool:
+        """Whether this is code outside any call that awaits a call of its own."""
+        return False
+
+    def when_ended(self, wake: Callable[[], object]) -> None:
+        """Have *wake* called on the loop when it ends, or now if it has."""
+        if self._ended is None:
+            self._waiters[wake] = False
+        else:
+            wake()
+
+    def _wake_caller(self, wake: Callable[[], object]) -> None:
+        """Do as ``when_ended`` for the caller, who gives the call up when it stops waiting."""
+        self.when_ended(wake)
+        if self._ended is None:
+            self._waiters[wake] = True
+
+    def _stop_waiting(self, wake: Callable[[], object]) -> None:
+        """Remove a waiter; cancel the call if that was its caller and no other one is left."""
+        was_caller = self._waiters.pop(wake, False)
+        if was_caller and not any(self._waiters.values()):
+            self.cancel_here(GIVEN_UP)
+
+    async def ended(self) -> None:
+        """Wait on the runtime's own loop until it has ended, whatever came of it."""
+        if self._ended is None:
+            ended = self.home.loop.create_future()
+            self.when_ended(partial(settle, ended))
+            await ended
+
+    @abstractmethod
+    def cancel_here(self, reason: str, *, insist: bool = False) -> None:
+        """Cancel it, on the runtime's own loop, with all below it."""
+
+    def wake_no_more(self, wake: Callable[[], object]) -> None:
+        """Take back what ``when_ended`` was given."""
+        self._waiters.pop(wake, None)
+
+    def _outcome(self) -> Any:
+        if self.exception is None:
+            return self.outputs
+        raise self.exception.with_traceback(self._traceback)
+
+
+def _let_others_ask() -> None:
+    """Give up the lease of the call that waits here: what it waits for may need one."""
+    if (asking := RunContext.active.get(None)) is not None:
+        asking.give_up_lease()

@@ -1,0 +1,141 @@
+"""What calls keep between them: one bag a node, alive as long as its tree."""
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypeVar
+
+from treefold.core.errors import BlockingCallError, ClosedError, UsageError
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One object, or the promise of one that a thread is making."""
+
+    maker: int = field(default_factory=threading.get_ident)
+    made: "Future[Any]" = field(default_factory=Future[Any])
+
+
+class SessionBag:
+    """Objects that belong to one node, under a namespace and a key.
+
+    Functions reach it through ``ctx.get_or_put``, which says whose bag is meant. What has an
+    ``aclose()`` or a ``close()`` is closed when its tree is deleted or its runtime closes, not when
+    the call ends: a finished tree can still be looked into.
+
+    Example:
+        >>> bag = SessionBag()
+        >>> bag.get_or_put("shell", "cwd", lambda: "/tmp")
+        '/tmp'
+        >>> bag.get_or_put("shell", "cwd", lambda: "/home")
+        '/tmp'
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[tuple[str, str], _Slot] = {}
+        self._lock = threading.Lock()  # never held while foreign code runs
+        self._closed = False
+
+    def get_or_put(self, namespace: str, key: str, factory: Callable[[], T]) -> T:
+        """Return the object under *namespace* and *key*; *factory* makes it, once.
+
+        Raises:
+            ClosedError: the tree that the bag belongs to is gone.
+            BlockingCallError: another thread is making it, and this one runs an event loop.
+        """
+        with self._lock:
+            if self._closed:
+                raise ClosedError(f"{namespace}/{key} belongs to a tree that is gone")
+            mine = _Slot()
+            slot = self._slots.setdefault((namespace, key), mine)
+        if slot is not mine:
+            return _wait_for(slot, f"{namespace}/{key}")
+        try:
+            value = factory()
+            if inspect.iscoroutine(value):
+                value.close()
+                _refuse_async_factory(f"{namespace}/{key}")
+        except BaseException as error:
+            with self._lock:
+                self._slots.pop((namespace, key), None)
+            mine.made.set_exception(error)
+            raise
+        with self._lock:
+            late = self._closed
+            mine.made.set_result(value)
+        if late:
+            _close_late(value, f"{namespace}/{key}")
+        return value
+
+    async def aclose(self) -> None:
+        """Close what can be closed, newest first, and take in nothing more."""
+        with self._lock:
+            self._closed = True
+            slots, self._slots = self._slots, {}
+        interrupted: BaseException | None = None
+        for (namespace, key), slot in reversed(slots.items()):
+            if not slot.made.done() or slot.made.exception() is not None:
+                continue
+            item = slot.made.result()
+            close = getattr(item, "aclose", None) or getattr(item, "close", None)
+            if not callable(close):
+                continue
+            try:
+                outcome = close()
+                if inspect.isawaitable(outcome):
+                    await outcome
+            except Exception:  # foreign code; the others still have to be closed
+                log.exception("closing %s/%s of a session bag failed", namespace, key)
+            except BaseException as error:  # noqa: BLE001 - raised when the others are closed, too
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
+
+
+async def close_all(bags: Sequence[SessionBag]) -> None:
+    """Close *bags*, the newest first; being cancelled does not leave any of them out."""
+    interrupted: BaseException | None = None
+    for bag in reversed(bags):
+        try:
+            await bag.aclose()
+        except BaseException as error:  # noqa: BLE001 - raised when the others are closed, too
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted
+
+
+def _close_late(value: Any, what: str) -> NoReturn:
+    """Get rid of an object whose bag was closed while it was being made."""
+    if callable(close := getattr(value, "close", None)):
+        close()
+    raise ClosedError(f"{what} was made too late: the tree that it belongs to is gone")
+
+
+def _refuse_async_factory(what: str) -> NoReturn:
+    raise UsageError(
+        f"the factory of {what} is async; make the object first and give 'lambda: it', or make it"
+        " connect when it is first used"
+    )
+
+
+def _wait_for(slot: _Slot, what: str) -> Any:
+    if not slot.made.done():
+        if slot.maker == threading.get_ident():
+            raise UsageError(f"the factory of {what} asks for {what} itself")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass  # no loop runs in this thread: it may wait
+        else:
+            raise BlockingCallError(
+                f"{what} is being made in another thread, and waiting for it here would stop the"
+                " event loop: make it before you call functions that share it"
+            )
+    return slot.made.result()

@@ -1,0 +1,170 @@
+"""What a running call sees of the framework."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from treefold.core.agent_errors import AgentException
+from treefold.core.budget import Budget
+from treefold.core.call_keys import named
+from treefold.core.errors import InvalidValueError, NoParentSessionError, UsageError
+from treefold.core.function import (
+    Function,
+    Node,
+    RunContext,
+    SessionScope,
+    checked_function,
+    checked_timeout,
+)
+from treefold.core.question import QuestionKind
+from treefold.runtime.agent_node import AgentNode
+from treefold.runtime.asking import ask
+from treefold.runtime.call_request import CallRequest
+from treefold.runtime.graph import check_use
+from treefold.runtime.leases import give_up_lease, usable_lease
+from treefold.runtime.node import CallNode
+from treefold.runtime.stack import frames_to
+from treefold.runtime.threads import in_thread
+from treefold.runtime.walk import root_of
+
+T = TypeVar("T")
+Q = ParamSpec("Q")
+
+
+class Starter(Protocol):
+    """Whoever starts calls."""
+
+    @property
+    def runtime(self) -> Any:
+        """What calls see as their runtime."""
+        ...
+
+    def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
+        """Start the call that *request* asks for, and return its node."""
+        ...
+
+
+class Context(RunContext):
+    """The RunContext of one node, or of a runtime outside any call."""
+
+    __slots__ = ("_node", "_starter")
+
+    def __init__(self, starter: Starter, node: CallNode | None) -> None:
+        self._starter = starter
+        self._node = node
+
+    def __repr__(self) -> str:
+        return f"<RunContext of {self._node or self.runtime}>"
+
+    @property
+    def runtime(self) -> Any:
+        return self._starter.runtime
+
+    @property
+    def node(self) -> CallNode:
+        if self._node is None:
+            raise UsageError(
+                "there is no call here, and so no node: run the function by runtime.invoke(...) or"
+                " Turn(...).returning() instead of calling it directly"
+            )
+        return self._node
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it belongs to a call that can make no more calls."""
+        return self._node is not None and self._node.state.final
+
+    def start(self, request: CallRequest) -> CallNode:
+        """Start a call as a child of this one, or at top level."""
+        return self._starter.start(request, self._node)
+
+    def invoke(
+        self,
+        function: Function,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        tied_with: Node | None = None,
+        model: Any = None,
+        budget: Budget | None = None,
+        key: str | None = None,
+    ) -> CallNode:
+        function = checked_function(function, "a call")
+        if self._node is not None:
+            check_use(self._node.function, function)
+        if args is not None and not isinstance(args, Mapping):
+            raise InvalidValueError(
+                f"the arguments of {function.name} go by name, {{'name': value}}, not {args!r}"
+            )
+        timeout = checked_timeout(timeout, f"a call of {function.name}")
+        if model is not None and not function.is_agent:
+            raise InvalidValueError(f"{function.name} is code and talks to no model: {model!r}")
+        if budget is not None and not isinstance(budget, Budget):
+            raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
+        if key is not None:
+            named(key)
+        request = CallRequest(
+            function, dict(args or {}), timeout, tied_with, model=model, budget=budget, key=key
+        )
+        return self.start(request)
+
+    def post_exception(self, error: AgentException) -> None:
+        agent = self.node if isinstance(self.node, AgentNode) else self.node.parent
+        if not isinstance(error, AgentException):
+            raise InvalidValueError(f"post_exception takes an AgentException, not {error!r}")
+        if not isinstance(agent, AgentNode):
+            raise UsageError(
+                f"{self.node.function.name} is not an agent and was not called by one: raise the"
+                " exception instead"
+            )
+        agent.home.call(_resign, agent, error)
+
+    def get_or_put(
+        self, scope: SessionScope, namespace: str, key: str, factory: Callable[[], T]
+    ) -> T:
+        return self._owner_of(scope).bag.get_or_put(namespace, key, factory)
+
+    def _owner_of(self, scope: SessionScope) -> CallNode:
+        if scope is SessionScope.Self:
+            return self.node
+        if scope is SessionScope.TopLevel:
+            return root_of(self.node)
+        if self.node.parent is None:
+            raise NoParentSessionError(
+                f"{self.node.function.name} was called at top level and has no parent: use"
+                " SessionScope.Self or SessionScope.TopLevel"
+            )
+        return self.node.parent
+
+    @property
+    def idempotency_key(self) -> str:
+        return f"{self.runtime.id}-{self.node.lasting_id}"
+
+    async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
+        if isinstance(choices, str) or not all(isinstance(c, str) for c in (text, *choices)):
+            raise InvalidValueError(f"a question is text, and so are its choices: {choices!r}")
+        return (await ask(self.node, QuestionKind.Human, text, choices)).text
+
+    def give_up_lease(self) -> None:
+        if self._node is not None:
+            self._node.home.tell(give_up_lease, self._node)
+
+    @property
+    def has_lease(self) -> bool:
+        return usable_lease(self.node) is not None
+
+    @asynccontextmanager
+    async def lease_released(self) -> AsyncGenerator[None, None]:
+        self.give_up_lease()
+        yield
+
+    async def send(self, value: Any) -> None:
+        await self.node.send(value)
+
+    async def in_thread(self, function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
+        return await in_thread(function, *args, **kwargs)
+
+
+def _resign(agent: AgentNode, error: AgentException) -> None:
+    error.locate(frames_to(agent))
+    agent.resigned(error)

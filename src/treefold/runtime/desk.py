@@ -1,0 +1,156 @@
+"""The questions that wait for a person."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from treefold.core.errors import TooLargeError, UnknownQuestionError
+from treefold.core.events import Event, QuestionAsked, QuestionSettled
+from treefold.core.question import Answer, Question, QuestionKind
+from treefold.runtime.home import Home
+from treefold.runtime.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class OpenQuestion:
+    """A question, and what to do with the answer."""
+
+    question: Question
+    publish: Callable[[Event], None]
+    home: Home
+    settle: Callable[[Answer], None]
+
+
+class Desk:
+    """Knows every question of one runtime; they are asked, settled and withdrawn on its loop."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, OpenQuestion] = {}
+        self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
+        self._shown = 0  # how many questions are not in any journal
+        self.trouble: asyncio.Future[None] | None = None  # done when the journal can be written
+
+    def take_over(
+        self,
+        question: Question,
+        publish: Callable[[Event], None],
+        home: Home,
+        settle: Callable[[Answer], None],
+    ) -> None:
+        """Take in a question that an earlier process has asked, until its node asks it again."""
+        self._old.setdefault(question.node_id, []).append(question)
+        self.put(question, publish, home, settle)
+
+    def put(
+        self,
+        question: Question,
+        publish: Callable[[Event], None],
+        home: Home,
+        settle: Callable[[Answer], None],
+    ) -> None:
+        """Lay down a question that whoever looks knows of already."""
+        self._open[question.id] = OpenQuestion(question, publish, home, settle)
+
+    def ask(
+        self,
+        node_id: int,
+        tree: Tree,
+        home: Home,
+        kind: QuestionKind,
+        text: str,
+        choices: Sequence[str],
+        settle: Callable[[Answer], None],
+    ) -> Question:
+        """Open a question; *settle* is called on the loop when somebody has answered it.
+
+        One that an earlier process has asked, and that is the same, is not asked again.
+        """
+        for old in self._old.get(node_id, ()):
+            if (old.kind, old.text) == (kind, tree.as_written(text)):
+                self._old[node_id].remove(old)
+                self._open[old.id] = OpenQuestion(old, tree.publish, home, settle)
+                return old
+        number = tree.asked[node_id] = tree.asked.get(node_id, 0) + 1
+        question = Question(
+            id=f"{node_id}-{number}", node_id=node_id, kind=kind, text=text, choices=tuple(choices)
+        )
+        self._open[question.id] = OpenQuestion(question, tree.publish, home, settle)
+        try:
+            tree.publish(QuestionAsked(node_id, time.time(), question))
+        except TooLargeError:
+            del self._open[question.id]
+            raise
+        return question
+
+    def show(
+        self,
+        node_id: int,
+        tree: Tree,
+        home: Home,
+        text: str,
+        choices: Sequence[str],
+        settle: Callable[[Answer], None],
+    ) -> Question:
+        """Open a question of the kind Paused that is in this process only."""
+        self._shown += 1
+        question = Question(
+            id=f"journal-{self._shown}",
+            node_id=node_id,
+            kind=QuestionKind.Paused,
+            text=text,
+            choices=tuple(choices),
+        )
+        self.put(question, tree.show, home, settle)
+        tree.show(QuestionAsked(node_id, time.time(), question))
+        return question
+
+    def questions(self) -> list[Question]:
+        """Return what waits to be answered, oldest first."""
+        return [waiting.question for waiting in list(self._open.values())]
+
+    def check(self, id: str, text: str, args: Mapping[str, Any] | None) -> Home:
+        """See that this answers a question that is open; return where that is settled."""
+        waiting = self._waiting(id)
+        waiting.question.checked(text, args)
+        return waiting.home
+
+    def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
+        """Answer a question, from any thread."""
+        waiting = self._waiting(id)
+        answer = waiting.question.checked(text, args)
+        waiting.home.call(self._settle, id, answer)
+
+    def _settle(self, id: str, answer: Answer) -> None:
+        waiting = self._waiting(id)  # or somebody else was quicker
+        self.close(id, answer)
+        waiting.settle(answer)
+
+    def close(self, id: str, answer: Answer | None = None) -> None:
+        """Take a question from the desk, if it still lies there.
+
+        Raises:
+            TooLargeError: the answer does not fit into the journal; the question stays.
+        """
+        waiting = self._open.get(id)
+        if waiting is not None:
+            node_id = waiting.question.node_id
+            waiting.publish(QuestionSettled(node_id, time.time(), id, answer))
+            self._open.pop(id, None)
+            if (old := self._old.get(node_id)) and waiting.question in old:
+                old.remove(waiting.question)  # or it would be taken for the next of its kind
+
+    def forget_old(self, node_id: int) -> None:
+        """Take from the desk what an earlier process has asked and the node has not asked again."""
+        for old in self._old.pop(node_id, ()):
+            self._open.pop(old.id, None)
+
+    def _waiting(self, id: str) -> OpenQuestion:
+        if (waiting := self._open.get(id)) is not None:
+            return waiting
+        known = ", ".join(self._open) or "none"
+        raise UnknownQuestionError(
+            f"no question {id!r} waits for an answer (it may have been answered already);"
+            f" open: {known}"
+        )

@@ -1,0 +1,117 @@
+"""Calls that had begun when their process ended: nobody knows whether they were done."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from treefold.core.errors import InDoubtError
+from treefold.core.fold import Record
+from treefold.core.frames import short_arguments
+from treefold.core.packing import is_lost
+from treefold.core.plain import explained
+from treefold.core.question import (
+    CANCEL,
+    FAIL,
+    REPORT,
+    RESUME,
+    RETRY,
+    USE,
+    QuestionKind,
+    ends_pause,
+)
+from treefold.runtime.asking import ask, pause
+from treefold.runtime.call_request import Concluded
+from treefold.runtime.node import CallNode
+
+Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
+
+
+def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
+    """Return what stands before a call that an earlier process began, where *gate* did."""
+    record = node.record
+    if record is None:
+        return gate
+    if _is_cancelled(record):
+        return _cancel
+    paused = [q for q in record.questions.values() if q.kind is QuestionKind.Paused]
+    begun = record.started_at is not None and record.allowed
+    if begun and not node.function.is_agent and (not node.function.may_repeat or _unknown(node)):
+        return _decide
+    if node.function.is_agent and record.response is not None:
+        paused = [q for q in paused if REPORT not in q.choices]  # those it comes to by itself
+    if not paused:
+        return gate
+
+    async def wait(node: CallNode) -> Mapping[str, Any]:
+        for question in paused:
+            if _is_cancelled(record):
+                await _cancel(node)
+            if question.id not in record.questions:  # somebody has answered it meanwhile
+                continue
+            others = [c for c in question.choices if c not in {RESUME, CANCEL}]
+            await pause(node, question.text, others)
+        return node.inputs if gate is None else await gate(node)
+
+    return wait
+
+
+def _is_cancelled(record: Record) -> bool:
+    """Whether somebody has said so while it was paused, and its process ended before it did."""
+    return any(ends_pause(question, answer) for question, answer in record.answers)
+
+
+async def _cancel(node: CallNode) -> Mapping[str, Any]:
+    node.cancel_here("cancelled while it was paused")
+    await asyncio.sleep(0)  # raises
+    return node.inputs
+
+
+def _unknown(node: CallNode) -> bool:
+    """Whether what it was called with cannot be had any longer."""
+    return is_lost(dict(node.inputs))
+
+
+async def _decide(node: CallNode) -> Mapping[str, Any]:
+    """Let a person say what came of the call, or whether to make it again."""
+    text = (
+        f"{node.function.name}({short_arguments(node.inputs)}) had begun and was cut off,"
+        " and nobody knows whether it was done; retry calls it again, 'use: RESULT' goes on with"
+        " that result, 'fail: WHY' tells its caller"
+    )
+    fault = ""
+    while True:
+        answer = await ask(node, QuestionKind.InDoubt, text + fault, (RETRY, USE, FAIL))
+        if answer.text == FAIL:
+            raise InDoubtError(answer.reason or f"nobody knows whether {node.function.name} ran")
+        if answer.text == USE:
+            try:
+                raise Concluded(_read(node.function.output_type, answer.reason))
+            except ValueError as error:
+                fault = f" ({error})"
+                continue
+        if not _unknown(node):
+            return node.inputs
+        fault = " (it cannot be called again: its arguments had no JSON form)"
+
+
+def _read(annotation: Any, text: str) -> Any:
+    """Return *text* as what a function of this type would give.
+
+    Raises:
+        ValueError: it is no such thing.
+    """
+    from pydantic import PydanticUserError, TypeAdapter, ValidationError  # noqa: PLC0415 - slow
+
+    if annotation is str:
+        return text
+    try:
+        value = json.loads(text)
+    except (RecursionError, ValueError):
+        value = text
+    try:
+        return TypeAdapter(annotation).validate_python(value)
+    except ValidationError as error:
+        raise ValueError(explained(error, "that is no such result")) from None
+    except (PydanticUserError, NameError, TypeError):  # the annotation says nothing
+        return value

@@ -1,0 +1,158 @@
+"""The trees of one runtime: which there are, which still run, and what happens when they go."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from treefold.core.errors import UnknownNodeError, UsageError
+from treefold.core.function import Node
+from treefold.runtime.bags import close_all
+from treefold.runtime.home import settle_from_anywhere
+from treefold.runtime.node import CallNode, report_if_unseen
+from treefold.runtime.walk import is_parked, root_of, subtree
+
+
+class Forest:
+    """Finds nodes by id, keeps or drops finished trees, and knows when nothing runs any more.
+
+    Nodes may be added and found from any thread; trees end and go on the runtime's loop.
+    """
+
+    def __init__(self, *, keeps_finished: bool) -> None:
+        self._keeps_finished = keeps_finished
+        self._nodes: dict[int, CallNode] = {}
+        self._roots: dict[int, CallNode] = {}
+        self._open: set[CallNode] = set()  # top-level calls that have not ended
+        self._closing: set[asyncio.Task[None]] = set()
+        # Awaited when the rest is left for later.
+        self.before_cancel: Callable[[], Awaitable[None]] | None = None
+        self.loader: Callable[[int], CallNode | None] | None = None  # knows those of the past
+
+    @property
+    def roots(self) -> list[CallNode]:
+        """The top-level calls, oldest first."""
+        return list(self._roots.values())
+
+    def add(self, node: CallNode) -> None:
+        """Take in a new node."""
+        self.show(node)
+        if node.parent is None:
+            self.expect(node)
+
+    def show(self, node: CallNode) -> None:
+        """Take in a node of the past."""
+        self._nodes[node.id] = node
+        if node.parent is None:
+            self._roots[node.id] = node
+
+    def expect(self, root: CallNode) -> None:
+        """Count *root* among those that run."""
+        self._open.add(root)
+        root.when_ended(partial(self._root_ended, root))
+
+    def get(self, id: int) -> CallNode | None:
+        """Return the node with this id if it is in memory."""
+        return self._nodes.get(id)
+
+    def find(self, node: Node | int) -> CallNode:
+        """Return the node, or the one with that id."""
+        if isinstance(node, CallNode):
+            return node
+        found = self._nodes.get(node) if isinstance(node, int) else None
+        if found is None and self.loader is not None and isinstance(node, int):
+            found = self.loader(node)
+        if found is None:
+            raise UnknownNodeError(f"this runtime has no node {node!r}; it may have been deleted")
+        return found
+
+    def check_over(self, root: CallNode) -> None:
+        """Raise UsageError unless *root* is a whole tree that has ended."""
+        if root.parent is not None:
+            raise UsageError(
+                f"{root!r} is not a top-level call; delete node {root_of(root).id} instead"
+            )
+        if root in self._open:
+            raise UsageError(f"{root!r} has not ended; cancel it first")
+
+    def delete(self, root: CallNode, closed: Callable[[], object]) -> None:
+        """Forget a finished tree and close what its bags hold; then call *closed*."""
+        self.check_over(root)
+        report_if_unseen(root)
+        closing = self._close_bags(root)
+        self.forget(root)
+        if closing is None:
+            closed()
+        else:
+            closing.add_done_callback(lambda _: closed())
+
+    async def end(self, *, cancel: bool) -> None:
+        """Wait until nothing runs, having cancelled it if so wished; then close all bags.
+
+        Being cancelled meanwhile cancels what still runs; the end is waited for all the same.
+        """
+        interrupted = insist = False
+        while self._open:
+            try:
+                if cancel:
+                    if self.before_cancel is not None:
+                        await self.before_cancel()
+                    for root in tuple(self._open):
+                        root.cancel_here("its runtime was closed", insist=insist)
+                for root in tuple(self._open):
+                    await self._over(root, cancel=cancel)
+                cancel = cancel or self.before_cancel is not None  # what is left waits for people
+            except asyncio.CancelledError:
+                insist = interrupted  # whoever cancels a second time means it
+                cancel = interrupted = True
+        for root in self.roots:
+            report_if_unseen(root)
+            self._close_bags(root)
+        await self._bags_closed()
+        if interrupted:
+            raise asyncio.CancelledError
+
+    async def _over(self, root: CallNode, *, cancel: bool) -> None:
+        """Wait until *root* has ended or, if it will be gone on with, waits for a person."""
+        if cancel or self.before_cancel is None:
+            await root.ended()
+        while not root.state.final and not is_parked(root):
+            changed = root.home.loop.create_future()
+            wake = settle_from_anywhere(changed)
+            root.tree.on_next_event(wake)
+            try:
+                await changed
+            finally:
+                root.tree.forget(wake)
+
+    async def _bags_closed(self) -> None:
+        interrupted = False
+        while self._closing:
+            try:
+                await asyncio.wait(self._closing)
+            except asyncio.CancelledError:
+                interrupted = True
+                for task in self._closing:
+                    task.cancel()
+        if interrupted:
+            raise asyncio.CancelledError
+
+    def _root_ended(self, root: CallNode) -> None:
+        self._open.discard(root)
+        if not self._keeps_finished:
+            report_if_unseen(root)
+            self.forget(root)
+
+    def forget(self, root: CallNode) -> None:
+        """Find neither the tree nor any of its nodes from now on."""
+        self._roots.pop(root.id, None)
+        for node in subtree(root):
+            self._nodes.pop(node.id, None)
+
+    def _close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
+        """Return the task that closes what the bags of a tree hold, if they hold anything."""
+        if not (bags := root.tree.take_bags()):
+            return None
+        task = root.home.loop.create_task(close_all(bags), name="close session bags")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return task

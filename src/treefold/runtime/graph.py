@@ -1,0 +1,109 @@
+"""Which functions there are and which may call which, checked before anything runs."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from treefold.core.decisions import Rules
+from treefold.core.errors import CallGraphError, InvalidValueError
+from treefold.core.function import Function, checked_function, checked_functions
+from treefold.runtime.model_book import ModelBook
+
+
+def discover(
+    specs: Iterable[Function], models: ModelBook, known: Mapping[str, Function] | None = None
+) -> dict[str, Function]:
+    """Return *specs* and all that they may call, by name; *known* are there already.
+
+    Raises:
+        CallGraphError: something is wrong with them; it lists everything that is.
+    """
+    roots = checked_functions(specs, "a Runtime")
+    found = dict(known or {})
+    paths = {name: name for name in found}  # how each was reached first
+    faults: list[str] = []
+    queue = deque((function, function.name) for function in roots)
+    seen: set[int] = set()
+    while queue:
+        function, path = queue.popleft()
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        if found.setdefault(function.name, function) is not function:
+            faults.append(
+                f"{path}: two functions are called {function.name!r}, this {function!r} and the"
+                f" {found[function.name]!r} of {paths[function.name]}; rename one"
+            )
+        paths.setdefault(function.name, path)
+        faults += [f"{path}: {fault}" for fault in function.faults(models)]
+        for used in function.may_call:
+            checked_function(used, f"the 'uses' of {function.name}")
+            queue.append((used, f"{path} > {used.name}"))
+    faults += _circles(roots)
+    if faults:
+        raise CallGraphError(faults)
+    return found
+
+
+def reachable(roots: Iterable[Function]) -> dict[str, Function]:
+    """Return *roots* and all that they may call, by name."""
+    found: dict[str, Function] = {}
+    queue = deque(roots)
+    while queue:
+        function = queue.popleft()
+        if found.setdefault(function.name, function) is function:
+            queue.extend(one for one in function.may_call if one.name not in found)
+    return found
+
+
+def _circles(roots: Iterable[Function]) -> Iterator[str]:
+    """Find each way in which calls come back to a function without being allowed to."""
+    done: set[int] = set()
+    for root in roots:
+        if id(root) in done:
+            continue
+        path = [root]
+        below = [iter(root.may_call)]
+        while path:
+            function = next(below[-1], None)
+            if function is None:
+                done.add(id(path.pop()))
+                below.pop()
+            elif any(one is function for one in path):
+                yield from _circle(path, function)
+            elif id(function) not in done:
+                path.append(function)
+                below.append(iter(function.may_call))
+
+
+def _circle(path: list[Function], again: Function) -> Iterator[str]:
+    start = next(n for n, one in enumerate(path) if one is again)
+    circle = path[start:]
+    if any(function.uses_recursion for function in circle):
+        return
+    way = " > ".join(function.name for function in [*path, again])
+    what = "it calls itself" if len(circle) == 1 else "calls go round in a circle"
+    yield f"{way}: {what}; take it out of 'uses', or say uses_recursion=True for {again.name}"
+
+
+def check_listed(rules: Rules, functions: Mapping[str, Function]) -> None:
+    """Raise InvalidValueError if *rules* list a name that no function has, where all are known."""
+    listed = rules.disallowed | (rules.allowed or rules.disallowed)
+    for name in sorted(listed) if functions else ():
+        if name not in functions:
+            near = get_close_matches(name, functions, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InvalidValueError(f"a tool is listed as {name!r}, which is none here{hint}")
+
+
+def check_use(caller: Function, function: Function) -> None:
+    """Raise CallGraphError unless *caller* may call *function*."""
+    for used in caller.may_call:
+        if used is function:
+            return
+    remedy = f"add it to the 'uses' of {caller.name}"
+    if function is caller:
+        remedy = "say uses_recursion=True"
+    elif hasattr(function, "callable"):
+        remedy += ", or call its callable directly"
+    raise CallGraphError([f"{caller.name} may not call {function.name}: {remedy}"])

@@ -1,0 +1,136 @@
+"""Trees of earlier processes as nodes: read from the journal, with nothing running in them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from treefold.core.errors import UsageError
+from treefold.core.events import CallEnded, CallOptions, CallRequested, Event, ValueSent
+from treefold.core.fold import Record
+from treefold.core.function import Function, RunContext
+from treefold.core.parameters import Parameters
+from treefold.core.reviving import revived
+from treefold.runtime.call_request import CallRequest
+from treefold.runtime.journal import Journal
+from treefold.runtime.node import CallNode
+from treefold.runtime.spending import Spent
+from treefold.runtime.tree import Tree
+from treefold.runtime.tree_reader import damage_told, read_events, without_collection
+from treefold.runtime.trials import last_death
+from treefold.runtime.walk import upwards
+
+Remake = Callable[[Record, CallRequest, Tree, CallNode | None], CallNode]
+
+
+class PastFunction(Function):
+    """Stands for a function that this program does not have."""
+
+    def __init__(self, name: str, *, is_agent: bool) -> None:
+        super().__init__(name, "")
+        self.is_agent = is_agent
+
+    @property
+    def parameters(self) -> Parameters:
+        return Parameters.of_schema(self.name, {"type": "object"})
+
+    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        raise UsageError(f"{self.name} is not among the functions of this runtime")
+
+
+class Loader:
+    """Makes the nodes of trees that are written down.
+
+    Args:
+        remake: makes the node that a record tells of.
+        ended: is told when a call has ended that was open.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        functions: Mapping[str, Function],
+        remake: Remake,
+        ended: Callable[[CallNode], None],
+    ) -> None:
+        self._journal = journal
+        self.functions = functions
+        self._remake = remake
+        self._ended = ended
+
+    def load(self, id: int, events: Sequence[Event]) -> CallNode:
+        """Return the top-level node of the tree with this id, all below it restored."""
+        with damage_told(self._journal.store, id), without_collection():
+            return self._restored(id, events)
+
+    def _restored(self, id: int, events: Sequence[Event]) -> CallNode:
+        first = events[0]
+        assert isinstance(first, CallRequested)  # so it begins
+        tree = Tree(id, first.index, kept=True, journal=self._journal)
+        tree.last_death = last_death(events)
+        records = tree.restore(events)
+        nodes: dict[int, CallNode] = {}
+        for node_id in sorted(records):
+            record = records[node_id]
+            if record.ended is None:  # from now on more is added to the views than is past
+                record = records[node_id] = record.copy()
+            parent = record.requested.parent
+            request = self.request_of(record)
+            above = None if parent is None else nodes[parent]
+            nodes[node_id] = self._remake(record, request, tree, above)
+            tree.asked[node_id] = len(record.asked)
+            if not nodes[node_id].has_ended:
+                nodes[node_id].when_ended(partial(self._ended, nodes[node_id]))
+                if above is not None and above.function.is_agent and above.waiting_on is None:
+                    above.waiting_on = nodes[node_id]  # until it goes on; agents wait in order
+        for node_id, node in nodes.items():
+            if (record := records[node_id]).exchanges or record.usage.total:
+                for above in upwards(node):
+                    above.spent = above.spent or Spent()
+                    above.spent.add(record.usage, record.cost, len(record.exchanges))
+        return nodes[id]
+
+    def events(self, tree: int) -> list[Event]:
+        """Return all that happened in a tree, with results as their functions gave them."""
+        events = read_events(self._journal.store, tree)
+        with damage_told(self._journal.store, tree):
+            self._revive(events)
+        return events
+
+    def _revive(self, events: list[Event]) -> None:
+        called: dict[int, Function | None] = {}
+        for number, event in enumerate(events):
+            if isinstance(event, CallRequested):
+                caller = None if event.parent is None else called[event.parent]
+                own = {} if caller is None else {one.name: one for one in caller.own_functions}
+                called[event.node] = own.get(event.function) or self.functions.get(event.function)
+            elif isinstance(event, CallEnded | ValueSent):
+                events[number] = _revived(called[event.node], event)
+
+    def request_of(self, record: Record) -> CallRequest:
+        """Return what was asked for, as far as that is written down."""
+        requested = record.requested
+        options = requested.options or CallOptions()
+        function = self.functions.get(requested.function)
+        if function is None:
+            function = PastFunction(requested.function, is_agent=requested.is_agent)
+        return CallRequest(
+            function,
+            record.inputs,
+            options.timeout,
+            model=options.model,
+            budget=options.budget,
+            tool_use_id=requested.tool_use_id,
+        )
+
+
+def _revived(function: Function | None, event: CallEnded | ValueSent) -> Event:
+    """Return *event* with what *function* gave, as that gave it; others may send what they like."""
+    if function is None:
+        return event
+    if isinstance(event, CallEnded):
+        value = revived(function.output_type, event.outputs)
+        return event if value is event.outputs else replace(event, outputs=value)
+    if not function.streams:
+        return event
+    return replace(event, value=revived(function.output_type, event.value))

@@ -1,0 +1,79 @@
+"""Which model an agent talks to."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from treefold.core.errors import InvalidValueError
+from treefold.core.provider import Provider
+
+_DEFAULT: Final = "default"
+
+
+class ModelBook:
+    """The models of one runtime, by what agents call them.
+
+    A wish is a Model, a Provider, the name of a model, or "default" or None for the default.
+    """
+
+    def __init__(self, models: Any = None) -> None:
+        given = cast("Any", models) if isinstance(models, Mapping) else {_DEFAULT: models}
+        entries = dict[Any, Any](given)
+        for key, model in entries.items():
+            if not isinstance(key, str) or not (model is None or _is_wish(model)):
+                raise InvalidValueError(
+                    f"models map a Provider or a name to a model or its name, not {key!r} to"
+                    f" {model!r}"
+                )
+        self._entries = {str(key): model for key, model in entries.items()}
+        self._found: dict[str, Any] = {}
+
+    def find(self, wish: Any) -> Any:
+        """Return the model that *wish* stands for here.
+
+        Raises:
+            InvalidValueError: it stands for none.
+        """
+        if wish is None or wish == _DEFAULT:
+            wish = self._default()
+        if not _is_wish(wish):
+            raise InvalidValueError(f"a model is a Model, a Provider or a name, not {wish!r}")
+        if not isinstance(wish, str):
+            return wish
+        entry = self._entries.get(str(wish)) or self._called(wish) or wish
+        if not isinstance(entry, str):
+            return entry
+        if entry not in self._found:
+            from treefold.models.naming import find_model  # noqa: PLC0415 - only agents need it
+
+            self._found[entry] = find_model(entry)
+        return self._found[entry]
+
+    def _called(self, name: str) -> Any:
+        """Return the model that calls itself so: a journal has nothing else to go by."""
+        return next((m for m in self._entries.values() if getattr(m, "name", None) == name), None)
+
+    @property
+    def has_default(self) -> bool:
+        """Whether there is a model for agents that name none."""
+        return self.chooses_default or not self._entries.keys() - {_DEFAULT}
+
+    @property
+    def chooses_default(self) -> bool:
+        """Whether the program says which model that is."""
+        return self._entries.get(_DEFAULT) is not None
+
+    def _default(self) -> Any:
+        if not self.has_default:
+            raise InvalidValueError(
+                "it names no model, and the runtime's models have no default: say which it is,"
+                " models={'default': ...}"
+            )
+        return self._entries.get(_DEFAULT) or Provider.Local
+
+
+def _is_wish(thing: object) -> bool:
+    if isinstance(thing, str):
+        return True
+    from treefold.core.model import Model  # noqa: PLC0415 - only who gives one needs it
+
+    return isinstance(thing, Model)

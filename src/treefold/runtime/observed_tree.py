@@ -1,0 +1,115 @@
+"""A tree that another process may be driving, as its journal tells it."""
+
+import threading
+from collections.abc import Callable
+
+from treefold.core.errors import StoreError, UnknownNodeError
+from treefold.core.events import CallRequested
+from treefold.core.fold import TreeFold
+from treefold.core.frames import Frame, short_arguments
+from treefold.core.store import Store
+from treefold.core.views import NodeView
+from treefold.runtime.hearing import Hearer
+from treefold.runtime.poll import Poll
+from treefold.runtime.tree_reader import TreeReader, damage_told
+
+
+class ObservedTree:
+    """Folds what is in the journal; whoever looks reads on from where the last one stopped."""
+
+    def __init__(self, store: Store, id: int, poll: Poll) -> None:
+        self.id = id
+        self._store = store
+        self._poll = poll
+        self._lock = threading.Lock()  # for reading on
+        self._reader = TreeReader(store, id)
+        self._hearer = Hearer(store, id)
+        self._fold: TreeFold | None = None  # when something was read
+
+    def expect_views(self) -> None:
+        """Do nothing: there is nothing to prepare."""
+
+    def view(self, id: int) -> NodeView:
+        """Return the node with this id as it stands.
+
+        Raises:
+            UnknownNodeError: it is not there, or not any more.
+        """
+        return self._folded(id).views[id]
+
+    def stack(self, id: int) -> list[Frame]:
+        """Return the calls from the top-level one through a node to what it waits for now.
+
+        Raises:
+            UnknownNodeError: it is not there, or not any more.
+        """
+        fold = self._folded(id)
+        path = [id]
+        while (above := fold.records[path[0]].requested.parent) is not None:
+            path.insert(0, above)
+        while below := [one for one in fold.views[path[-1]].children if not one.state.final]:
+            path.append(below[-1].id)
+        return [_frame(fold.views[one], len(fold.records[one].exchanges)) for one in path]
+
+    def responses(self, id: int) -> int:
+        """Return how many responses of a model a node has had."""
+        return len(self._folded(id).records[id].exchanges)
+
+    def _folded(self, id: int) -> TreeFold:
+        """Return all that is known, that node included."""
+        with self._lock:
+            self._poll.check_open()
+            try:
+                self._read_on()
+            except BaseException:  # half of it may have been taken in
+                self._reader, self._fold = TreeReader(self._store, self.id), None
+                self._hearer = Hearer(self._store, self.id)
+                raise
+            found = self._fold
+        if found is None or id not in found.views:
+            raise unknown_node(self._store, id)
+        return found
+
+    def _read_on(self) -> None:
+        events = self._reader.read()
+        if not events and self._store.find(node=self.id) is None:
+            raise unknown_node(self._store, self.id)
+        if self._fold is None:
+            first = events[0]
+            if not isinstance(first, CallRequested):
+                raise StoreError(self._store.name, f"tree {self.id} has lost its first entry")
+            self._fold = TreeFold(first.index)
+        with damage_told(self._store, self.id):
+            self._fold.take(events)
+            for node, text in self._hearer.hear(self._reader.numbers).items():
+                self._fold.hear(node, text)
+            self._fold.apply()
+
+    def on_next_event(self, wake: Callable[[], None]) -> None:
+        """Have *wake* called once, when something was written."""
+        self._poll.on_next_event(wake)
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        """Take back what ``on_next_event`` was given."""
+        self._poll.forget(wake)
+
+
+def _frame(view: NodeView, responses: int) -> Frame:
+    return Frame(
+        function=view.fn,
+        kind="agent" if view.is_agent else "code",
+        node_id=view.id,
+        path=view.path,
+        state=view.state.value,
+        arguments=short_arguments(view.inputs),
+        model=view.model,
+        responses=responses,
+        parts=len(view.transcript),
+        usage=view.total_usage,
+        cost=view.total_cost,
+    )
+
+
+def unknown_node(store: Store, id: object) -> UnknownNodeError:
+    """Return the error for a node that is not in the journal."""
+    return UnknownNodeError(f"{store.name} has no node {id!r}; it may have been deleted")

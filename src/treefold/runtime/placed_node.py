@@ -1,0 +1,171 @@
+"""Where a call is in its tree: above it, below it, and what its calls are known by."""
+
+from typing import Any, Final
+
+from treefold.core.call_keys import named, of_content
+from treefold.core.errors import ClosedError, InvalidValueError
+from treefold.core.function import Node, RunContext
+from treefold.runtime.awaited_node import AwaitedNode
+from treefold.runtime.bags import SessionBag
+from treefold.runtime.call_request import CallRequest
+from treefold.runtime.home import Home
+from treefold.runtime.tree import Tree
+
+_NONE: Final[dict[str, Any]] = {}
+
+
+class PlacedNode(AwaitedNode):
+    """A node with a parent, or none, and children.
+
+    A journal finds a call by its key among those of its parent: the one that the caller gave, or
+    else what is called with which arguments, and for how many times. So it does not matter in which
+    order calls are made again.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_failures",
+        "_index",
+        "_keys",
+        "_next_sequence",
+        "_parent",
+        "_running",
+        "children",
+        "id",
+        "sequence",
+        "tree",
+        "unclaimed",
+    )
+
+    def __init__(self, home: Home, id: int, tree: Tree, parent: Any) -> None:
+        super().__init__(home)
+        self.id = id
+        self.tree = tree
+        self._parent: Any = parent  # a node of the subclass, or None
+        self.children: list[Any] = []
+        self._running = 0  # how many children have not ended
+        self._failures = 0  # how many children have failed
+        self._next_sequence = 1
+        self._closing = False  # its children are being cancelled, and there will be no more
+        self._keys: dict[str, int] | None = None  # how often each key was asked for
+        # Its calls by key, if an earlier process made them and this one has not yet.
+        self.unclaimed: dict[str, Any] = _NONE  # never changed while it is this
+
+    @property
+    def path(self) -> str:
+        numbers: list[str] = []
+        node: PlacedNode | None = self
+        while node is not None:
+            numbers.append(str(node._index))
+            node = node._parent
+        return ".".join(reversed(numbers))
+
+    def get_children(self) -> list[Node | list[Node]]:
+        batches: dict[int, list[Node]] = {}
+        for child in list(self.children):
+            batches.setdefault(child.sequence, []).append(child)
+        return [batch if len(batch) > 1 else batch[0] for batch in batches.values()]
+
+    @property
+    def bag(self) -> SessionBag:
+        """The objects that live as long as its tree."""
+        return self.tree.bag_of(self.id)
+
+    @property
+    def _belongs_to_waiters(self) -> bool:
+        # A call in a journal outlives those who wait for it: Ctrl-C cancels the task that awaits
+        # it, too, and the next process goes on with it.
+        if self._parent is not None or self.tree.journal is not None:
+            return False
+        asking = RunContext.active.get(None)
+        return asking is None or asking is asking.runtime.get_ctx()
+
+    # Its children
+
+    def _take_place(self, tied_with: Node | None) -> None:
+        """Become the next child of its parent, or the top of its tree."""
+        parent = self._parent
+        if parent is None:
+            self._index = self.sequence = self.tree.number
+            return
+        parent._check_open()
+        if tied_with is None:
+            self.sequence = parent._next_sequence
+            parent._next_sequence += 1
+        elif isinstance(tied_with, Node) and tied_with.parent is parent:
+            self.sequence = tied_with.sequence
+        else:
+            raise InvalidValueError(
+                f"{tied_with!r} was called by another node; only siblings can be tied"
+            )
+        parent.children.append(self)
+        parent._running += 1
+        self._index = len(parent.children)
+
+    def _leave_place(self) -> None:
+        """Take back ``_take_place``; nobody has seen the call."""
+        if (parent := self._parent) is not None:
+            parent.children.remove(self)
+            parent._running -= 1
+
+    def _take_old_place(self, index: int, sequence: int, key: str, *, ended: bool) -> None:
+        """Become the child of its parent that it was in an earlier process."""
+        self._index, self.sequence = index, sequence
+        if (parent := self._parent) is None:
+            return
+        parent.children.append(self)
+        parent._running += not ended
+        parent._next_sequence = max(parent._next_sequence, sequence + 1)
+        parent._expect(self, key)
+
+    def _expect(self, child: Any, key: str) -> None:
+        """Know a call of an earlier process by its *key*, if it will be made again."""
+        if self.may_make_again(key):
+            self.unclaimed = {} if self.unclaimed is _NONE else self.unclaimed
+            self.unclaimed[key] = child
+
+    def _check_open(self) -> None:
+        if self._ended is not None or self._closing:
+            raise ClosedError(
+                f"{self.function.name} (node {self.path}) has ended and can make no more calls;"
+                " await what it starts before it returns"
+            )
+
+    # What they are known by
+
+    def key_of(self, request: CallRequest) -> str:
+        """Return what tells the call that *request* asks for from all others of this node."""
+        self._keys = {} if self._keys is None else self._keys
+        if request.key is None:
+            base = self._content_key(request)
+        else:
+            base = named(request.key)
+            if base in self._keys:
+                raise InvalidValueError(
+                    f"{self.function.name} has made a call with the key {request.key!r} already"
+                )
+        times = self._keys[base] = self._keys.get(base, 0) + 1
+        return base if times == 1 else f"{base} {times}"
+
+    def _content_key(self, request: CallRequest) -> str:
+        journal, args = self.tree.journal, request.args
+        if journal is not None and journal.redacts:  # or code that is run again is not recognised
+            args = journal.as_written(args)
+        return of_content(request.function.name, request.model, args)
+
+    def may_make_again(self, key: str) -> bool:
+        """Whether it will ask once more for the call with this key, when it goes on."""
+        return not self.has_ended
+
+    def claimed(self, request: CallRequest) -> Any:
+        """Return the call that *request* asks for, if an earlier process has made it."""
+        self._check_open()
+        request.call_key = self.key_of(request)
+        known = self.unclaimed.get(request.call_key)
+        if known is None:
+            return None
+        if known.function.name != request.function.name:
+            raise InvalidValueError(
+                f"{known!r} has the key {request.key!r}, and is another call; give another key"
+            )
+        return self.unclaimed.pop(request.call_key)

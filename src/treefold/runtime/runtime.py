@@ -1,0 +1,541 @@
+"""Run functions: the one object that a program makes, and may use from any thread."""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from contextvars import Token
+from functools import partial
+from types import TracebackType
+from typing import Any, ClassVar, Literal, Self
+from uuid import uuid4
+
+from treefold.core.budget import Budget
+from treefold.core.decisions import Hooks, Rules
+from treefold.core.errors import (
+    ClosedError,
+    InvalidValueError,
+    ModelProviderException,
+    StoreError,
+    UnknownNodeError,
+    UnknownQuestionError,
+    UsageError,
+)
+from treefold.core.events import CallEnded
+from treefold.core.forking import Edit, checked_place, cut_at, cut_at_failure
+from treefold.core.frames import Frame
+from treefold.core.function import Function, Node, RunContext
+from treefold.core.question import RESUME, Question, QuestionKind
+from treefold.core.states import NodeState
+from treefold.core.store import Store
+from treefold.core.views import NodeView
+from treefold.runtime.commons import Commons
+from treefold.runtime.context import Context
+from treefold.runtime.forest import Forest
+from treefold.runtime.graph import check_listed, discover
+from treefold.runtime.holds import hold, why_not_paused
+from treefold.runtime.home import BackgroundHome, Home
+from treefold.runtime.limits import DEFAULT_LIMITS, Limits
+from treefold.runtime.maker import Maker
+from treefold.runtime.model_book import ModelBook
+from treefold.runtime.node import CallNode
+from treefold.runtime.spending import Account
+from treefold.runtime.threads import finish_in_thread
+from treefold.runtime.tree_reader import without_collection
+from treefold.runtime.walk import root_of, subtree
+from treefold.runtime.watch import Watch
+from treefold.runtime.wish import edit_of
+
+log = logging.getLogger(__name__)
+
+
+class Runtime:  # noqa: PLR0904 - all that a program wants of a run
+    """Runs functions as trees of nodes, and keeps the trees until they are deleted.
+
+    With ``async with`` it lives in the caller's loop, and turns run inside the block are its nodes
+    too; otherwise it has a loop of its own in a background thread. Leaving a ``with`` block waits
+    for the calls that still run, or cancels them if an exception leaves it; with a store, it does
+    not wait for a tree in which all that is open waits for a person, and what it cancels is gone on
+    with later. Everything may be used from any thread.
+
+    Args:
+        specs: the functions; all that they may call is found and checked, too.
+        models: a model or its name for agents that name none, or a mapping from what agents say (a
+            Provider, or a name of your own) to a model or its name; ``"default"`` is for the rest.
+        limits: how many requests to models may be under way.
+        budget: what all calls together may spend.
+        hooks: who decides about the calls that models ask for.
+        allowed_tools: the only functions that models may call, at any depth.
+        disallowed_tools: functions that they may not call.
+        on_provider_failure: after the last retry, ``"raise"`` or ``"pause"`` until somebody
+            resumes.
+        on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until somebody
+            decides.
+        store: the journal, by the path of a file: every call is written down there, and what is
+            open when the process ends goes on when a runtime is made with it again.
+        redact: what to make of each text before it is written down.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> def add(ctx, a: int, b: int) -> int:
+        ...     return a + b
+        >>> with Runtime([CodeFunction(callable=add)]) as runtime:
+        ...     runtime.invoke(runtime.invocable_functions["add"], {"a": 1, "b": 2}).result()
+        3
+    """
+
+    _makes: ClassVar[type[Maker]] = Maker  # its nodes
+    keeps_finished_trees: ClassVar[bool] = True
+    patience: ClassVar[float] = 10.0  # seconds until a call that was cancelled is cancelled again
+
+    def __init__(  # noqa: PLR0913 - what a program says once, each by its name
+        self,
+        specs: Iterable[Function] = (),
+        *,
+        models: Any = None,
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        hooks: Hooks | None = None,
+        allowed_tools: Iterable[str | Function] | None = None,
+        disallowed_tools: Iterable[str | Function] = (),
+        on_provider_failure: Literal["raise", "pause"] = "raise",
+        on_tool_error: Literal["report", "pause"] = "report",
+        store: Store | str | os.PathLike[str] | None = None,
+        redact: Callable[[str], str] | None = None,
+    ) -> None:
+        for value, choices in (on_provider_failure, "raise"), (on_tool_error, "report"):
+            if value not in {choices, "pause"}:
+                raise InvalidValueError(f"{value!r}: say {choices!r} or 'pause'")
+        if not isinstance(limits, Limits | None):
+            raise InvalidValueError(f"limits are Limits(...), not {limits!r}")
+        if not isinstance(budget, Budget | None):
+            raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
+        self._commons = Commons(
+            models=models if isinstance(models, ModelBook) else ModelBook(models),
+            limits=limits or DEFAULT_LIMITS,
+            rules=Rules.of(allowed_tools, disallowed_tools, hooks),
+            account=None if budget is None else Account(budget, None),
+            pauses_on_provider_failure=on_provider_failure == "pause",
+            pauses_on_tool_error=on_tool_error == "pause",
+        )
+        self.invocable_functions: Mapping[str, Function] = discover(specs, self._commons.models)
+        check_listed(self._commons.rules, self.invocable_functions)
+        self._forest = Forest(keeps_finished=self.keeps_finished_trees)
+        self._maker = self._makes(
+            self,
+            self.invocable_functions,
+            self._commons,
+            self._forest,
+            home=self._open_home,
+            keeps_trees=self.keeps_finished_trees,
+        )
+        self._context = Context(self._maker, None)
+        self._home: Home | None = None
+        self._lock = threading.Lock()  # for changing from no home to one, from open to closed
+        self._closed = False
+        self.id = uuid4().hex  # what tells its calls from those of all others
+        self._token: Token[RunContext] | None = None
+        self._past: Any = None if store is None else self._open_store(store, redact)
+
+    def _open_store(
+        self, store: Store | str | os.PathLike[str], redact: Callable[[str], str] | None
+    ) -> Any:
+        from treefold.runtime.archive import open_archive  # noqa: PLC0415 - only journals need it
+
+        past = open_archive(store, redact, self.invocable_functions, self._maker, self._follow)
+        self.id = past.store.id
+        highest_id, highest_number = past.store.highest()
+        self._maker.past = past
+        self._maker.count_from(highest_id + 1, highest_number + 1)
+        self._forest.loader = self._maker.load
+        self._forest.before_cancel = past.suspend
+        return past
+
+    @property
+    def store(self) -> Store | None:
+        """The journal; None if nothing is written down."""
+        return None if self._past is None else self._past.store
+
+    # Calls
+
+    def get_ctx(self) -> Context:
+        """Return a context outside any call: what it invokes is a top-level call."""
+        return self._context
+
+    def invoke(
+        self,
+        function: Function,
+        args: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        model: Any = None,
+        budget: Budget | None = None,
+        key: str | None = None,
+    ) -> Node:
+        """Start a top-level call of *function* and return its node at once.
+
+        A function that this runtime was not made with is checked now. *timeout* is in seconds;
+        *model* and *budget* are for this call. With a *key* there is one such call: if it has been
+        made, by this or an earlier process that wrote to the same store, its node is returned.
+
+        Code outside any call that stops awaiting the node (``asyncio.timeout``, a cancelled task)
+        cancels it, unless other such code waits for it as well. With a store it does not: the call
+        continues, and leaving the runtime waits for it; give it a *timeout*, or cancel it.
+
+        Raises:
+            CallGraphError: the function, or one that it may call, cannot be run.
+            InvalidValueError: another call was made with that key.
+            ClosedError: the runtime was closed.
+        """
+        return self._context.invoke(
+            function, args, timeout=timeout, model=model, budget=budget, key=key
+        )
+
+    # Calls of earlier processes
+
+    def recover(self) -> list[Node]:
+        """Go on with what was open when an earlier process ended; return its top-level calls.
+
+        This happens by itself when a ``with`` block is entered, or at the first call. A tree in
+        which everything waits for a person goes on when somebody answers. One that cannot be read
+        is left as it is, and the log says so.
+        """
+        self._open_home()
+        if self._past is None:
+            return []
+        found = [self._readable(id) for id in self._past.recovered]
+        return [node for node in found if node is not None]
+
+    def _readable(self, id: int) -> CallNode | None:
+        """Return a top-level call, unless it has just been deleted, or cannot be read."""
+        try:
+            return self._forest.find(id)
+        except UnknownNodeError:
+            return None
+        except StoreError as error:  # of this tree; others can be
+            log.warning("tree %d is left out: %s", id, error)
+            return None
+
+    def _follow(self, wish: Mapping[str, Any], message: int) -> None:
+        """Do what another process asks for; what that message has started is not started again.
+
+        Raises:
+            TreefoldError: it cannot be done.
+        """
+        match wish:
+            case {"do": "answer", "id": str(id), "text": str(text), "args": args}:
+                self._commons.desk.answer(id, self._meant(id, text), args)
+            case {"do": "claim", "id": str()}:  # its process ended before it had answered
+                pass
+            case {"do": "cancel", "node": int(node), "reason": str(reason)}:
+                self.cancel(node, reason)
+            case {"do": "pause", "node": int(node), "reason": str(reason)}:
+                self.pause(node, reason)
+            case {"do": "resume", "node": int(node)}:
+                self._resume(node, f"#resumed by message {message} of {self.id}")
+            case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
+                self._fork(node, at, edit_of(edit), key)
+            case _:
+                raise InvalidValueError(f"nobody here knows how to do {wish!r}")
+
+    def _meant(self, id: str, text: str) -> str:
+        """Return the choice that *text* is: others know the choices only as they are written."""
+        redacted = self._past.journal.redacted
+        for question in self.questions():
+            for choice in question.choices if question.id == id else ():
+                if redacted(choice) == text:
+                    return choice
+        return text
+
+    # What runs and what ran
+
+    def list_toplevel(self) -> list[Node]:
+        """Return the top-level calls, oldest first, those of earlier processes included.
+
+        One that cannot be read is left out, and the log says so.
+        """
+        if self._past is not None and not self._closed:
+            with without_collection():
+                for row in self._past.store.trees():
+                    self._readable(row.id)
+        return sorted(self._forest.roots, key=lambda root: root.id)
+
+    def get_subtree(self, id: int) -> list[Node]:
+        """Return the node with this id and all below it, each before those that it called."""
+        return list[Node](subtree(self._forest.find(id)))
+
+    def get_view(self, id: int) -> NodeView:
+        """Return the node with this id, and all below it, as they stand."""
+        return self._forest.find(id).tree.view(id)
+
+    def watch(self, node: Node | int, as_of_seq: int = 0, timeout: float | None = None) -> Watch:
+        """Wait for a view of *node* newer than the one numbered *as_of_seq*.
+
+        ``await`` the watch, call its ``result()`` from another thread, or iterate over it either
+        way; a TimeoutError says that nothing happened for *timeout* seconds.
+        """
+        found = self._forest.find(node)
+        return Watch(found.home, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
+
+    def stack(self, id: int) -> list[Frame]:
+        """Return the calls from the top through node *id* to what it waits for, outermost first."""
+        from treefold.runtime.stack import stack_through  # noqa: PLC0415 - only who looks needs it
+
+        return stack_through(self._forest.find(id))
+
+    # Stopping and going on
+
+    def pause(self, id: int, reason: str = "it was paused") -> None:
+        """Let the node with this id, and all below it, make no further request or call.
+
+        What is under way goes on until then. There is a question meanwhile: resume or cancel.
+
+        Raises:
+            UsageError: it has ended.
+        """
+        node = self._forest.find(id)
+        node.home.call(hold, node, reason)
+
+    def resume(self, id: int) -> Node:
+        """Let what was paused go on, the node with this id and all below it.
+
+        A top-level call that has failed or was cancelled goes on in a fork of its tree, whose
+        top-level node is returned: what was cancelled or ended because a provider failed is open
+        again in it, and everything else is as it was. Without a store only an agent can, whose
+        provider failed; it is called again, and goes on after the last complete response.
+
+        Raises:
+            UsageError: nothing there is paused.
+        """
+        return self._resume(id, None)
+
+    def _resume(self, id: int, key: str | None) -> Node:
+        node = self._forest.find(id)
+        if self._past is not None and node.state in {NodeState.Error, NodeState.Canceled}:
+            return self._resume_ended(node, key)
+        if node.parent is None and isinstance(node.exception, ModelProviderException):
+            return self._context.start(node.continued())
+        below = {one.id for one in subtree(node)}
+        paused = [q for q in self.questions() if q.node_id in below]
+        paused = [q for q in paused if q.kind is QuestionKind.Paused]
+        if not paused:
+            raise UsageError(why_not_paused(node))
+        for question in paused:
+            with suppress(UnknownQuestionError):  # somebody else was quicker
+                self.answer(question.id, RESUME)
+        return node
+
+    def _resume_ended(self, node: CallNode, key: str | None) -> Node:
+        if node.parent is not None:
+            raise UsageError(f"{node!r} has ended; resume node {root_of(node).id}, or fork this")
+        cut = partial(cut_at_failure, is_passing=_provider_failed)
+        return node.home.call(self._past.fork, node.id, cut, None, key)
+
+    def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
+        """Go on from the past: start a tree that shares what came before, and runs what follows.
+
+        The call *node*, in any tree and at any depth, is made again in it, with the *edit*; the
+        calls above it go on when it has ended. An agent goes on after response *at*, from 0. Calls
+        that were requested before *node*, or in parallel with it, are shared; later ones are made
+        again. The tree that it comes from stays as it is.
+
+        Raises:
+            UsageError: there is no store, or *node* is in another.
+            InvalidValueError: there is no such response, or the edit is for something else.
+        """
+        return self._fork(node, at, edit, None)
+
+    def _fork(
+        self, node: Node | int, at: int | None, edit: Edit | None, key: str | None
+    ) -> CallNode:
+        """Start a fork, with a *key* once."""
+        if self._past is None:
+            raise UsageError("only what is written down can be forked: Runtime(store='run.db')")
+        found = self._forest.find(self._past.id_of(node))
+        response = checked_place(found.function, at, edit)
+        if edit is not None and edit.model is not None:
+            self._commons.models.find(edit.model)
+        cut = partial(cut_at, node=found.id, response=response)
+        return found.home.call(self._past.fork, root_of(found).id, cut, edit, key)
+
+    def questions(self) -> list[Question]:
+        """Return all that waits for a person, at any depth of any tree, oldest first."""
+        return self._commons.desk.questions()
+
+    def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
+        """Answer the question with this id.
+
+        An approval is answered ``"allow"``, ``"deny"`` or ``"deny: why"``, or by *args*, the
+        arguments to use instead; a pause by ``"resume"`` or ``"cancel"``; a call in doubt by
+        ``"retry"``, ``"use: RESULT"``, ``"fail"`` or ``"fail: why"``; anything else by one of its
+        choices, or by any text if it has none.
+
+        Raises:
+            UnknownQuestionError: there is no such question, or it has been answered, also by
+                another process.
+            InvalidValueError: this is no answer to it; the question stays open.
+            StoreError: the journal cannot be written, where answers of other processes would be.
+                On the runtime's own event loop, that is a StoreBusyError at once if it is locked.
+        """
+        if self._past is None:
+            self._commons.desk.answer(id, text, args)
+        else:
+            self._past.answer(id, text, args)
+
+    def cancel(self, id: int, reason: str = "cancelled") -> None:
+        """Cancel the node with this id, and every call it made."""
+        self._forest.find(id).cancel(reason)
+
+    @property
+    def limits(self) -> Limits:
+        """How many requests to models may be under way at once."""
+        return self._commons.limits
+
+    # The end of trees
+
+    def delete(self, id: int) -> None:
+        """Forget a finished tree, in the store too, and close what its session bags hold.
+
+        Returns when all of that is closed. On the runtime's own event loop, where waiting is not
+        possible, it returns at once and a task of the runtime closes it: leaving the runtime waits
+        for that task, or write ``await asyncio.to_thread(runtime.delete, id)``.
+
+        Raises:
+            UsageError: *id* is not a top-level call, it still runs, or a fork goes on from it.
+        """
+        root = self._forest.find(id)
+        self._forest.check_over(root)
+        if self._past is not None:
+            self._past.delete(root.home, id)
+        self._maker.forget(root)
+        closed = threading.Event()
+        try:
+            root.home.call(self._forest.delete, root, closed.set)
+            if not root.home.is_here():
+                root.home.wait(closed, None)
+        except ClosedError:  # and all bags with it
+            self._forest.forget(root)
+
+    # Beginning and end
+
+    def lives_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it runs calls on *loop*."""
+        return self._home is not None and self._home.loop is loop and not self._closed
+
+    def close(self) -> None:
+        """Cancel what still runs, close what the session bags hold, and end the background loop.
+
+        With a store, what was cancelled so is open there, and the next runtime goes on with it.
+        """
+        self._close(cancel=True)
+
+    def _close(self, *, cancel: bool) -> None:
+        if self._home is not None and self._home.is_elsewhere():  # it is closed where it runs
+            return
+        if self._home is not None and not self._closed:
+            self._home.forbid_waiting("closing the runtime", "leave the 'async with' block instead")
+        with self._lock:
+            home, was_closed = self._home, self._closed
+            self._closed = was_closed or cancel or home is None
+        if was_closed or home is None:
+            self._close_store()
+            return
+        try:
+            self._mention_questions()
+            self._end_forest(home, cancel=cancel)
+        except BaseException:  # Ctrl-C, say: then it is not waited for any longer
+            self._end_forest(home, cancel=True)
+            raise
+        finally:
+            self._closed = True
+            self._close_store()
+            if isinstance(home, BackgroundHome):
+                home.stop()
+
+    def _mention_questions(self) -> None:
+        """Say so if the end is waited for in vain until somebody answers."""
+        if self._past is not None:  # it is not: they wait for the next who opens the store
+            return
+        if questions := self.questions():
+            ids = ", ".join(question.id for question in questions)
+            log.warning("the runtime ends when these questions are answered: %s", ids)
+
+    def _end_forest(self, home: Home, *, cancel: bool) -> None:
+        if not home.loop.is_closed():
+            ending = self._forest.end(cancel=cancel)
+            asyncio.run_coroutine_threadsafe(ending, home.loop).result()
+
+    def __enter__(self) -> Self:
+        self._open_home()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close(cancel=kind is not None)
+
+    async def __aenter__(self) -> Self:
+        if self._home is not None or self._closed:
+            raise UsageError("this runtime has been used already; make a new one for this block")
+        self._home = Home(asyncio.get_running_loop(), self.patience)
+        self._token = RunContext.active.set(self._context)
+        self._settle_in(self._home)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._token is not None:
+            with suppress(ValueError):  # left in another context than it was entered in
+                RunContext.active.reset(self._token)
+        self._closed = kind is not None
+        self._mention_questions()
+        try:
+            await self._forest.end(cancel=self._closed)
+        finally:
+            self._closed = True
+            if self._past is not None:
+                await finish_in_thread(self._past.close)
+
+    def _close_store(self) -> None:
+        if self._past is not None:
+            self._past.close()
+
+    def _open_home(self) -> Home:
+        """Return where it lives; that is a loop of its own if it has none yet."""
+        if self._closed or (self._home is not None and self._home.loop.is_closed()):
+            raise ClosedError("this runtime has been closed; make a new one to run more calls")
+        if self._home is not None:
+            return self._home
+        with self._lock:
+            if self._closed:
+                raise ClosedError("this runtime has been closed; make a new one to run more calls")
+            if self._home is None:
+                self._home = BackgroundHome(self.patience)
+            home = self._home
+        self._settle_in(home)
+        return home
+
+    def _settle_in(self, home: Home) -> None:
+        if self._past is None:
+            return
+        try:
+            home.call(self._past.recover, home)
+        except BaseException:  # nobody will close what was never open
+            self._closed = True
+            self._past.close()
+            if isinstance(home, BackgroundHome):
+                home.stop()
+            raise
+
+
+def _provider_failed(ended: CallEnded) -> bool:
+    return ended.exception is not None and ended.exception.type == ModelProviderException.__name__

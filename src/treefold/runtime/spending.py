@@ -1,0 +1,109 @@
+"""What was spent, and what may be: one account for each budget."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from treefold.core.agent_errors import BudgetExceeded
+from treefold.core.budget import Budget
+from treefold.core.function import Node
+from treefold.core.usage import TokenUsage, added
+
+
+@dataclass(slots=True)
+class Spent:
+    """What a call and all below it took."""
+
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    cost: Decimal | None = Decimal(0)  # None: a price is not known
+    requests: int = 0
+
+    def add(self, usage: TokenUsage, cost: Decimal | None, requests: int = 1) -> None:
+        """Count one more request, or several."""
+        self.usage += usage
+        self.cost = added(self.cost, cost)
+        self.requests += requests
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a request will take, as far as can be told before."""
+
+    tokens: int
+    cost: Decimal | None
+
+
+class Account:
+    """A budget, what was drawn from it, and what is set aside for requests under way."""
+
+    def __init__(self, budget: Budget, owner: Node | None) -> None:
+        self.budget = budget
+        self.owner = owner  # None: the runtime
+        self._tokens = 0
+        self._usd = Decimal(0)
+        self._calls = 0
+        self._set_aside: list[Estimate] = []
+        self._since: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Whose it is, in words."""
+        owner = self.owner
+        return "the runtime" if owner is None else f"{owner.function.name} (node {owner.path})"
+
+    def seconds_left(self) -> float | None:
+        """Return for how long it lasts, from the first call on; None if that is not bounded."""
+        if self.budget.seconds is None:
+            return None
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        return max(0.0, self._since + self.budget.seconds - now)
+
+    def refusal(self, estimate: Estimate) -> str | None:
+        """Return why a request does not fit any more, or None if it does."""
+        budget, waiting = self.budget, self._set_aside
+        if self.seconds_left() == 0:
+            return f"{budget.seconds:g} s are over"
+        if budget.calls is not None and self._calls + len(waiting) >= budget.calls:
+            made = self._calls + len(waiting)
+            return f"{made} of {budget.calls} requests to models are made or under way"
+        tokens = sum(e.tokens for e in waiting) + estimate.tokens
+        if budget.tokens is not None and self._tokens + tokens > budget.tokens:
+            return f"{self._tokens:,} of {budget.tokens:,} tokens are used, and {tokens:,} needed"
+        usd = sum((e.cost or Decimal(0) for e in [*waiting, estimate]), Decimal(0))
+        if budget.usd is not None and self._usd + usd > Decimal(budget.usd):
+            return f"${self._usd:.4f} of ${budget.usd} are used, and about ${usd:.4f} needed"
+        return None
+
+    def take_over(self, spent: Spent) -> None:
+        """Count what an earlier process has drawn from it."""
+        self._calls += spent.requests
+        self._tokens += spent.usage.total
+        self._usd += spent.cost or Decimal(0)
+
+    def set_aside(self, estimate: Estimate) -> None:
+        """Keep room for a request."""
+        self._set_aside.append(estimate)
+
+    def charge(self, estimate: Estimate, usage: TokenUsage, cost: Decimal | None) -> None:
+        """Count a request for which room was kept."""
+        self._set_aside.remove(estimate)
+        self._calls += 1
+        self._tokens += usage.total
+        self._usd += cost or Decimal(0)
+
+
+def check(accounts: Sequence[Account], estimate: Estimate, root: Node) -> None:
+    """Raise BudgetExceeded unless a request fits into each of *accounts*."""
+    for account in accounts:
+        if (limit := account.refusal(estimate)) is not None:
+            raise BudgetExceeded(
+                limit, account.owner or root, account.name, last_call=account.budget.last_call
+            )
+
+
+def set_aside(accounts: Sequence[Account], estimate: Estimate) -> None:
+    """Keep room for a request in each of *accounts*."""
+    for account in accounts:
+        account.set_aside(estimate)

@@ -1,0 +1,79 @@
+"""Run sync code beside the loop."""
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from treefold.runtime.home import settle_from_anywhere
+
+T = TypeVar("T")
+Q = ParamSpec("Q")
+
+
+async def finish_in_thread(function: Callable[[], None]) -> None:
+    """Run *function* to its end in a thread; a cancellation meanwhile is raised after that.
+
+    If no thread can be started, it is run here.
+    """
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    wake = settle_from_anywhere(done)
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            function()
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits
+            errors.append(error)
+        finally:
+            wake()
+
+    try:
+        threading.Thread(target=work, name="treefold worker", daemon=True).start()
+    except RuntimeError:
+        work()
+    cancelled: asyncio.CancelledError | None = None
+    while not done.done():
+        try:
+            await asyncio.shield(done)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if errors:
+        raise errors[0]
+    if cancelled is not None:
+        raise cancelled
+
+
+async def in_thread(function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
+    """Run *function* in a thread of its own, with the caller's context variables.
+
+    Each call has its own thread, because sync functions that wait for each other would exhaust any
+    pool. Threads are daemons: Python cannot stop one, so a cancelled call leaves it to end by
+    itself, and it must not keep the process alive.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(conclude: Callable[[Any], None], outcome: Any) -> None:
+        if not done.done():
+            conclude(outcome)
+
+    def tell(conclude: Callable[[Any], None], outcome: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has closed, and nobody waits any more
+            loop.call_soon_threadsafe(settle, conclude, outcome)
+
+    def work() -> None:
+        try:
+            value = context.run(function, *args, **kwargs)
+        except StopIteration:  # a future refuses it
+            tell(done.set_exception, RuntimeError("a function in a thread raised StopIteration"))
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits
+            tell(done.set_exception, error)
+        else:
+            tell(done.set_result, value)
+
+    threading.Thread(target=work, name="treefold worker", daemon=True).start()
+    return await done

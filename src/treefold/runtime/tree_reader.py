@@ -1,0 +1,120 @@
+"""The events of a tree, read from a store: all of them, or those that are new.
+
+Knows what a fork shares with the tree that it comes from; does not know who reads, nor why.
+"""
+
+import gc
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from treefold.core.errors import StoreError, UnknownNodeError
+from treefold.core.events import Event, TreeForked
+from treefold.core.forking import inherit
+from treefold.core.journaling import events_of
+from treefold.core.store import Store
+
+_MANY: Final = 50_000  # objects; to look at fewer takes no time
+
+
+class TreeReader:
+    """Reads on in one tree.
+
+    Without *long_texts* each of them is read as an empty one: for who wants to know what happened,
+    and not what was said.
+    """
+
+    def __init__(self, store: Store, tree: int, *, long_texts: bool = True) -> None:
+        self._store = store
+        self._tree = tree
+        self._long_texts = long_texts
+        self._with_source = True  # what a fork shares is read, too
+        self._read = 0  # the place in the journal of the last entry that was read
+        self.numbers: dict[int, int] = {}  # of the last entry of each node
+
+    def read(self) -> list[Event]:
+        """Return what happened since the last time, as plain data.
+
+        Raises:
+            StoreError: the journal is damaged, or from a newer version.
+        """
+        wanted = self._long_texts
+        texts = self._store.texts(self._tree) if wanted and not self._read else {}
+
+        def text_of(hash: str) -> str:
+            if not wanted:
+                return ""
+            if hash not in texts:
+                texts[hash] = self._store.text(hash)
+            return texts[hash]
+
+        entries = self._store.entries(self._tree, after=self._read)
+        if not entries:
+            return []
+        with damage_told(self._store, self._tree):
+            with without_collection():
+                events = events_of(entries, text_of)
+            if not self._read and self._with_source and isinstance(events[0], TreeForked):
+                events[:0] = self._inherited(events[0])
+        self._read = entries[-1].seq
+        self.numbers |= {entry.node: entry.number for entry in entries}
+        return events
+
+    def _inherited(self, forked: TreeForked) -> list[Event]:
+        """Return what a fork knows of the tree that it comes from, which may be a fork as well."""
+        forks: list[tuple[TreeForked, list[Event]]] = []  # and what happened in its source
+        event: Event = forked
+        while isinstance(event, TreeForked):
+            if event.source >= event.node:
+                raise ValueError(f"it is a fork of {event.source}, which is no earlier tree")
+            reader = TreeReader(self._store, event.source, long_texts=self._long_texts)
+            reader._with_source = False
+            if not (events := reader.read()):
+                raise ValueError(f"{self._store.name} has no tree {event.source}")
+            forks.append((event, events))
+            event = events[0]
+        known: list[Event] = []
+        for fork, events in reversed(forks):
+            known = inherit([*known, *events], fork)
+        return known
+
+
+@contextmanager
+def damage_told(store: Store, tree: int) -> Generator[None]:
+    """Tell of whatever something in a tree leads to that nobody here has written: as damage."""
+    try:
+        yield
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
+        what = f"tree {tree} cannot be read: something in it is wrong ({error!r})"
+        raise StoreError(store.name, what) from error
+    except (OSError, RecursionError, ValueError) as error:
+        raise StoreError(store.name, f"tree {tree} cannot be read: {error}") from error
+
+
+@contextmanager
+def without_collection() -> Generator[None]:
+    """Let no garbage be looked for: of what is read nothing is any, and looking takes long."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        if gc.get_count()[0] > _MANY and not gc.get_freeze_count():  # nobody has frozen others
+            gc.freeze()
+            gc.unfreeze()  # all are old now, and need not be looked at first of all
+        gc.enable()
+
+
+def read_events(store: Store, tree: int, *, long_texts: bool = True) -> list[Event]:
+    """Return all that happened in a tree, as plain data.
+
+    Raises:
+        UnknownNodeError: there is no such tree.
+        StoreError: the journal is damaged, or from a newer version.
+    """
+    events = TreeReader(store, tree, long_texts=long_texts).read()
+    if not events:
+        raise UnknownNodeError(f"{store.name} has no tree {tree}")
+    return events

@@ -1,0 +1,204 @@
+"""Resuming trees whose process has died, so that one that kills it does not do so for ever.
+
+Every death without progress is written down. From the second on such trees are started one after
+another, so that a tree that kills its process at once does not count against the others; after the
+fifth a person decides. Progress is whatever need not be done again.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from treefold.core.agent_events import (
+    ConversationOpened,
+    LeaseAwaited,
+    NoticeGiven,
+    RequestFailed,
+    RequestRetried,
+    RequestSent,
+)
+from treefold.core.events import (
+    CallAllowed,
+    CallEnded,
+    CallPaused,
+    CallReopened,
+    CallResumed,
+    CallStarted,
+    Event,
+    ProcessDied,
+    QuestionAsked,
+    QuestionSettled,
+)
+from treefold.core.question import QuestionKind
+from treefold.runtime.asking import pause
+from treefold.runtime.call_request import CallRequest
+from treefold.runtime.home import settle_from_anywhere
+from treefold.runtime.node import CallNode
+from treefold.runtime.walk import is_parked, subtree
+
+MOST_DEATHS: Final = 5
+_SUSPICIOUS: Final = 2  # deaths from which on a tree waits for its turn
+_TURN: Final = 2.0  # seconds after which the next tree starts, whatever became of this one
+_ALL_TURNS: Final = 30.0  # seconds after which all have started, however many there are
+_WHY: Final = (
+    f"the process died at least {MOST_DEATHS} times while this ran, and nothing was finished in"
+    " between: this may be what kills it; resume tries it once more, cancel ends it"
+)
+_REPEATED: Final = (
+    CallStarted, CallAllowed, CallPaused, CallResumed, CallReopened, ConversationOpened,
+    LeaseAwaited, RequestSent, RequestRetried, RequestFailed, NoticeGiven,
+)  # fmt: skip
+
+Gate = Callable[[CallNode], Any]
+
+
+def last_death(events: Sequence[Event]) -> ProcessDied | None:
+    """Return the last death that *events* tell of, if the tree has made no progress since."""
+    for place in range(len(events) - 1, -1, -1):
+        event = events[place]
+        if isinstance(event, ProcessDied):
+            return None if _is_progress(events[:place], events[place + 1 :]) else event
+    return None
+
+
+def _is_progress(before: Sequence[Event], since: Sequence[Event]) -> bool:
+    """Whether anything *since* would not happen again if the tree were resumed once more."""
+    pauses = {
+        event.question.id
+        for event in (*before, *since)
+        if isinstance(event, QuestionAsked) and event.question.kind is QuestionKind.Paused
+    }
+    # A call whose result could not be kept is made again each time.
+    ended = {event.node for event in before if isinstance(event, CallEnded)}
+    for event in since:
+        match event:
+            case CallEnded():
+                new = event.node not in ended
+            case QuestionAsked():
+                new = event.question.id not in pauses
+            case QuestionSettled():
+                new = event.id not in pauses and event.answer is not None
+            case _:
+                new = not isinstance(event, _REPEATED)
+        if new:
+            return True
+    return False
+
+
+class Trials:
+    """Decides when each tree of an earlier process is started.
+
+    Args:
+        was_killed: whether the last process that drove the journal was.
+    """
+
+    def __init__(self, *, was_killed: bool) -> None:
+        self._was_killed = was_killed
+        self._counted: set[int] = set()  # trees
+        self._waiting: list[_Suspect] = []
+        self._current: _Suspect | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._turn = _TURN
+        self._recovering = True
+
+    def admit(self, root: CallNode, request: CallRequest) -> None:
+        """Count the death of the last process against a tree that is about to be resumed."""
+        death = root.tree.last_death
+        deaths = self._was_killed + (0 if death is None else death.deaths)
+        if not deaths or root.id in self._counted:
+            return
+        self._counted.add(root.id)
+        if deaths < _SUSPICIOUS:
+            root.tree.publish(ProcessDied(root.id, time.time(), deaths))
+            return
+        suspect = _Suspect(root, deaths, request.gate, 0.0 if death is None else death.at)
+        if not suspect.is_paused:
+            self._waiting.append(suspect)
+        request.gate = suspect.gate
+        if not self._recovering:
+            self.begin()
+
+    def begin(self) -> None:
+        """Start the trees, now that it is known which there are: the most suspicious one last.
+
+        One at most is newly paused: the others may only have run beside it.
+        """
+        self._recovering = False
+        self._waiting.sort(key=lambda suspect: (suspect.deaths, suspect.tried_at))
+        if self._waiting and self._waiting[-1].deaths >= MOST_DEATHS:
+            self._waiting.pop().let_go(first_ask=True)
+        self._turn = min(_TURN, _ALL_TURNS / max(1, len(self._waiting)))
+        if self._current is None:
+            self._next()
+
+    def _next(self) -> None:
+        self._stop()
+        self._waiting = [one for one in self._waiting if not one.root.has_ended]
+        if self._waiting:
+            self._current = suspect = self._waiting.pop(0)
+            suspect.let_go()
+            root = suspect.root
+            self._timer = root.home.loop.call_later(self._turn, self._next)
+            self._look(suspect, _done(root))
+
+    def _look(self, suspect: "_Suspect", done: tuple[int, int]) -> None:
+        """Start the next tree as soon as this one has made progress, or can make none now."""
+        root = suspect.root
+        if self._current is not suspect:
+            return
+        if root.has_ended or is_parked(root) or _done(root) != done:
+            self._next()
+            return
+        changed = root.home.loop.create_future()
+        changed.add_done_callback(lambda _: self._look(suspect, done))
+        root.tree.on_next_event(settle_from_anywhere(changed))
+
+    def _stop(self) -> None:
+        self._current = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self) -> None:
+        """Start no more trees."""
+        self._waiting.clear()
+        self._stop()
+
+
+class _Suspect:
+    """A tree that was resumed before, and has made no progress."""
+
+    def __init__(self, root: CallNode, deaths: int, gate: Gate | None, tried_at: float) -> None:
+        self.root = root
+        self.deaths = deaths
+        self.tried_at = tried_at
+        self._gate = gate
+        self._first_ask = False
+        self._turn: asyncio.Future[None] = root.home.loop.create_future()
+        assert root.record is not None  # as of every node that was loaded
+        asked = root.record.questions.values()
+        self.is_paused = any(question.kind is QuestionKind.Paused for question in asked)
+        if self.is_paused:  # the gate asks that person again
+            self.let_go()
+
+    def let_go(self, *, first_ask: bool = False) -> None:
+        """Let the tree start, or let a person decide that."""
+        self._first_ask = first_ask
+        if not self._turn.done():
+            self._turn.set_result(None)
+
+    async def gate(self, node: CallNode) -> Mapping[str, Any]:
+        """Wait for the turn of the tree, and for whatever stood before its call."""
+        await self._turn
+        if self._first_ask:
+            await pause(node, _WHY)
+        args = node.inputs if self._gate is None else await self._gate(node)
+        node.tree.publish(ProcessDied(node.id, time.time(), self.deaths))
+        return args
+
+
+def _done(root: CallNode) -> tuple[int, int]:
+    """Return how many calls there are, and how many of them have ended."""
+    nodes = subtree(root)
+    return len(nodes), sum(node.has_ended for node in nodes)

@@ -1,0 +1,45 @@
+"""Go through a tree of nodes, at any depth."""
+
+from treefold.core.states import NodeState
+from treefold.runtime.node import CallNode
+
+
+def subtree(node: CallNode) -> list[CallNode]:
+    """Return *node* and all below it, each before those that it called."""
+    found: list[CallNode] = []
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        found.append(node)
+        stack.extend(reversed(node.children))
+    return found
+
+
+def root_of(node: CallNode) -> CallNode:
+    """Return the top-level call of the tree that *node* is in."""
+    while node.parent is not None:
+        node = node.parent
+    return node
+
+
+def upwards(node: CallNode) -> list[CallNode]:
+    """Return *node* and every call above it, the top-level one last."""
+    found: list[CallNode] = []
+    above: CallNode | None = node
+    while above is not None:
+        found.append(above)
+        above = above.parent
+    return found
+
+
+def is_parked(root: CallNode) -> bool:
+    """Whether nothing in the tree can go on before somebody answers a question."""
+    for node in subtree(root):
+        if node.state.final or node.state is NodeState.Paused:
+            continue
+        if node.parent is not None and not node.is_under_way:  # until its caller sees to it
+            continue
+        under_way = [child for child in node.children if child.is_under_way]
+        if not any(node.function.is_agent or child.asked_for for child in under_way):
+            return False
+    return not root.state.final

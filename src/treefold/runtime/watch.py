@@ -1,0 +1,148 @@
+"""Wait for a node to change."""
+
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from typing import Any, Protocol
+
+from treefold.core.views import NodeView
+
+_REST = 10
+
+
+class Viewed(Protocol):
+    """A tree, for whoever looks at it."""
+
+    def expect_views(self) -> None:
+        """Prepare to be looked at."""
+        ...
+
+    def view(self, id: int) -> NodeView:
+        """Return the node with this id as it stands."""
+        ...
+
+    def on_next_event(self, wake: Callable[[], None]) -> None:
+        """Have *wake* called once, when something may have happened."""
+        ...
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        """Take back what ``on_next_event`` was given."""
+        ...
+
+
+class Waits(Protocol):
+    """How a thread may wait for that."""
+
+    def forbid_waiting(self, what: str) -> None:
+        """Raise BlockingCallError where waiting would never end."""
+        ...
+
+    def wait(self, event: threading.Event, timeout: float | None) -> bool:
+        """Block this thread until *event* is set; False if it took too long."""
+        ...
+
+
+class Watch:
+    """The next view of a node, and those after it.
+
+    ``await watch`` in any loop or ``watch.result()`` in any thread gives the next view;
+    ``async for view in watch`` or ``for view in watch`` gives one after the other until the node
+    has ended. Views that nobody had time to take are skipped. Once the node has ended, its last
+    view is given at once.
+
+    Making a view takes time in proportion to what changed, and to the number of siblings. Who
+    iterates rests ten times as long as it took, so that a watcher on the run's own loop cannot hold
+    it up either.
+    """
+
+    def __init__(
+        self, home: Waits, tree: Viewed, id: int, *, as_of_seq: int, timeout: float | None
+    ) -> None:
+        self._home = home
+        self._tree = tree
+        self._id = id
+        self._seen = as_of_seq
+        self._timeout = timeout
+        self._took = 0.0  # seconds to make the last view
+        self._last: NodeView | None = None  # that was taken
+        tree.expect_views()
+
+    def result(self) -> NodeView:
+        """Block until there is a newer view.
+
+        Raises:
+            TimeoutError: there was none in time.
+            BlockingCallError: called on the runtime's own loop; use ``await``.
+        """
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        woken = threading.Event()
+        while (view := self._newer()) is None:
+            self._tree.on_next_event(woken.set)
+            try:
+                if (view := self._newer()) is not None:
+                    break
+                left = None if deadline is None else deadline - time.monotonic()
+                self._home.forbid_waiting("watch().result()")
+                if not self._home.wait(woken, left):
+                    raise TimeoutError(self._nothing_new())
+            finally:
+                self._tree.forget(woken.set)
+            woken.clear()
+        return self._take(view)
+
+    def __await__(self) -> Generator[Any, None, NodeView]:
+        return self._next().__await__()
+
+    def __iter__(self) -> Iterator[NodeView]:
+        while True:
+            view = self.result()
+            yield view
+            if view.state.final:
+                return
+            time.sleep(_REST * self._took)
+
+    async def __aiter__(self) -> AsyncIterator[NodeView]:
+        import asyncio  # noqa: PLC0415 - a command that looks once does not wait for it
+
+        while True:
+            view = await self
+            yield view
+            if view.state.final:
+                return
+            await asyncio.sleep(_REST * self._took)
+
+    async def _next(self) -> NodeView:
+        import asyncio  # noqa: PLC0415 - as above
+
+        from treefold.runtime.home import settle_from_anywhere  # noqa: PLC0415 - it needs asyncio
+
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout):
+                while (view := self._newer()) is None:
+                    changed = loop.create_future()
+                    wake = settle_from_anywhere(changed)
+                    self._tree.on_next_event(wake)
+                    try:
+                        if (view := self._newer()) is not None:
+                            break
+                        await changed
+                    finally:
+                        self._tree.forget(wake)
+        except TimeoutError:
+            raise TimeoutError(self._nothing_new()) from None
+        return self._take(view)
+
+    def _newer(self) -> NodeView | None:
+        start = time.perf_counter()
+        view = self._tree.view(self._id)
+        self._took = time.perf_counter() - start
+        new = view.update_seqnum > self._seen or (self._last is not None and view is not self._last)
+        return view if new or view.state.final else None
+
+    def _take(self, view: NodeView) -> NodeView:
+        self._seen, self._last = view.update_seqnum, view
+        return view
+
+    def _nothing_new(self) -> str:
+        return f"nothing happened to node {self._id} in {self._timeout} s"

@@ -1,0 +1,12 @@
+"""What ``treefold.stores`` exports, for type checkers; ``__init__.py`` loads it on first use."""
+
+from treefold.core.store import (
+    Call as Call,
+    Entry as Entry,
+    Message as Message,
+    Store as Store,
+    TreeRow as TreeRow,
+)
+from treefold.stores.memory_store import MemoryStore as MemoryStore
+from treefold.stores.sqlite_store import SqliteStore as SqliteStore
+from treefold.stores.transfer import export_tree as export_tree, import_tree as import_tree

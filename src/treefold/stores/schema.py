@@ -1,0 +1,119 @@
+"""The tables of our database, as the steps that lead from each version to the next.
+
+A step that was released is never changed: another one is added.
+"""
+
+from functools import cache
+from typing import Final
+
+_SESSIONS: Final = (
+    # Conversations are linked lists, as in git: whoever has an entry has all before it. An id is
+    # never given twice, so that an outdated head cannot mean a newer entry.
+    """
+    CREATE TABLE entries (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        previous INTEGER REFERENCES entries (id) CHECK (previous < id),
+        exchange TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX entries_by_previous ON entries (previous)",
+    """
+    CREATE TABLE sessions (
+        name TEXT PRIMARY KEY,
+        head INTEGER REFERENCES entries (id),
+        length INTEGER NOT NULL DEFAULT 0,
+        unsent TEXT NOT NULL DEFAULT '[]',
+        model TEXT NOT NULL,
+        preview TEXT NOT NULL,
+        created REAL NOT NULL,
+        updated REAL NOT NULL
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX sessions_by_head ON sessions (head)",
+)
+
+_JOURNAL: Final = (
+    # One row: which journal this is, and the highest numbers that were ever given. They are not
+    # given again, whatever is deleted.
+    """
+    CREATE TABLE journal (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        id TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        node INTEGER NOT NULL,
+        number INTEGER NOT NULL
+    )
+    """,
+    "INSERT INTO journal VALUES (1, lower(hex(randomblob(16))), 0, 0, 0)",
+    # SQLite tells of a damaged page only if its structure is: what is in it, the sums vouch for.
+    """
+    CREATE TABLE events (
+        seq INTEGER PRIMARY KEY,
+        tree INTEGER NOT NULL,
+        node INTEGER NOT NULL,
+        n INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        body TEXT NOT NULL,
+        at REAL,
+        state TEXT,
+        question TEXT,
+        settled TEXT,
+        crc INTEGER NOT NULL,
+        UNIQUE (node, n)
+    )
+    """,
+    "CREATE INDEX events_by_tree ON events (tree, seq)",
+    # What the events have come to so far. A top-level call has the parent 0, the number of its tree
+    # as its place, and the tree that it goes on from, if it is a fork, as its source.
+    """
+    CREATE TABLE nodes (
+        id INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        tree INTEGER NOT NULL,
+        parent INTEGER NOT NULL,
+        call_key TEXT NOT NULL,
+        place INTEGER NOT NULL,
+        function TEXT NOT NULL,
+        idles INTEGER NOT NULL,
+        source INTEGER NOT NULL,
+        inherited INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        started REAL,
+        ended REAL,
+        UNIQUE (parent, call_key)
+    )
+    """,
+    "CREATE INDEX nodes_open ON nodes (tree) WHERE state IN ('waiting', 'running', 'paused')",
+    "CREATE INDEX nodes_forked ON nodes (source) WHERE source > 0",
+    # A text is kept once, however many refer to it; and as long as some tree does.
+    """
+    CREATE TABLE texts (
+        id INTEGER PRIMARY KEY,
+        hash BLOB NOT NULL UNIQUE,
+        crc INTEGER NOT NULL,
+        text TEXT NOT NULL
+    )
+    """,
+    "CREATE TABLE refs (tree INTEGER, text INTEGER, PRIMARY KEY (tree, text)) WITHOUT ROWID",
+    # Those that wait; what they say is in the event.
+    """
+    CREATE TABLE questions (
+        node INTEGER NOT NULL,
+        id TEXT NOT NULL UNIQUE,
+        seq INTEGER NOT NULL,
+        PRIMARY KEY (node, id)
+    ) WITHOUT ROWID
+    """,
+    "CREATE TABLE inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, question TEXT)",
+    "CREATE UNIQUE INDEX inbox_by_question ON inbox (question) WHERE question IS NOT NULL",
+)
+
+STEPS: Final = (_SESSIONS, _JOURNAL)
+VERSION: Final = len(STEPS)
+
+
+@cache
+def statements(version: int) -> frozenset[str]:
+    """Return the statements that make the tables of this version, as SQLite keeps them."""
+    made = (statement.strip() for step in STEPS[:version] for statement in step)
+    return frozenset(statement for statement in made if statement.startswith("CREATE "))

@@ -1,0 +1,106 @@
+"""What is different now from what was recorded, in words and line by line."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import unified_diff
+from typing import Any, Final
+
+from treefold.core.events import Failure
+from treefold.core.frames import shortened
+from treefold.core.packing import as_json
+from treefold.core.transcript import ToolResult, TranscriptPart, UserText
+
+_LONGEST: Final = 100_000  # characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divergence:
+    """Where a replay went another way than the recording.
+
+    Attributes:
+        path: the place of the call in its tree, as recorded.
+        function: what was called.
+        what: what differs, in words.
+        expected: what was recorded, as text; empty if there was no such thing.
+        actual: what it is now, as text; empty if there is no such thing any more.
+
+    Example:
+        >>> from treefold.testing import Divergence
+        >>> divergence = Divergence(
+        ...     path="1.2", function="add", what="a call that was not made before",
+        ...     expected="", actual="add",
+        ... )
+        >>> print(divergence)
+        a call that was not made before: add (node 1.2)
+        --- recorded: add (node 1.2)
+        +++ now: add (node 1.2)
+        @@ -0,0 +1 @@
+        +add
+    """
+
+    path: str
+    function: str
+    what: str
+    expected: str
+    actual: str
+
+    @property
+    def diff(self) -> str:
+        """The difference as a unified diff."""
+        name = f"{self.function} (node {self.path})"
+        lines = unified_diff(
+            self.expected.splitlines(),
+            self.actual.splitlines(),
+            f"recorded: {name}",
+            f"now: {name}",
+            lineterm="",
+        )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.function} (node {self.path})\n{self.diff}"
+
+
+def value_text(value: Any) -> str:
+    """Return *value* as people read it: text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(as_json(value), indent=2, ensure_ascii=False, sort_keys=True)
+    except (TypeError, ValueError):
+        return shortened(value, _LONGEST)
+
+
+def call_text(function: str, args: Mapping[str, Any]) -> str:
+    """Return a call: its function, and each argument on lines of its own."""
+    lines = [f"{name}={value_text(value)}" for name, value in sorted(args.items())]
+    return "\n".join([function, *lines])
+
+
+def inputs_text(inputs: Iterable[TranscriptPart]) -> str:
+    """Return what a model is told."""
+    return "\n".join(_part_text(part) for part in inputs)
+
+
+def _part_text(part: TranscriptPart) -> str:
+    match part:
+        case UserText():
+            return part.text
+        case ToolResult():
+            came = "an error" if part.is_error else "a result"
+            return f"[{came} of call {part.tool_use_id}]\n{part.content}"
+        case _:
+            return repr(part)
+
+
+def outcome_text(value: Any, failure: Failure | None) -> str:
+    """Return what came of a call."""
+    return value_text(value) if failure is None else f"raised {failure}"
+
+
+def told_apart(expected: str, actual: str, exactly: tuple[Any, Any]) -> tuple[str, str]:
+    """Return both texts, or what Python says of the values if the texts are the same."""
+    if expected != actual:
+        return expected, actual
+    return shortened(exactly[0], _LONGEST), shortened(exactly[1], _LONGEST)

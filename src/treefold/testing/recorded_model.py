@@ -1,0 +1,162 @@
+"""A model that says what one was recorded to have said; it reaches nobody.
+
+Whether what it is told is what was told then is decided by whoever lets it answer.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from treefold.core.agent_events import ResponseCompleted
+from treefold.core.errors import UsageError
+from treefold.core.exchange import Exchange
+from treefold.core.function import Function
+from treefold.core.model import Model, ModelSettings, Session
+from treefold.core.model_events import (
+    ModelEvent,
+    PartCompleted,
+    ResponseEnded,
+    TextDelta,
+    ThinkingDelta,
+)
+from treefold.core.provider import Provider
+from treefold.core.transcript import (
+    ModelText,
+    ThinkingPart,
+    ToolResult,
+    ToolUse,
+    TranscriptPart,
+    UserText,
+)
+from treefold.core.usage import TokenUsage
+from treefold.models.reading import read_exchanges
+from treefold.runtime.model_book import ModelBook
+
+
+class StandIn(Model):
+    """Stands for a model while functions are checked; nobody asks it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        kind = name.partition(":")[0]
+        self.provider = Provider(kind) if kind in list(Provider) else Provider.OpenAI
+
+    def open(
+        self,
+        system: str = "",
+        functions: Sequence[Function] = (),
+        settings: ModelSettings | None = None,
+        *,
+        exchanges: Sequence[Exchange] = (),
+    ) -> Session:
+        raise UsageError(f"{self.name} is not asked in a replay")
+
+
+class StandIns(ModelBook):
+    """Knows every model that anybody can name."""
+
+    def find(self, wish: Any) -> Model:
+        return StandIn("a model" if wish is None else str(getattr(wish, "name", wish)))
+
+    @property
+    def has_default(self) -> bool:
+        return True
+
+
+Sent = Callable[[str, Sequence[str], Sequence[TranscriptPart]], Awaitable[None]]
+Answered = Callable[[], Awaitable[ResponseCompleted]]
+
+
+class RecordedModel(StandIn):
+    """The model of one call, and all that it has said there so far.
+
+    Args:
+        sent: is told each request: the system prompt, the names of the functions, the inputs.
+        answered: waits for what came of it, and returns or raises that.
+    """
+
+    def __init__(self, name: str, sent: Sent, answered: Answered) -> None:
+        super().__init__(name)
+        self.sent = sent
+        self.answered = answered
+        self.responses: list[ResponseCompleted] = []
+        self.cost: Decimal | None = None  # of the last request
+
+    def price(self, usage: TokenUsage) -> Decimal | None:
+        """Return what the last request cost."""
+        return self.cost
+
+    def open(
+        self,
+        system: str = "",
+        functions: Sequence[Function] = (),
+        settings: ModelSettings | None = None,
+        *,
+        exchanges: Sequence[Exchange] = (),
+    ) -> Session:
+        before = exchanges[: len(exchanges) - len(self.responses)]
+        return RecordedSession(self, system, [function.name for function in functions], before)
+
+
+class RecordedSession(Session):
+    """The conversation of one call; opened again, it is the same.
+
+    A turn of a chat goes on with what was said *before*, in other calls.
+    """
+
+    def __init__(
+        self,
+        model: RecordedModel,
+        system: str,
+        functions: Sequence[str],
+        before: Sequence[Exchange],
+    ) -> None:
+        self._model = model
+        self._system = system
+        self._functions = functions
+        self._before = before
+        self._parts_before = read_exchanges(before)
+
+    async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
+        model = self._model
+        await model.sent(self._system, self._functions, inputs)
+        yield TextDelta("")  # it begins to answer, and others may wait for just that
+        response = await model.answered()
+        model.cost = response.cost
+        model.responses.append(response)
+        for part in response.parts:
+            if isinstance(part, ModelText):
+                yield TextDelta(part.text)
+            if isinstance(part, ThinkingPart):
+                yield ThinkingDelta(part.text)
+            if not isinstance(part, UserText | ToolResult):
+                yield PartCompleted(part)
+        yield ResponseEnded(response.exchange, str(response.exchange.finish))
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        return [*self._before, *(response.exchange for response in self._model.responses)]
+
+    @property
+    def transcript(self) -> Sequence[TranscriptPart]:
+        return [part for parts in self._parts for part in parts]
+
+    def parts(self, number: int) -> Sequence[TranscriptPart]:
+        return self._parts[number]
+
+    @property
+    def _parts(self) -> list[Sequence[TranscriptPart]]:
+        """What was said in each exchange."""
+        return [*self._parts_before, *(response.parts for response in self._model.responses)]
+
+    def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
+        raise UsageError("a replay says what was recorded, and nothing else")
+
+    @property
+    def pending(self) -> Sequence[ToolUse]:
+        last = self._parts[-1] if self._parts else ()
+        return [part for part in last if isinstance(part, ToolUse)]
+
+    @property
+    def usage(self) -> TokenUsage:
+        return sum((response.usage for response in self._model.responses), TokenUsage())

@@ -1,0 +1,183 @@
+"""Run what a journal has recorded again, offline, and say where it goes another way now."""
+
+import os
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from treefold.core.decisions import Hooks
+from treefold.core.errors import InvalidValueError, StoreError
+from treefold.core.function import Function
+from treefold.core.store import Store
+from treefold.core.views import NodeView
+from treefold.runtime.tree_reader import damage_told, read_events
+from treefold.stores.memory_store import MemoryStore
+from treefold.stores.sqlite_store import SqliteStore
+from treefold.stores.transfer import import_tree
+from treefold.testing.divergence import Divergence
+from treefold.testing.recording import Recording
+from treefold.testing.replay_runtime import ReplayRuntime
+
+_SQLITE: Final = b"SQLite format 3\0"  # so begins every such file
+
+Source = Store | str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of a replay.
+
+    Attributes:
+        divergence: where it went another way than the recording; None if it did not.
+        output: what the top-level call gave; None if it failed, or did not come to its end.
+        view: the tree, as far as it was run.
+
+    Example:
+        >>> from treefold import MemoryStore, Runtime, agent
+        >>> from treefold.testing import ScriptedModel, replay
+        >>> @agent
+        ... def greet(name: str) -> str:
+        ...     return f"Greet {name}."
+        >>> store = MemoryStore()
+        >>> with Runtime([greet], models=ScriptedModel("Hi, Ada!"), store=store) as runtime:
+        ...     _ = runtime.invoke(greet, {"name": "Ada"}).result()
+        >>> again = replay([greet], store)
+        >>> again.check()
+        >>> again.output, again.view.state.name
+        ('Hi, Ada!', 'Success')
+    """
+
+    divergence: Divergence | None
+    output: Any
+    view: NodeView
+
+    def check(self) -> None:
+        """Raise AssertionError if there was a divergence, with the difference in it."""
+        if self.divergence is not None:
+            raise AssertionError(str(self.divergence))
+
+
+def replay(
+    functions: Iterable[Function],
+    source: Source,
+    tree: int | None = None,
+    hooks: Hooks | None = None,
+) -> Replay:
+    """Run a recorded tree again, in memory, with *functions* as they are now.
+
+    Agents and code that may call other functions run. Models say what they said, all other code
+    gives what it gave or raises what it raised, and people answer what they answered: nothing of
+    that is done again. The first thing that goes another way ends it: a call that was not made
+    before, or is not made any more, a request with another system prompt, other functions or other
+    inputs, another output, another exception. In which order calls are made does not matter. A tree
+    that was cut off is run as far as it was recorded.
+
+    Args:
+        functions: those that the tree begins with; what they use is found.
+        source: the path of a journal, which is only read, or of an exported tree, or a Store.
+        tree: the id of the top-level call; by default the newest.
+        hooks: who decides about the calls that models ask for; without them, what was decided about
+            calls then counts.
+
+    Raises:
+        InvalidValueError: there is no such tree, or no function for it.
+        StoreError: the source cannot be read.
+
+    Example:
+        >>> from treefold import MemoryStore, Runtime, agent
+        >>> from treefold.testing import ScriptedModel, replay
+        >>> @agent(system="You are polite.")
+        ... def greet(name: str) -> str:
+        ...     return f"Greet {name}."
+        >>> store = MemoryStore()
+        >>> with Runtime([greet], models=ScriptedModel("Hi, Ada!"), store=store) as runtime:
+        ...     _ = runtime.invoke(greet, {"name": "Ada"}).result()
+        >>> @agent(system="You are rude.")
+        ... def greet(name: str) -> str:
+        ...     return f"Greet {name}."
+        >>> print(replay([greet], store).divergence)
+        a system prompt that differs: greet (node 1)
+        --- recorded: greet (node 1)
+        +++ now: greet (node 1)
+        @@ -1 +1 @@
+        -You are polite.
+        +You are rude.
+    """
+    with _opened(source) as store:
+        found = _found(store, tree)
+        events = read_events(store, found)
+        with damage_told(store, found):
+            recording = Recording(events)
+        runtime = ReplayRuntime(functions, recording, hooks, store.id)
+    try:
+        root = runtime.play()
+        return Replay(runtime.divergence, root.outputs, runtime.get_view(root.id))
+    finally:
+        runtime.close()
+
+
+def journal_fixture(source: Source, functions: Iterable[Function], tree: int | None = None) -> Any:
+    """Return a pytest fixture whose value is the Replay of a tree.
+
+    A path that is not absolute is looked for beside the test, and then from the current folder.
+
+    Example:
+        >>> from treefold import MemoryStore, Runtime, agent
+        >>> from treefold.testing import ScriptedModel, journal_fixture
+        >>> @agent
+        ... def greet(name: str) -> str:
+        ...     return f"Greet {name}."
+        >>> store = MemoryStore()
+        >>> with Runtime([greet], models=ScriptedModel("Hi, Ada!"), store=store) as runtime:
+        ...     _ = runtime.invoke(greet, {"name": "Ada"}).result()
+        >>> greeting = journal_fixture(store, [greet])
+        >>> def test_the_greeting_has_not_changed(greeting):
+        ...     greeting.check()
+    """
+    import pytest  # noqa: PLC0415 - only who tests has it
+
+    functions = list(functions)
+
+    @pytest.fixture
+    def replayed(request: pytest.FixtureRequest) -> Replay:
+        if not isinstance(source, str | os.PathLike):
+            return replay(functions, source, tree)
+        beside = request.path.parent / source
+        return replay(functions, beside if beside.exists() else source, tree)
+
+    return replayed
+
+
+@contextmanager
+def _opened(source: Source) -> Generator[Store]:
+    """Lend the journal at *source*, for reading."""
+    if not isinstance(source, str | os.PathLike):
+        yield source
+        return
+    path = Path(source)
+    try:
+        with path.open("rb") as file:
+            is_journal = file.read(len(_SQLITE)) == _SQLITE
+    except OSError as error:
+        raise StoreError(str(path), f"it cannot be read ({error.strerror or error})") from error
+    if is_journal:
+        with SqliteStore(path) as store:
+            yield store
+    else:
+        store = MemoryStore()
+        store.drive()
+        import_tree(store, path)
+        yield store
+
+
+def _found(store: Store, tree: int | None) -> int:
+    trees = store.trees()
+    if tree is None and trees:
+        return trees[-1].id
+    if tree in {row.id for row in trees}:
+        return tree
+    known = ", ".join(f"{row.id} ({row.function}, {row.state})" for row in trees) or "none"
+    wanted = "no tree" if tree is None else f"no tree {tree!r}"
+    raise InvalidValueError(f"{store.name} has {wanted}; there are: {known}")

@@ -1,0 +1,84 @@
+"""A copy of a file in a folder of its own, and an editor that cannot leave that folder."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from treefold.core.errors import UsageError
+from treefold.core.function import RunContext
+from treefold.runtime.threads import in_thread
+from treefold.toolbox.editing.document import Document, read_document
+from treefold.toolbox.editing.file_error import in_words
+from treefold.toolbox.editing.files import read_file
+from treefold.toolbox.editing.places import find_place
+from treefold.toolbox.editing.text_editor import TextEditor
+
+FOLDER: Final = "folder"  # the argument of an agent that has a working copy
+_TRIES: Final = 10
+
+
+class WorkingCopyEditor(TextEditor):
+    """A text editor in the folder that the agent which calls it was given, and nowhere else."""
+
+    @property
+    def name(self) -> str:
+        return "edit_working_copy"  # there may be a text_editor beside it
+
+    @property
+    def description(self) -> str:
+        return super().description.replace(
+            "start at the folder in which the program runs",
+            "start at the folder of the file that you were given, and no path may leave it",
+        )
+
+    def root_for(self, ctx: RunContext) -> Path:
+        caller = ctx.node.parent
+        if caller is None or FOLDER not in caller.inputs:
+            raise UsageError(f"{self.name} is for agents that were given a working copy")
+        return Path(caller.inputs[FOLDER])
+
+
+edit_working_copy: Final = WorkingCopyEditor()
+
+
+@asynccontextmanager
+async def working_copy(name: str, document: Document) -> AsyncGenerator[Path, None]:
+    """Give the path of a copy of *document*, whose folder is gone in the end with all in it."""
+    with in_words(tempfile.gettempdir()):
+        folder = Path(tempfile.mkdtemp(prefix="treefold-patch-"))
+    try:
+        with in_words(name):
+            await in_thread(_write, folder / name, document)
+        yield folder / name
+    finally:
+        _remove(folder)
+
+
+def read_copy(path: Path, document: Document) -> bytes:
+    """Return the text of a copy, in the encoding of the document that it was made of.
+
+    Raises:
+        InvalidArgumentsError: that encoding lacks one of its characters.
+        FileError: there is no text any more.
+    """
+    found = read_document(read_file(find_place(path.name, path.parent)).raw, path.name)
+    if found.encoding.held == document.encoding.held:
+        return found.body
+    text = found.body.decode(found.encoding.held, "surrogatepass")
+    return document.encode(text, "the new text")
+
+
+def _write(path: Path, document: Document) -> None:
+    path.write_bytes(document.raw)
+
+
+def _remove(folder: Path) -> None:
+    # A cancelled edit may be under way in its thread, and put something there meanwhile.
+    for _ in range(_TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
+            break

@@ -1,0 +1,338 @@
+"""An agent works through a queue of turns, and its tools decide what comes next."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from treefold.core.errors import (
+    CompletionCheckReturnError,
+    DefinitionError,
+    DuplicateNameError,
+    InvalidValueError,
+    UnregisteredAgentError,
+)
+from treefold.core.function import Function, checked_function, checked_tags
+from treefold.core.plain import required_key
+from treefold.runtime.home import settle_from_anywhere
+from treefold.turns.definition import ToolType
+from treefold.turns.hooks import AgentHook, Hook, HookPoint, fire
+from treefold.turns.memory import ContextItem, ContextPool, ContextQueue, Remembering
+from treefold.turns.occupancy import Holder, Occupancy, held_by_itself
+from treefold.turns.origin import origin_of_instance
+from treefold.turns.registry import Registry, registries
+from treefold.turns.tool import Tool, ToolRegistry
+from treefold.turns.turn import Turn, TurnRun
+
+AgentRegistry: "Registry[Agent]" = Registry(
+    "agent", UnregisteredAgentError, "make it first: Agent(name, description, tools)"
+)
+
+
+class Agent:
+    """Runs queued turns in order and hands out what they give.
+
+    A Turn that a tool returns or yields is queued, a ContextItem is kept, anything else is yielded
+    by ``run()`` as ``(turn, value)``. A turn leaves the queue when it has completed; one that
+    raised, or whose stream you left, stays first and begins anew with the next ``run()``.
+
+    Attributes:
+        tools: what it can run, with all their subtools.
+        context_queue: the latest items that its tools returned, ten if nothing is said.
+        context_pool: the items with an id that its tools returned.
+        turns: the queue, next one first.
+
+    Example:
+        >>> import asyncio
+        >>> from treefold import Agent, Turn, registries, tool
+        >>> async def main():
+        ...     with registries():
+        ...         @tool
+        ...         async def greet(name: str) -> str:
+        ...             return f"Hello, {name}!"
+        ...         agent = Agent("greeter", "Greets people", [greet])
+        ...         await agent.put(Turn("greet", kwargs={"name": "World"}))
+        ...         return [value async for turn, value in agent.run()]
+        >>> asyncio.run(main())
+        ['Hello, World!']
+    """
+
+    before_turn = HookPoint(AgentHook.BEFORE_TURN)
+    after_turn = HookPoint(AgentHook.AFTER_TURN)
+    on_turn_value = HookPoint(AgentHook.ON_TURN_VALUE)
+    before_put = HookPoint(AgentHook.BEFORE_PUT)
+    after_put = HookPoint(AgentHook.AFTER_PUT)
+    on_pause = HookPoint(AgentHook.ON_PAUSE)
+    on_resume = HookPoint(AgentHook.ON_RESUME)
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        tools: Sequence[Function],
+        context_pool: ContextPool | None = None,
+        context_queue: ContextQueue | None = None,
+        tags: Iterable[str] | None = None,
+    ) -> None:
+        for thing, kind in ((context_pool, ContextPool), (context_queue, ContextQueue)):
+            if not isinstance(thing, kind | None):
+                raise DefinitionError(f"agent {name!r} needs a {kind.__name__}, not {thing!r}")
+        if isinstance(tools, Function | str):
+            raise DefinitionError(f"agent {name!r} needs a list of tools: [{tools}]")
+        self.name = name
+        self.description = description
+        self.tools = [checked_function(function, f"agent {name!r}") for function in tools]
+        self.tags = checked_tags(tags, f"agent {name!r}")
+        self.hooks: list[Hook] = []
+        self.context_pool = ContextPool() if context_pool is None else context_pool
+        self.context_queue = ContextQueue(limit=10) if context_queue is None else context_queue
+        self._accepted = _names_of(name, self.tools)
+        self._turns: deque[Turn] = deque()
+        self._place = Occupancy()
+        self._paused = False
+        self._resumed: asyncio.Future[None] | None = None
+        AgentRegistry.register(name, self, origin_of_instance(self))
+
+    def __repr__(self) -> str:
+        return f"<Agent {self.name}, {len(self._turns)} turns queued>"
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The turns that have not completed, next one first."""
+        return list(self._turns)
+
+    # Filling the queue
+
+    async def put(self, turn: Turn) -> None:
+        """Queue *turn* behind the others.
+
+        Raises:
+            InvalidValueError: it has no tool, or one that this agent does not have (a ValueError).
+        """
+        if not isinstance(turn, Turn):
+            raise InvalidValueError(f"{turn!r} is not a Turn; write agent.put(Turn(tool, ...))")
+        function = turn.tool
+        if function is None:  # pyright: ignore[reportUnnecessaryComparison]
+            raise InvalidValueError(f"a turn put to agent {self.name!r} has no tool; give it one")
+        if self._accepted.get(function.name) is not function:
+            raise InvalidValueError(
+                f"agent {self.name!r} does not have tool {function.name!r}, or has another one of"
+                f" that name; it has {', '.join(self._accepted) or 'none'}"
+            )
+        await fire(self, AgentHook.BEFORE_PUT, self, turn)
+        self._turns.append(turn)
+        await fire(self, AgentHook.AFTER_PUT, self, turn)
+
+    async def send(self, agent_name: str, turn: Turn) -> None:
+        """Put *turn* to the agent that is registered under *agent_name*."""
+        await AgentRegistry.get(agent_name).put(turn)
+
+    def remove(self, turn: Turn) -> None:
+        """Take *turn* out of the queue, say because it fails each time."""
+        if turn not in self._turns:
+            raise InvalidValueError(f"{turn!r} is not in the queue of agent {self.name!r}")
+        self._turns.remove(turn)
+
+    # Working through it
+
+    def run(self) -> AsyncGenerator[tuple[Turn, Any], None]:
+        """Run the queued turns; yield ``(turn, value)`` for each value as it is produced.
+
+        Ends when the queue is empty or a completion check returned True. What a tool raises is
+        raised here. Leaving the loop early cancels the turn that is running.
+
+        Raises:
+            SafeExecutionError: the agent is running.
+            CompletionCheckReturnError: a completion check gave something other than a bool.
+        """
+        return held_by_itself(self._run)
+
+    async def _run(self, holder: Holder) -> AsyncGenerator[tuple[Turn, Any], None]:
+        await self._place.take(self, holder)
+        try:
+            while turn := await self._next_turn():
+                if turn.tool.streams:
+                    async with TurnRun(turn, holder) as run:
+                        while (value := await self._next_value(turn, run)) is not _END:
+                            if _is_for_caller(value):
+                                yield turn, value  # noqa: ASYNC119 - the loop closes what is left
+                    self._leave(turn)
+                    await fire(self, AgentHook.AFTER_TURN, self, turn)
+                else:
+                    value = await self._only_value(turn)
+                    done = self._is_done(turn)
+                    if _is_for_caller(value):
+                        yield turn, value
+                    if done:
+                        break
+        finally:
+            self._place.give_up()
+
+    async def _next_turn(self) -> Turn | None:
+        if not self._turns:
+            return None
+        if self._paused:
+            await self._pass_pause()
+        await fire(self, AgentHook.BEFORE_TURN, self)
+        if self._paused:  # the hook may have asked for it
+            await self._pass_pause()
+        return self._turns[0] if self._turns else None
+
+    async def _only_value(self, turn: Turn) -> Any:
+        with Remembering(self.context_queue, self.context_pool):
+            value = await turn.returning()
+        self._leave(turn)
+        await self._route(turn, value)
+        await fire(self, AgentHook.AFTER_TURN, self, turn)
+        return value
+
+    async def _next_value(self, turn: Turn, run: TurnRun) -> Any:
+        with Remembering(self.context_queue, self.context_pool):
+            value = await anext(run, _END)
+        if value is not _END:
+            await self._route(turn, value)
+        return value
+
+    def _leave(self, turn: Turn) -> None:
+        if turn in self._turns:  # nobody has removed it meanwhile
+            self._turns.remove(turn)
+
+    async def _route(self, turn: Turn, value: Any) -> None:
+        """Queue or keep a value that *turn* gave, if that is what it is for."""
+        match value:
+            case Turn():
+                await self.put(cast("Turn", value))
+            case ContextItem(id=None):
+                await self.context_queue.append(value)
+            case ContextItem():
+                await self.context_pool.add(value)
+            case _:
+                pass
+        await fire(self, AgentHook.ON_TURN_VALUE, self, turn, value)
+
+    def _is_done(self, turn: Turn) -> bool:
+        if getattr(turn.tool, "type", None) is not ToolType.COMPLETION_CHECK:
+            return False
+        if not isinstance(turn.output, bool):
+            raise CompletionCheckReturnError(
+                f"completion check {turn.tool.name!r} returned {turn.output!r}; it must return"
+                " True or False"
+            )
+        return turn.output
+
+    # Pausing it
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it will start no turn until it is resumed."""
+        return self._paused
+
+    def pause(self) -> None:
+        """Start no turn from now on; the one that runs is finished. From any thread.
+
+        ``run()`` waits until somebody calls ``resume()``, also in an agent restored from a save.
+        """
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on after a pause. From any thread."""
+        self._paused = False
+        resumed = self._resumed
+        if resumed is not None:
+            settle_from_anywhere(resumed)()
+
+    async def _pass_pause(self) -> None:
+        await fire(self, AgentHook.ON_PAUSE, self)
+        while self._paused:
+            self._resumed = asyncio.get_running_loop().create_future()
+            if self._paused:  # nobody resumed it in the meantime, from another thread
+                await self._resumed
+        self._resumed = None
+        await fire(self, AgentHook.ON_RESUME, self)
+
+    # Copies of it
+
+    def branch(
+        self,
+        name: str,
+        description: str | None = None,
+        tools: Sequence[Function] | None = None,
+    ) -> "Agent":
+        """Return a new agent that goes on from here its own way.
+
+        It has copies of the queued turns, of what is remembered, and of hooks and tags.
+        """
+        branch = Agent(
+            name,
+            self.description if description is None else description,
+            self.tools if tools is None else tools,
+            self.context_pool.branch(),
+            self.context_queue.branch(),
+            self.tags,
+        )
+        branch.hooks.extend(self.hooks)
+        branch._turns.extend(turn.copy() for turn in self._turns)
+        return branch
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the agent as plain data: its tools by name, its queue and what it remembers.
+
+        Raises:
+            SerializationError: something queued or remembered has no JSON form.
+        """
+        return {
+            "name": self.name,
+            "description": self.description,
+            "tool_names": [ToolRegistry.name_of(function) for function in self.tools],
+            "queue": [turn.to_dict() for turn in self._turns],
+            "context_pool": self.context_pool.to_dict(),
+            "context_queue": self.context_queue.to_dict(),
+            "tags": sorted(self.tags),
+            "is_paused": self._paused,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Agent":
+        """Restore what ``to_dict`` gave, and register it in place of one of the same name.
+
+        Raises:
+            UnregisteredToolError: a tool is not registered; import its module first.
+        """
+        name = required_key(data, "name", cls)
+        pool, queue = data.get("context_pool"), data.get("context_queue")
+        with registries():  # it takes the name over when it is complete, not before
+            agent = cls(
+                name,
+                required_key(data, "description", cls),
+                [ToolRegistry.get(name) for name in required_key(data, "tool_names", cls)],
+                None if pool is None else ContextPool.from_dict(pool),
+                None if queue is None else ContextQueue.from_dict(queue),
+                data.get("tags"),
+            )
+            agent._turns.extend(Turn.from_dict(turn) for turn in data.get("queue", ()))
+            agent._paused = data.get("is_paused", False)
+        AgentRegistry.replace(name, agent)
+        return agent
+
+
+_END = object()
+
+
+def _is_for_caller(value: Any) -> bool:
+    return not isinstance(value, Turn | ContextItem)
+
+
+def _names_of(agent: str, tools: Iterable[Function]) -> dict[str, Function]:
+    """Return *tools* and their subtools by name."""
+    found: dict[str, Function] = {}
+    for function in _with_subtools(tools):
+        if found.setdefault(function.name, function) is not function:
+            raise DuplicateNameError(f"agent {agent!r} has two tools called {function.name!r}")
+    return found
+
+
+def _with_subtools(tools: Iterable[Function]) -> Iterator[Function]:
+    for function in tools:
+        yield function
+        if isinstance(function, Tool):
+            yield from _with_subtools(function.subtools)

@@ -1,0 +1,89 @@
+"""What a tool can be made of, and with which options; everything else is refused with a remedy."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from treefold.core.errors import DefinitionError
+from treefold.core.function import Function
+from treefold.core.signature import Kind, name_of
+
+
+class ToolType(Enum):
+    """What the result of a tool means to the agent that runs it.
+
+    A COMPLETION_CHECK is a tool like any other, run when a turn of it comes up in the queue; if it
+    then returns True, the run ends.
+
+    Example:
+        >>> from treefold import ToolType, registries, tool
+        >>> with registries():
+        ...     @tool(type=ToolType.COMPLETION_CHECK)
+        ...     async def done() -> bool:
+        ...         return True
+        >>> done.type
+        <ToolType.COMPLETION_CHECK: 'completion_check'>
+    """
+
+    ACTION = "action"
+    COMPLETION_CHECK = "completion_check"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """What ``@tool(...)`` was given; every other keyword is a fixed argument."""
+
+    lock: bool
+    tags: Iterable[str] | None
+    type: ToolType
+    uses: Sequence[Function]
+    repeatable: bool | None
+    fixed: Mapping[str, Any]
+
+    def check(self, fn: Callable[..., Any]) -> None:
+        """Raise DefinitionError unless a tool can be made of the signature of *fn* with these."""
+        name = name_of(fn)
+        if Kind.of(fn) is Kind.SYNC:
+            raise DefinitionError(
+                f"tool {name!r} must be async: write 'async def {name}(...)', and call blocking"
+                " code in it with 'await asyncio.to_thread(...)'"
+            )
+        self.check_options(name, fn)
+        parameters = inspect.signature(fn).parameters
+        takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        unknown = [name for name in self.fixed if name not in parameters]
+        if unknown and not takes_more:
+            raise DefinitionError(
+                f"tool {name!r} has no parameter {', '.join(map(repr, unknown))} to fix; it takes"
+                f" {', '.join(parameters) or 'none'}"
+            )
+
+    def check_options(self, name: str, fn: Callable[..., Any]) -> None:
+        """Raise DefinitionError unless these go together with *fn*, whatever its parameters."""
+        for option, value in ("lock", self.lock), ("repeatable", self.repeatable or False):
+            if not isinstance(value, bool):
+                raise self._reserved(name, option, "True or False")
+        if not isinstance(self.type, ToolType):
+            raise self._reserved(name, "type", "a ToolType")
+        if not all(isinstance(used, Function) for used in self.uses):
+            raise self._reserved(name, "uses", "a list of Functions")
+        signature = inspect.signature(fn)
+        if next(iter(signature.parameters), None) == "self":
+            raise DefinitionError(
+                f"tool {name!r} is a method: make the tool of a bound one, 'tool(thing.{name})'"
+            )
+        if self.type is ToolType.COMPLETION_CHECK and (
+            Kind.of(fn) is Kind.STREAM or signature.return_annotation not in {bool, "bool"}
+        ):
+            raise DefinitionError(
+                f"completion check {name!r} must be a coroutine function that returns a bool:"
+                f" write 'async def {name}(...) -> bool'"
+            )
+
+    def _reserved(self, name: str, option: str, wanted: str) -> DefinitionError:
+        return DefinitionError(
+            f"{option}={getattr(self, option)!r} for tool {name!r}: {option!r} is an option of"
+            f" @tool and must be {wanted}; to fix a parameter of that name, give it a default"
+        )

@@ -1,0 +1,85 @@
+"""Where in a program something was defined, and whether that place was run again."""
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from treefold.core.signature import underlying
+
+# Interpreter prompts, IPython, cells of ipykernel (Jupyter, VS Code) and of marimo.
+_INTERACTIVE: Final = re.compile(
+    r"<(stdin|input|console|python-input-.*|ipython-input-.*|ipython console)>"
+    r"|.*[/\\](ipykernel_\d+[/\\]\d+\.py|__marimo__cell_.*)"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Origin:
+    """The place of a definition in one execution of a module or of interactive input.
+
+    Attributes:
+        file: of the source.
+        path: of what surrounds the definition in the file, down to its own name.
+        line: of the definition; None if several things may be defined there.
+        namespace: the globals of the code; a script that is run again has new ones.
+        spec: of the module; a module that is reloaded has a new one.
+        made_of: the function; the same one is not a definition that was run again.
+    """
+
+    file: str
+    path: str
+    line: int | None
+    namespace: dict[str, Any]
+    spec: object
+    made_of: object
+
+    def is_again(self, earlier: "Origin") -> bool:
+        """Whether this is the definition *earlier*, run again: a reload, a cell, the same line."""
+        if self.made_of is not None and self.made_of is earlier.made_of:
+            return False
+        typed = self._is_interactive() and earlier._is_interactive()
+        if typed and "<locals>" not in self.path:
+            return True
+        if self.path != earlier.path or not (typed or self.file == earlier.file):
+            return False
+        if self.spec is not earlier.spec or self.namespace is not earlier.namespace:
+            return True
+        return self.line is not None and self.line == earlier.line
+
+    def _is_interactive(self) -> bool:
+        return _INTERACTIVE.fullmatch(self.file) is not None
+
+
+def origin_of(fn: Callable[..., Any]) -> Origin | None:
+    """Return where *fn* was defined; None if it has no code of its own."""
+    found = underlying(fn)
+    code: CodeType | None = getattr(found, "__code__", None)
+    namespace: dict[str, Any] | None = getattr(found, "__globals__", None)
+    if code is None or namespace is None:
+        return None
+    # With a closure, an object or fixed arguments, the same line makes several functions.
+    is_one = found is fn and getattr(found, "__closure__", None) is None
+    line = code.co_firstlineno if is_one else None
+    spec = namespace.get("__spec__")
+    return Origin(code.co_filename, found.__qualname__, line, namespace, spec, found)
+
+
+def origin_of_instance(instance: object) -> Origin | None:
+    """Return where *instance*, whose constructor runs, is made; None if not at module level."""
+    frame = inspect.currentframe()
+    frame = frame and frame.f_back
+    while frame is not None and _constructs(frame, instance):
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_name != "<module>":
+        return None
+    namespace = frame.f_globals
+    spec = namespace.get("__spec__")
+    return Origin(frame.f_code.co_filename, "<module>", None, namespace, spec, None)
+
+
+def _constructs(frame: FrameType, instance: object) -> bool:
+    code = frame.f_code
+    return code.co_name == "__init__" and frame.f_locals.get(code.co_varnames[0]) is instance

@@ -1,0 +1,353 @@
+"""Views as plain JSON data: the one place for the shapes that other programs read.
+
+``--json`` prints them, the web server sends them, and an exported page holds them. Times are
+seconds since the epoch, money is dollars as text. What is one line is escaped as ``views.text``
+does it; texts are as they were: whoever shows one escapes it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final, get_args
+
+from treefold.core.frames import Frame
+from treefold.core.question import Question
+from treefold.core.states import NodeState
+from treefold.core.store import TreeRow
+from treefold.core.transcript import (
+    ModelText,
+    ThinkingPart,
+    ToolResult,
+    ToolUse,
+    TranscriptPart,
+    UserText,
+)
+from treefold.core.usage import TokenUsage
+from treefold.core.views import NodeView
+from treefold.views.calls_made import calls_of
+from treefold.views.difference import pairs_of
+from treefold.views.flame import By, flame_of
+from treefold.views.liveness import INTERRUPTED, state_of
+from treefold.views.text import cut, printable, short
+from treefold.views.values import as_data, encodable
+
+LIMIT: Final = 20_000  # characters of a text, unless somebody asks for all of it
+
+_LINE: Final = 160  # characters
+_NAME: Final = 40
+_ARGUMENT: Final = 60
+
+
+# Calls
+
+
+def row(view: NodeView, parent: int | None, *, tied: bool = False) -> dict[str, Any]:
+    """Return one call as a line of a tree; *tied* if it shares its number with a sibling."""
+    failure = view.exception
+    return {
+        "id": view.id,
+        "parent": parent,
+        "path": view.path,
+        "fn": _line(view.fn),
+        "agent": view.is_agent,
+        "state": state_of(view),
+        "sequence": view.sequence,
+        "tied": tied,
+        "args": arguments(view.inputs),
+        "result": _value(view.outputs) if view.state is NodeState.Success else None,
+        "error": None if failure is None else _line(str(failure)),
+        "status": _line(view.status),
+        "model": None if view.model is None else _line(view.model),
+        "started": _seconds(view.started_at),
+        "ended": _seconds(view.ended_at or view.interrupted_at),
+        "tokens": view.usage.total,
+        "total_tokens": view.total_usage.total,
+        "cost": money(view.cost),
+        "total_cost": money(view.total_cost),
+        "questions": [question.id for question in view.questions],
+        "notices": len(view.notices),
+        "seq": view.update_seqnum,
+    }
+
+
+def rows(view: NodeView, *, after: int = 0) -> list[dict[str, Any]]:
+    """Return the call and all below it, callers before those they called, in the order of calls.
+
+    With *after*, only rows with a higher seq: what whoever has all up to there does not have.
+    """
+    found = _walk(view, after)
+    return [row(one, parent, tied=tied) | {"seq": seq} for one, parent, tied, seq in found]
+
+
+def _walk(top: NodeView, after: int = 0) -> Iterator[tuple[NodeView, int | None, bool, int]]:
+    """Yield each call, the one that made it, whether it is tied with a sibling, and its seq.
+
+    When a sibling comes that is tied with it, a row changes though its call does not: so the first
+    of those that are tied has the seq of the second, if that is higher. Below a call that has not
+    changed after *after*, nothing has.
+    """
+    stack: list[tuple[NodeView, int | None, bool, int]] = [(top, None, False, top.update_seqnum)]
+    while stack:
+        found = stack.pop()
+        yield found
+        view = found[0]
+        groups: dict[int, list[NodeView]] = {}
+        for child in view.children:
+            groups.setdefault(child.sequence, []).append(child)
+        for child in reversed(view.children):
+            group = groups[child.sequence]
+            seq = child.update_seqnum
+            if child is group[0] and len(group) > 1:
+                seq = max(seq, group[1].update_seqnum)
+            if seq > after:
+                stack.append((child, view.id, len(group) > 1, seq))
+
+
+def detail(
+    view: NodeView, parent: int | None = None, *, tied: bool = False, limit: int | None = LIMIT
+) -> dict[str, Any]:
+    """Return all there is to be said of one call, texts cut to *limit* unless that is None."""
+    failure = view.exception
+    return row(view, parent, tied=tied) | {
+        "inputs": {encodable(name): as_data(value, limit) for name, value in view.inputs.items()},
+        "outputs": as_data(view.outputs, limit),
+        "values": as_data(list(view.values), limit),
+        "exception": None
+        if failure is None
+        else {"type": encodable(failure.type), "message": _cut(failure.message, limit)},
+        "partial": encodable(view.partial),
+        "usage": usage(view.usage),
+        "total_usage": usage(view.total_usage),
+        "notices": [_cut(notice, limit) for notice in view.notices],
+        "questions": [question(one) for one in view.questions],
+        "transcript": transcript(view, limit=limit),
+    }
+
+
+def details(view: NodeView, *, limit: int | None = LIMIT) -> dict[int, dict[str, Any]]:
+    """Return all there is to be said of a call and each below it, by their ids."""
+    return {
+        one.id: detail(one, parent, tied=tied, limit=limit) | {"seq": seq}
+        for one, parent, tied, seq in _walk(view)
+    }
+
+
+def frame(call: Frame) -> dict[str, Any]:
+    """Return one call of a stack, under the names that a row has."""
+    return {
+        "id": call.node_id,
+        "path": call.path,
+        "fn": printable(cut(call.function, _LINE)),
+        "agent": call.kind == "agent",
+        "state": call.state,
+        "args": _line(call.arguments),
+        "model": None if call.model is None else _line(call.model),
+        "responses": call.responses,
+        "parts": call.parts,
+        "total_tokens": call.usage.total,
+        "total_cost": money(call.cost),
+    }
+
+
+def arguments(inputs: Mapping[str, Any]) -> str:
+    """Return *inputs* on one line."""
+    shown = (f"{printable(cut(name, _NAME))}={short(v, _ARGUMENT)}" for name, v in inputs.items())
+    return cut(", ".join(shown), _LINE)
+
+
+def usage(spent: TokenUsage) -> dict[str, int]:
+    """Return tokens by their kinds."""
+    return {
+        "cache_read": spent.cache_read,
+        "cache_write": spent.cache_write + spent.cache_write_1h,
+        "input": spent.input,
+        "reasoning": spent.reasoning,
+        "output": spent.output,
+        "total": spent.total,
+    }
+
+
+def question(asked: Question) -> dict[str, Any]:
+    """Return what waits for a person."""
+    return {
+        "id": asked.id,
+        "node": asked.node_id,
+        "kind": asked.kind.value,
+        "text": encodable(asked.text),
+        "choices": [encodable(choice) for choice in asked.choices],
+    }
+
+
+# Conversations
+
+
+def transcript(view: NodeView, *, limit: int | None = LIMIT) -> list[dict[str, Any]]:
+    """Return what a call and its model said to each other, and which calls came of it.
+
+    What the model was told before all else is the first part, if there was anything.
+    """
+    told: list[dict[str, Any]] = []
+    if view.system:
+        told = [{"kind": "system", "text": _cut(view.system, limit), "length": len(view.system)}]
+    nodes = calls_of(view)
+    parts = zip(view.transcript, nodes, strict=True)
+    return told + [_part(part, node, limit) for part, node in parts]
+
+
+def part_text(view: NodeView, index: int) -> str:
+    """Return the whole text of one part of the transcript.
+
+    Raises:
+        IndexError: there is no such part.
+    """
+    if index < 0:
+        raise IndexError(index)
+    if view.system and index == 0:
+        return encodable(view.system)
+    return encodable(_text_of(view.transcript[index - bool(view.system)]))
+
+
+def _part(part: TranscriptPart, node: int | None, limit: int | None) -> dict[str, Any]:
+    text = _text_of(part)
+    shown = {"text": _cut(text, limit), "length": len(text)}
+    match part:
+        case UserText():
+            return {"kind": "user", **shown}
+        case ModelText():
+            return {"kind": "text", **shown}
+        case ThinkingPart():
+            return {"kind": "thinking", **shown, "redacted": part.redacted}
+        case ToolUse():
+            told = {"id": encodable(part.id), "name": encodable(part.name)}
+            args = as_data(dict(part.args), limit)
+            fault = None if part.fault is None else _cut(part.fault, limit)
+            return {"kind": "call", **shown, **told, "args": args, "node": node, "fault": fault}
+        case ToolResult():
+            id, error = encodable(part.tool_use_id), part.is_error
+            return {"kind": "result", **shown, "id": id, "error": error, "node": node}
+        case _:
+            return {"kind": "text", **shown}
+
+
+def _text_of(part: TranscriptPart) -> str:
+    match part:
+        case UserText() | ModelText() | ThinkingPart():
+            return part.text
+        case ToolUse():
+            if (written := part.written) is not None:
+                return written
+            return json.dumps(as_data(dict(part.args)), ensure_ascii=False)
+        case ToolResult():
+            return part.content
+        case _:
+            return repr(part)
+
+
+# Runs
+
+
+def tree(row: TreeRow, questions: int, *, interrupted: bool = False) -> dict[str, Any]:
+    """Return a run as a line of a list; *questions* is how many of it wait for a person."""
+    return {
+        "id": row.id,
+        "number": row.number,
+        "key": _line(row.key),
+        "function": _line(row.function),
+        "state": INTERRUPTED if interrupted else row.state.value,
+        "open": row.open,
+        "parked": row.parked,
+        "source": row.source or None,
+        "started": row.started,
+        "ended": (row.last or row.started) if interrupted else row.ended,
+        "questions": questions,
+    }
+
+
+def run(view: NodeView, row: TreeRow, questions: int, journal: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all there is to be said of a run, texts whole; *journal* says where it is from."""
+    return {
+        "journal": dict(journal),
+        "trees": [tree(row, questions, interrupted=view.interrupted_at is not None)],
+        "rows": rows(view),
+        "details": {str(id): one for id, one in details(view, limit=None).items()},
+        "flame": {by: flame(view, by) for by in get_args(By)},
+    }
+
+
+def flame(view: NodeView, by: By = "time", *, now: datetime | None = None) -> dict[str, Any]:
+    """Return where the time, tokens or money of a call went."""
+    found = flame_of(view, by, now=now)
+    return {
+        "by": by,
+        "total": _amount(found.total, by),
+        "complete": found.complete,
+        "started": _seconds(view.started_at),
+        "frames": [
+            {
+                "id": frame.view.id,
+                "path": frame.view.path,
+                "fn": _line(frame.view.fn),
+                "state": state_of(frame.view),
+                "agent": frame.view.is_agent,
+                "depth": frame.depth,
+                "start": frame.start,
+                "width": frame.width,
+                "own": _amount(frame.own, by),
+                "value": _amount(frame.value, by),
+            }
+            for frame in found.frames
+        ],
+    }
+
+
+def difference(a: NodeView, b: NodeView) -> dict[str, Any]:
+    """Return two calls, and all below them, side by side."""
+    of_a = {one["id"]: one for one in rows(a)}
+    of_b = {one["id"]: one for one in rows(b)}
+    pairs = list(pairs_of(a, b))
+    return {
+        "rows": [
+            {
+                "a": None if pair.a is None else of_a[pair.a.id],
+                "b": None if pair.b is None else of_b[pair.b.id],
+                "same": pair.same,
+                "changed": list(pair.changed),
+            }
+            for pair in pairs
+        ],
+        "same": all(pair.same for pair in pairs),
+    }
+
+
+# Amounts
+
+
+def money(dollars: Decimal | None) -> str | None:
+    """Return dollars as text, None if a price is not known."""
+    if dollars is None:
+        return None
+    text = f"{dollars:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _amount(value: Decimal, by: By) -> float | int | str | None:
+    if by == "money":
+        return money(value)
+    return float(value) if by == "time" else int(value)
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return None if at is None else at.timestamp()
+
+
+def _value(value: Any) -> str:
+    return cut(short(value, _LINE), _LINE)
+
+
+def _line(text: str) -> str:
+    return cut(printable(text[: _LINE + 1]), _LINE)
+
+
+def _cut(text: str, limit: int | None) -> str:
+    return encodable(text if limit is None else text[:limit])

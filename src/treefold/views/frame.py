@@ -1,0 +1,246 @@
+"""A tree as lines for a terminal: as many as fit, as wide as fit, with colours.
+
+Takes views and a size, gives segments of rich; does not know what is on the screen. Whatever a
+function or a model said is escaped and never read as markup. A state has a sign and a colour, and
+either alone is enough.
+"""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
+
+from treefold.core.states import NodeState
+from treefold.core.views import NodeView
+from treefold.views.folding import CallRow, Census, MoreRow, Row, Tally, folded
+from treefold.views.text import INTERRUPTED_SIGN, SIGNS, cut, elapsed, printable, short, sign_of
+
+Line = list[Segment]
+
+_STYLES: Final = {
+    NodeState.Waiting: Style(dim=True),
+    NodeState.Running: Style(color="cyan", bold=True),
+    NodeState.Paused: Style(color="yellow", bold=True),
+    NodeState.Success: Style(color="green"),
+    NodeState.Error: Style(color="red", bold=True),
+    NodeState.Canceled: Style(color="magenta"),
+}
+_PLAIN: Final = Style()
+_DIM: Final = Style(dim=True)
+_NAME: Final = Style(bold=True)
+_SAID: Final = Style(color="cyan", italic=True)
+_BAD: Final = Style(color="red")
+_NOTICE: Final = Style(color="yellow")
+_ASKS: Final = Style(color="yellow", bold=True, reverse=True)
+
+_COLOURS: Final = ColorSystem.STANDARD  # the terminal's own: they go with its background
+_ASKING: Final = "?"
+_MANY: Final = 100_000  # tokens that are told by the thousand
+_LONGEST: Final = 400  # characters of anything: no terminal is wider
+_ROOM_FOR_TIME, _ROOM_FOR_TOKENS, _ROOM_FOR_MONEY = 20, 60, 75  # columns of the terminal
+_ROOM_FOR_ARGS: Final = 30  # columns behind the name of a call
+
+
+def framed(
+    view: NodeView, columns: int, rows: int, now: datetime, census: Census | None = None
+) -> list[Line]:
+    """Return *view* and all below it, with a line of totals: no more than *rows* lines.
+
+    None is wider than *columns*. A *census* that has counted an earlier view is quicker.
+    """
+    census = census or Census()
+    total = census.of(view)
+    shown = folded(view, max(1, rows - 1), census)
+    meters = [_meters(row, columns, now) for row in shown]
+    widths = [max(map(len, column)) for column in zip(*meters, strict=True)]
+    lines: list[Line] = []
+    for row, numbers in zip(shown, meters, strict=True):
+        pairs = zip(numbers, widths, strict=True)
+        right = "".join(f"  {text:>{width}}" for text, width in pairs if width)
+        room = max(1, columns - len(right))
+        left = _call(row, room) if isinstance(row, CallRow) else fitted(_more(row), room)
+        gap = " " * (room - line_width(left)) if right.strip() else ""
+        lines.append([*left, Segment(gap), Segment(right.rstrip(), _DIM)])
+    return [*lines, _totals(view, total, columns, now)]
+
+
+def _call(row: CallRow, room: int) -> Line:
+    view = row.view
+    number = f"{view.path} ∥{view.sequence} " if row.tied else f"{view.path} "
+    style = _STYLES[view.state] if view.interrupted_at is None else _BAD
+    sign = Segment(f"{sign_of(view)} ", style)
+    if view.questions:
+        sign = Segment(f"{_ASKING} ", _STYLES[NodeState.Paused])
+    head = [
+        Segment(_lead(row.lead, room), _DIM),
+        sign,
+        Segment(number, _DIM),
+        Segment(cut(printable(view.fn), 40), _NAME),
+    ]
+    more = [Segment(f" +{row.hidden:,}", _DIM)] if row.hidden else []
+    left = max(0, room - line_width(head) - line_width(more))
+    given = ", ".join(f"{printable(cut(k, 40))}={short(v)}" for k, v in view.inputs.items())
+    args = Segment(f"({given})", _DIM)
+    least = min(cell_len(args.text), _least(view, left))
+    tail = fitted(_tail(view, left - least), left - least)
+    return fitted([*head, *fitted([args], left - line_width(tail)), *more, *tail], room)
+
+
+def _least(view: NodeView, left: int) -> int:
+    """Return how many columns the arguments of a call have at least, of those that are *left*."""
+    if view.questions or left < _ROOM_FOR_ARGS:
+        return 0
+    return left // 5 if view.exception is not None else left * 2 // 5  # why it failed matters more
+
+
+def _tail(view: NodeView, room: int) -> Line:
+    """Return what came of a call, or what it does just now."""
+    if view.questions:
+        question = view.questions[0]
+        choices = f" [{' / '.join(question.choices)}]" if question.choices else ""
+        return [Segment(" "), Segment(f" {_flat(question.text)}{printable(choices)} ", _ASKS)]
+    if view.exception is not None:
+        return [Segment(f" → {_flat(str(view.exception))}", _BAD)]
+    if view.state is NodeState.Success:
+        return [] if view.outputs is None else [Segment(f" → {short(view.outputs, _LONGEST)}")]
+    if view.partial:
+        return [Segment(" "), Segment(_last_words(view.partial, room - 1), _SAID)]
+    done = [Segment(f" … {_flat(view.status)}", _DIM)] if _is_telling(view) else []
+    return done + [Segment(f"  ! {_flat(notice)}", _NOTICE) for notice in view.notices[-1:]]
+
+
+def _is_telling(view: NodeView) -> bool:
+    """Whether the status of a call says more than the calls below it."""
+    if not view.status or any(not child.state.final for child in view.children):
+        return False
+    return view.is_agent or view.state is NodeState.Paused
+
+
+def _more(row: MoreRow) -> Line:
+    counts = [Segment(f"{SIGNS[state]} {n:,} ", _STYLES[state]) for state, n in row.states.items()]
+    return [Segment(row.lead, _DIM), *counts, Segment("more", _DIM)]
+
+
+def _meters(row: Row, columns: int, now: datetime) -> list[str]:
+    """Return the tokens, the money and the time of a call and all below it, as there is room."""
+    if isinstance(row, MoreRow) or columns < _ROOM_FOR_TIME:
+        return ["", "", ""]
+    view = row.view
+    return [
+        _tokens(view.total_usage.total) if columns >= _ROOM_FOR_TOKENS else "",
+        _money(view.total_cost) if columns >= _ROOM_FOR_MONEY else "",
+        elapsed(view, now),
+    ]
+
+
+def _totals(view: NodeView, total: Tally, columns: int, now: datetime) -> Line:
+    """Return how the whole tree stands; what waits for a person comes first."""
+    verb = "waits" if total.questions == 1 else "wait"
+    states = [
+        (NodeState.Success, total.done, f"of {total.calls:,} done"),
+        (NodeState.Error, total.failed, "failed"),
+        (NodeState.Canceled, total.canceled, "canceled"),
+        (NodeState.Running, total.active, "running"),
+        (NodeState.Paused, total.paused, "paused"),
+        (NodeState.Waiting, total.unbegun, "not begun"),
+    ]
+    used, time = view.total_usage.total, elapsed(view, now)
+    asks = f" {_ASKING} {total.questions:,} {verb} for you " if total.questions else ""
+    counts = [(state, n, word) for state, n, word in states if n or state is NodeState.Success]
+    stopped = f"{INTERRUPTED_SIGN} {total.interrupted:,} interrupted" if total.interrupted else ""
+    calling = f"{total.calling:,} waiting for calls" if total.calling else ""
+    for calls in (calling, ""):
+        line = _spaced(
+            Segment(asks, _ASKS),
+            *(Segment(f"{SIGNS[state]} {n:,} {word}", _STYLES[state]) for state, n, word in counts),
+            Segment(stopped, _BAD),
+            Segment(calls, _DIM),
+            *(Segment(text) for text in [f"{used:,} tokens", _price(view.total_cost)] if used),
+            Segment(time),
+        )
+        if line_width(line) <= columns:
+            return line
+    line = _spaced(
+        Segment(f" {_ASKING} {total.questions:,} " if asks else "", _ASKS),
+        Segment(
+            f"{SIGNS[NodeState.Success]} {total.done:,}/{total.calls:,}", _STYLES[NodeState.Success]
+        ),
+        *(Segment(f"{SIGNS[state]} {n:,}", _STYLES[state]) for state, n, _ in counts[1:]),
+        Segment(time),
+        *(Segment(text) for text in [_tokens(used), _money(view.total_cost)]),
+    )
+    return fitted(line, columns)
+
+
+def _spaced(*parts: Segment) -> Line:
+    line: Line = []
+    for part in parts:
+        if part.text:
+            line += [Segment("  "), part] if line else [part]
+    return line
+
+
+def _tokens(number: int) -> str:
+    if not number:
+        return ""
+    return f"{number // 1000:,}k tok" if number >= _MANY else f"{number:,} tok"
+
+
+def _money(cost: Decimal | None) -> str:
+    return f"${cost:.4f}" if cost else ""
+
+
+def _price(cost: Decimal | None) -> str:
+    return "price unknown" if cost is None else _money(cost)
+
+
+def _lead(lead: str, room: int) -> str:
+    """Return the branches, of a call far down only the last ones."""
+    longest = room // 2
+    return lead if len(lead) <= longest else f"⋯ {lead[-longest:].lstrip('│ ')}"
+
+
+def _flat(text: str) -> str:
+    return printable(" ".join(cut(text, _LONGEST).split()))
+
+
+def _last_words(text: str, room: int) -> str:
+    """Return the end of *text*, as much as there is room for."""
+    end = printable(" ".join(text[-_LONGEST:].split()))
+    if len(text) <= _LONGEST and cell_len(end) <= room:
+        return end
+    while end and cell_len(end) > room - 1:
+        end = end[max(1, (cell_len(end) - room) // 2) :]
+    return f"…{end}"
+
+
+def fitted(line: Line, room: int) -> Line:
+    """Return *line*, or as much of it as *room* columns have room for."""
+    if line_width(line) <= room:
+        return line
+    left, kept = room - 1, Line()
+    for segment in line:
+        width = cell_len(segment.text)
+        if width > left:
+            text = set_cell_size(segment.text, max(0, left))
+            return [*kept, Segment(f"{text}…", segment.style)] if room > 0 else []
+        kept.append(segment)
+        left -= width
+    return kept
+
+
+def line_width(line: Line) -> int:
+    """Return how many columns *line* takes."""
+    return sum(cell_len(segment.text) for segment in line)
+
+
+def escapes(line: Line, *, coloured: bool) -> str:
+    """Return *line* as a terminal takes it."""
+    return "".join(
+        (style if coloured else style.without_color).render(text, color_system=_COLOURS)
+        for text, style in ((segment.text, segment.style or _PLAIN) for segment in line)
+    )

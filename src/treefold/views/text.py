@@ -1,0 +1,151 @@
+"""A tree as lines of text.
+
+Whatever a function or a model said is shown escaped: it cannot move the cursor or colour the line.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from treefold.core.states import NodeState
+from treefold.core.views import NodeView
+from treefold.views.liveness import end_of
+
+SIGNS: Final = {
+    NodeState.Waiting: "·",
+    NodeState.Running: "●",
+    NodeState.Paused: "‖",
+    NodeState.Success: "✓",
+    NodeState.Error: "✗",
+    NodeState.Canceled: "⊘",
+}
+
+INTERRUPTED_SIGN: Final = "↯"
+
+_MINUTES: Final = 100  # seconds from which on minutes are easier to read
+_LAYOUT: Final = "\n\t\u200c\u200d"  # and the joiners that some scripts and emoji are written with
+
+
+def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> str:
+    """Return *view* and all below it, one line a node, none longer than *width*.
+
+    Each begins with its state and its path; calls that were asked for in parallel are marked with
+    the number that they share. An agent under way says what it does. Tokens and money are those of
+    the call and all below it. *now* is what running calls are timed against.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> def add(ctx, a: int, b: int) -> int:
+        ...     return a + b
+        >>> with Runtime() as runtime:
+        ...     node = runtime.invoke(CodeFunction(callable=add), {"a": 1, "b": 2})
+        ...     _ = node.result()
+        ...     print(render(runtime.get_view(node.id)))
+        ✓ 1 add(a=1, b=2) → 3  0.0 s
+    """
+    now = now or datetime.now(UTC)
+    return "\n".join(_lines(view, width, now))
+
+
+def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
+    stack = [(top, "", "", False)]
+    while stack:
+        view, lead, below, tied = stack.pop()
+        time = _time(view, now)
+        yield cut(lead + _line(view, tied=tied), width - len(time)) + time
+        together = Counter(child.sequence for child in view.children)
+        last = view.children[-1] if view.children else None
+        stack.extend(
+            (
+                child,
+                below + ("└─ " if child is last else "├─ "),
+                below + ("   " if child is last else "│  "),
+                together[child.sequence] > 1,
+            )
+            for child in reversed(view.children)
+        )
+
+
+def _line(view: NodeView, *, tied: bool) -> str:
+    room = 60 if view.exception is None else 20  # why it failed matters more
+    args = ", ".join(f"{_name(name)}={short(value, room)}" for name, value in view.inputs.items())
+    number = f"{view.path} ∥{view.sequence}" if tied else view.path
+    line = f"{sign_of(view)} {number} {_name(view.fn)}({args})"
+    if view.state is NodeState.Success and view.outputs is not None:
+        line += f" → {short(view.outputs)}"
+    elif view.exception is not None:
+        line += f" → {printable(str(view.exception))}"
+    elif view.status and (view.model is not None or _stands_still(view)):
+        line += f" … {printable(view.status)}"
+    return line
+
+
+def sign_of(view: NodeView) -> str:
+    """Return the sign for the state of a call."""
+    return SIGNS[view.state] if view.interrupted_at is None else INTERRUPTED_SIGN
+
+
+def _stands_still(view: NodeView) -> bool:
+    return view.state is NodeState.Paused or view.interrupted_at is not None
+
+
+def _time(view: NodeView, now: datetime) -> str:
+    if view.started_at is None:
+        return ""
+    spent = f"  {view.total_usage.total:,} tokens" if view.total_usage.total else ""
+    if spent and view.total_cost:
+        spent += f" ${view.total_cost:.4f}"
+    return f"{spent}  {elapsed(view, now)}"
+
+
+def elapsed(view: NodeView, now: datetime) -> str:
+    """Return for how long *view* has been under way, or was; nothing if it has not begun."""
+    if view.started_at is None:
+        return ""
+    seconds = max(0.0, (end_of(view, now) - view.started_at).total_seconds())
+    if seconds < _MINUTES:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02} h" if hours else f"{minutes}:{seconds:02} min"
+
+
+def printable(text: str) -> str:
+    """Return *text* on one line, with every character that does not print shown as its code."""
+    if text.isprintable():  # as most is
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def readable(text: str) -> str:
+    """Return *text* with its lines, tabs and spaces as they are, and the rest as ``printable``."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char in _LAYOUT or unicodedata.category(char) == "Zs" else printable(char)
+        for char in text.replace("\r\n", "\n")
+    )
+
+
+def _name(name: str) -> str:
+    return cut(printable(name), 40)
+
+
+def short(value: object, room: int = 60) -> str:
+    """Return the repr of *value* on one line of at most *room* characters or so."""
+    if type(value) is str:
+        value = value[: room + 1]  # the rest would be written for nothing
+    try:
+        shown = repr(value)
+    except Exception as error:  # noqa: BLE001 - foreign code; the rest of the tree is shown anyway
+        shown = f"<{type(value).__name__}: its __repr__ raised {type(error).__name__}>"
+    return printable(cut(shown, room))
+
+
+def cut(text: str, width: int) -> str:
+    """Return *text*, or as much of it as *width* characters have room for."""
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"

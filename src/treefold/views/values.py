@@ -1,0 +1,108 @@
+"""Values as JSON data to look at: of any size and kind, and never in the way of the rest.
+
+Not a form that the value could be made from again; ``core.packing`` has that.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from treefold.core.frames import shortened
+from treefold.core.packing import Opaque, as_json
+
+_DEEPEST: Final = 60  # how far containers are looked into
+_LARGE: Final = 10**1000  # from somewhere above that on, Python writes no decimals
+_EXACT: Final = 2**53 - 1  # above that, a browser would show another number
+_REPR: Final = 500
+
+
+def as_data(value: Any, limit: int | None = None) -> Any:
+    """Return *value* as JSON data with about *limit* characters of text, or all of it.
+
+    What has no JSON form becomes ``{"$repr": "..."}``, a text that is cut
+    ``{"$text": "...", "length": N}``, and what is left out of a list or an object ``{"$more": N}``.
+
+    Example:
+        >>> as_data({"n": (1, 2.5), "text": "abcdef", "odd": {1: b"x"}}, limit=12)
+        {'n': [1, 2.5], 'text': {'$text': 'ab', 'length': 6}, '$more': 1}
+        >>> as_data([object, float("inf"), b"x"])
+        [{'$repr': "<class 'object'>"}, {'$repr': 'inf'}, {'$repr': "b'x'"}]
+    """
+    return _Shown(math.inf if limit is None else limit).of(value, 0)
+
+
+def encodable(text: str) -> str:
+    """Return *text* with half characters, which no encoding has, as their codes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace").decode()
+    return text
+
+
+@dataclass(slots=True)
+class _Shown:
+    left: float  # characters that there is room for
+
+    def of(self, value: Any, depth: int) -> Any:
+        kind = cast("type[Any]", type(value))
+        self.left -= 1
+        if value is None or kind is bool:
+            return value
+        if kind is str:
+            return self._text(value)
+        if kind is int:
+            if -_EXACT <= value <= _EXACT:
+                return value
+            return self._repr(str(value) if -_LARGE < value < _LARGE else hex(value))
+        if kind is float:
+            return value if math.isfinite(value) else self._repr(str(value))
+        if depth > _DEEPEST:
+            return self._repr("…")
+        if kind is dict:
+            return self._object(value, depth)
+        if kind is list or kind is tuple:
+            return self._list(value, len(value), depth)
+        if kind is set or kind is frozenset:
+            return self._list(sorted(value, key=shortened), len(value), depth)
+        return self._other(value, depth)
+
+    def _text(self, text: str) -> Any:
+        room = max(0, int(min(self.left, len(text))))
+        self.left -= room
+        shown = encodable(text[:room])
+        return shown if room == len(text) else {"$text": shown, "length": len(text)}
+
+    def _object(self, items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        for done, (key, value) in enumerate(items.items()):
+            if self.left <= 0:
+                shown["$more"] = len(items) - done
+                break
+            name = encodable(key if type(key) is str else shortened(key))
+            self.left -= len(name)
+            shown[name] = self.of(value, depth + 1)
+        return shown
+
+    def _list(self, items: Iterable[Any], length: int, depth: int) -> list[Any]:
+        shown: list[Any] = []
+        for done, value in enumerate(items):
+            if self.left <= 0:
+                shown.append({"$more": length - done})
+                break
+            shown.append(self.of(value, depth + 1))
+        return shown
+
+    def _other(self, value: Any, depth: int) -> Any:
+        try:
+            plain = value if isinstance(value, bytes | Opaque) else as_json(value)
+        except Exception:  # noqa: BLE001 - foreign code; the rest is shown anyway
+            plain = value
+        if type(plain) in {str, int, float, bool, dict, list, type(None)}:
+            return self.of(plain, depth + 1)
+        return self._repr(shortened(value, _REPR))
+
+    def _repr(self, text: str) -> dict[str, str]:
+        self.left -= len(text)
+        return {"$repr": encodable(text)}

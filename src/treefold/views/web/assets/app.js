@@ -1,0 +1,370 @@
+// The page: what is in the address decides what is seen, and one stream keeps it up to date.
+
+import { fillWith, icon, isTyping, make, remember, remembered, setText } from "./dom.js";
+import { openHelp } from "./dialogs.js";
+import { DifferenceView } from "./difference.js";
+import { noticePlaces, sentence, speak, tell } from "./notices.js";
+import { questionCard } from "./questions.js";
+import { RunView } from "./run.js";
+import { RunsView } from "./runs.js";
+import { openSource, useToken } from "./source.js";
+import { oneLine } from "./text.js";
+import { Tree } from "./tree.js";
+import { many } from "./words.js";
+
+const KEPT = 6; // runs that were looked at last, and are not asked for anew
+const LATER = "No program drives this journal now; it is done when the next one opens it.";
+const MOST = 40; // questions in the list of them
+const TICK = 250; // milliseconds
+const THEMES = [["system", "as the system"], ["light", "light"], ["dark", "dark"]];
+
+class App {
+  trees = null; // until they are known
+  questions = [];
+  driven = true;
+  #runs = new Map();
+  #waiting = null; // the ids of the questions, once they are known
+  #view = null;
+  #stop = () => {};
+  #spoken = new Set();
+  #state = ""; // of the connection
+
+  constructor(source) {
+    this.source = source;
+    this.desk = {
+      source,
+      trees: () => this.trees ?? [],
+      detail: (id) => source.detail(id),
+      note: () => (this.driven ? "" : ` ${LATER}`),
+      open: (id) => this.go(`#/run/${id}`),
+      compare: (a, b) => this.go(`#/compare/${a}/${b}`),
+      go: (address) => this.go(address),
+      waits: (id) => this.#waiting?.has(id) ?? true,
+      questionOf: (id) => this.questions.find(({ node }) => node === id),
+      isHeld: (row, tree) => this.questions.some(
+        (one) => one.kind === "paused" && one.tree === tree && `${one.path}.`.startsWith(`${row.path}.`),
+      ),
+    };
+    this.#build();
+    addEventListener("hashchange", () => this.route());
+    addEventListener("keydown", (event) => this.#pressed(event));
+    setInterval(() => document.visibilityState === "visible" && this.#view?.tick?.(), TICK);
+  }
+
+  // The frame around everything
+
+  #build() {
+    this.journal = make("bdi.journal");
+    this.connection = make("span.connection", { role: "status" });
+    this.asked = make(
+      "button.asked",
+      {
+        type: "button",
+        hidden: true,
+        "aria-expanded": "false",
+        "aria-controls": "asked-panel",
+        click: () => this.#toggleAsked(),
+      },
+    );
+    this.askedPanel = make(
+      "section.asked-panel", { id: "asked-panel", hidden: true, "aria-label": "What waits for you" }
+    );
+    this.theme = make("button.quiet.round", { type: "button", click: () => this.#nextTheme() });
+    this.main = make("main", { id: "main", tabindex: "-1" });
+    this.alone = make(
+      "p.alone",
+      { hidden: true, role: "status" },
+      "No program drives this journal now. What you ask for here is done when the next one opens it.",
+    );
+    const skip = make(
+      "a.skip",
+      { href: "#main", click: (event) => { event.preventDefault(); this.main.focus(); } },
+      "Skip to the content",
+    );
+    document.body.append(skip,
+      make("header.top", {},
+        make(
+          "a.brand",
+          { href: "#/", "aria-label": "treefold: all runs" },
+          icon("mark"),
+          make("span", {}, "treefold"),
+        ),
+        this.journal, this.connection, make("span.gap"), this.asked, this.theme,
+        make(
+          "button.quiet.round",
+          { type: "button", "aria-label": "Keys", title: "Keys (?)", click: openHelp },
+          make("span.key-sign", { "aria-hidden": "true" }, "?"),
+        )),
+      this.askedPanel, this.alone, this.main, ...noticePlaces());
+    this.#useTheme(remembered("theme", "system"));
+  }
+
+  #useTheme(name) {
+    const [theme, title] = THEMES.find(([one]) => one === name) ?? THEMES[0];
+    this.themeName = theme;
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    fillWith(this.theme, icon({ system: "system", light: "sun", dark: "moon" }[theme]));
+    this.theme.setAttribute("aria-label", `Colours: ${title}. Change them`);
+    this.theme.title = `Colours: ${title}`;
+  }
+
+  #nextTheme() {
+    const at = THEMES.findIndex(([name]) => name === this.themeName);
+    const [next] = THEMES[(at + 1) % THEMES.length];
+    remember("theme", next);
+    this.#useTheme(next);
+  }
+
+  // Beginning
+
+  async start() {
+    const journal = this.source.journal();
+    if (this.source.live) this.route(); // the stream begins with all there is
+    try {
+      setText(this.journal, oneLine((await journal).name));
+    } catch { /* the stream says what is wrong */ }
+    if (this.source.live) return;
+    this.#takeTrees({ trees: await this.source.trees() });
+    this.#takeQuestions({ questions: await this.source.questions() });
+    if (this.trees.length === 1 && !location.hash.startsWith("#/run/")) history.replaceState(
+      null, "", `#/run/${this.trees[0].id}`
+    );
+    this.route();
+  }
+
+  #needsToken() {
+    const input = make("input", { type: "text", autocomplete: "off", "aria-label": "Token" });
+    const form = make("form.plain", {}, make("h1", {}, "This page needs its token"),
+      make(
+        "p",
+        {},
+        "Open the address that ",
+        make("code", {}, "treefold view"),
+        " printed; it ends in #token=… Or paste what follows the equals sign:",
+      ),
+      make("div.buttons", {}, input, make("button.primary", { type: "submit" }, "Open")));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      useToken(this.source, input.value.trim().replace(/^.*#token=/, ""));
+      this.#view = null;
+      this.start();
+    });
+    fillWith(this.main, form);
+  }
+
+  #notThere(why) {
+    this.#view?.close?.();
+    this.#view = null;
+    fillWith(
+      this.main,
+      make(
+        "div.plain",
+        {},
+        make("h1", { tabindex: "-1" }, "There is no such run"),
+        make("p", {}, sentence(why)),
+        make("p", {}, make("a", { href: "#/" }, "All runs")),
+      ),
+    );
+  }
+
+  // Where one is
+
+  go(address) {
+    if (location.hash === address) this.route();
+    else location.hash = address;
+  }
+
+  route() {
+    const [place, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+    const [page, ...rest] = place.split("/");
+    const given = new URLSearchParams(query);
+    const number = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
+    this.#closeAsked();
+    if (page === "run" && number(rest[0])) {
+      const tab = ["timeline", "flame"].includes(rest[1]) ? rest[1] : "tree";
+      this.#showRun(
+        number(rest[0]), { tab, node: number(given.get("node")), from: number(given.get("from")) }
+      );
+    } else if (page === "compare" && number(rest[0]) && number(rest[1])) this.#showCompare(
+      number(rest[0]), number(rest[1])
+    );
+    else this.#showRuns();
+  }
+
+  #swap(view) {
+    this.#view?.close?.();
+    this.#view = view;
+    fillWith(this.main, view.element);
+    (view.element.querySelector("h1") ?? this.main).focus({ preventScroll: true });
+  }
+
+  #showRuns() {
+    if (this.#view instanceof RunsView) return;
+    this.#swap(new RunsView({ open: (id) => this.go(`#/run/${id}`), live: this.source.live }));
+    document.title = "Runs · treefold";
+    this.#view.show(this.trees);
+    this.#follow(null);
+  }
+
+  #showRun(id, where) {
+    if (!(this.#view instanceof RunView) || this.#view.tree.id !== id) {
+      const tree = this.#runs.get(id) ?? new Tree(id);
+      if (this.#waiting) tree.ask(this.#waiting);
+      tree.list(this.trees?.find((one) => one.id === id));
+      this.#runs.delete(id);
+      this.#runs.set(id, tree);
+      if (this.#runs.size > KEPT) this.#runs.delete(this.#runs.keys().next().value);
+      this.#swap(new RunView(tree, this.desk));
+      this.#follow(tree);
+    }
+    this.#view.show(where);
+  }
+
+  #showCompare(a, b) {
+    if (this.#view instanceof DifferenceView && this.#view.a === a && this.#view.b === b) return;
+    this.#swap(new DifferenceView(a, b, this.desk));
+    this.#follow(null);
+  }
+
+  // What is new
+
+  #follow(tree) {
+    this.#stop();
+    const view = this.#view;
+    this.#stop = this.source.follow(tree?.id ?? null, tree?.seq ?? 0, {
+      rows: (data) => {
+        if (tree?.id !== data.tree) return;
+        tree.merge(data);
+        view.update();
+      },
+      text: (data) => {
+        if (!tree) return;
+        if (tree.write(data)) view.wrote(data.node);
+        else view.missed(data.node);
+      },
+      trees: (data) => this.#takeTrees(data),
+      questions: (data) => this.#takeQuestions(data),
+      connection: (state, why, status) => {
+        if (state === "connected") tree?.texts.clear(); // the server tells again what is under way
+        this.#connected(state, why, status);
+      },
+    });
+  }
+
+  #connected(state, why = "", status = 0) {
+    this.#state = state === "connected" ? "live" : state;
+    this.#drawConnection();
+    if (state !== "refused") return;
+    if (status === 401) this.#needsToken();
+    else if (status === 404) this.#notThere(why);
+    else tell(sentence(why), { wrong: true });
+  }
+
+  /** Say whether what is new comes in; nothing does of what is open if no program drives it. */
+  #drawConnection() {
+    const words = {
+      live: "live",
+      undriven: "not driven",
+      reconnecting: "reconnecting…",
+      refused: "not connected",
+      file: "saved run",
+    };
+    const state = this.#state === "live" && !this.alone.hidden ? "undriven" : this.#state;
+    setText(this.connection, words[state] ?? "");
+    this.connection.dataset.state = state;
+    document.body.classList.toggle("undriven", !this.alone.hidden);
+  }
+
+  #takeTrees({ trees, driven }) {
+    this.trees = trees;
+    this.driven = driven ?? this.driven;
+    this.alone.hidden = this.driven || !this.source.live || !trees.some((tree) => tree.open);
+    for (const [id, tree] of this.#runs) tree.list(trees.find((one) => one.id === id));
+    this.#drawConnection();
+    if (this.#view instanceof RunsView) this.#view.show(trees);
+    else this.#view?.update?.();
+  }
+
+  #takeQuestions({ questions }) {
+    this.questions = questions;
+    this.#waiting = new Set(questions.map(({ id }) => id));
+    for (const tree of this.#runs.values()) tree.ask(this.#waiting);
+    this.asked.hidden = questions.length === 0;
+    fillWith(
+      this.asked,
+      icon("ask"),
+      make("span", {}, String(questions.length)),
+      make("span.word", {}, questions.length === 1 ? "question" : "questions"),
+    );
+    this.asked.setAttribute("aria-label", `${many(questions.length, "question")} for you`);
+    for (const question of questions) {
+      if (this.#spoken.has(question.id)) continue;
+      this.#spoken.add(question.id);
+      speak(`${oneLine(question.fn ?? "A call")} asks: ${oneLine(question.text).slice(0, 300)}`);
+    }
+    if (this.#view instanceof RunView) this.#view.update();
+    if (!this.askedPanel.hidden) this.#fillAsked();
+    if (!questions.length) this.#closeAsked();
+  }
+
+  // What waits
+
+  #toggleAsked() {
+    if (!this.askedPanel.hidden) {
+      this.#closeAsked();
+      return;
+    }
+    this.#fillAsked();
+    this.askedPanel.hidden = false;
+    this.asked.setAttribute("aria-expanded", "true");
+    this.askedPanel.querySelector("a, button, textarea")?.focus();
+  }
+
+  /** Cards that are there stay, with what somebody has begun to write in them. */
+  #fillAsked() {
+    const there = new Map([...this.askedPanel.children].map((card) => [card.dataset.question, card]));
+    for (const question of this.questions.slice(0, MOST)) {
+      if (there.delete(question.id)) continue;
+      const tree = question.tree ?? this.trees[0]?.id;
+      const link = make(
+        "a",
+        { href: `#/run/${tree}?node=${question.node}` },
+        make("span.path", {}, question.path ?? ""),
+        make("bdi", {}, oneLine(question.fn ?? `node ${question.node}`)),
+      );
+      this.askedPanel.append(questionCard(question, link, this.desk));
+    }
+    for (const card of there.values()) card.remove();
+    const more = this.questions.length - MOST;
+    if (more > 0) this.askedPanel.append(
+      make("p.hint", {}, `and ${more} more, when some of these are answered`)
+    );
+  }
+
+  #closeAsked() {
+    if (this.askedPanel.hidden) return;
+    this.askedPanel.hidden = true;
+    this.askedPanel.replaceChildren();
+    this.asked.setAttribute("aria-expanded", "false");
+  }
+
+  // Keys
+
+  #pressed(event) {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (document.querySelector("dialog[open]")) return;
+    if (event.key === "Escape" && !this.askedPanel.hidden) {
+      this.#closeAsked();
+      this.asked.focus();
+      return;
+    }
+    if (isTyping(event.target) && event.key !== "Escape") return;
+    if (event.key === "?") openHelp();
+    else if (event.key === "/" && this.#view?.search && !this.#view.pressed) this.#view.search.focus();
+    else if (!this.#view?.pressed?.(event)) return;
+    event.preventDefault();
+  }
+}
+
+new App(openSource()).start();

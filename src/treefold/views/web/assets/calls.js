@@ -1,0 +1,194 @@
+// The calls of a run as a tree, with what they cost or with when they were.
+
+import { fillWith, icon, make, setState, setText } from "./dom.js";
+import { Grid } from "./grid.js";
+import { oneLine } from "./text.js";
+import { brief, duration, elapsed, exactly, grouped, money, now } from "./words.js";
+
+const TREE = [
+  ["call", "Call"],
+  ["outcome", "Outcome"],
+  ["number.tokens", "Tokens"],
+  ["number.cost", "Cost"],
+  ["number.time", "Time"],
+];
+const TIMELINE = [["call", "Call"], ["span", ""], ["number.time", "Time"]];
+const LIVE = new Set(["waiting", "running", "paused"]);
+
+/** A grid of a tree's rows. kind is "tree" or "timeline"; options are those of a Grid. */
+export function callGrid(kind, options) {
+  const timeline = kind === "timeline";
+  return new Grid({
+    name: timeline ? "timeline" : "calls",
+    label: timeline ? "When each call was" : "Calls of this run",
+    columns: timeline ? TIMELINE : TREE,
+    key: (item) => item.row.id,
+    cells: () => (timeline ? [drawCall(), drawSpan(), []] : [drawCall(), [], [], [], []]),
+    redraw: timeline ? redrawTimeline(options) : redrawTree(options),
+    ...options,
+  });
+}
+
+function drawCall() {
+  return [
+    make("span.toggle", { "aria-hidden": "true" }, icon("chevron")),
+    make("span.state-slot"),
+    make("span.path"),
+    make("span.tie"),
+    make("span.kind"),
+    make("bdi.fn"),
+    make("bdi.args"),
+  ];
+}
+
+function redrawCall(cell, item) {
+  const { row } = item;
+  const [toggle, state, path, tie, kind, fn, args] = cell.children;
+  toggle.classList.toggle("none", item.expanded === null);
+  toggle.classList.toggle("open", item.expanded === true);
+  setState(state, row.questions.length ? "asking" : row.state);
+  setText(path, row.path);
+  setText(tie, row.tied ? `∥${row.sequence}` : "");
+  tie.title = row.tied ? `asked for in parallel with its neighbours: all are number ${row.sequence}` : "";
+  if (row.agent !== (kind.childElementCount > 0)) fillWith(kind, row.agent ? icon("agent", "agent") : null);
+  setText(fn, oneLine(row.fn));
+  setText(args, `(${oneLine(row.args)})`);
+}
+
+function redrawTree({ textOf, askedOf }) {
+  return (cells, item, element) => {
+    const { row } = item;
+    const [call, outcome, tokens, cost, time] = cells;
+    const text = !LIVE.has(row.state) ? "" : row.questions.length ? askedOf(row) : textOf(row.id);
+    if (element.drawn !== row || element.text !== text || element.open !== item.expanded) {
+      element.drawn = row;
+      element.text = text;
+      element.open = item.expanded;
+      redrawCall(call, item);
+      redrawOutcome(outcome, row, text);
+      setText(tokens, row.total_tokens ? brief(row.total_tokens) : "");
+      tokens.title = row.total_tokens ? spent(row) : "";
+      setText(cost, row.total_tokens || Number(row.total_cost) ? money(row.total_cost) : "");
+      cost.title = row.total_cost === null ? "the price of a model is not known" : "";
+      time.title = row.started === null ? "" : `from ${exactly(row.started)}`;
+      mark(element, row);
+    }
+    element.classList.toggle("beside", !item.matches);
+    setText(time, elapsed(row));
+  };
+}
+
+function spent(row) {
+  return `${grouped(row.total_tokens)} tokens with all calls below, ${grouped(row.tokens)} of its own`;
+}
+
+function mark(element, row) {
+  element.dataset.state = row.state;
+  element.classList.toggle("asking", row.questions.length > 0);
+}
+
+function redrawOutcome(cell, row, text) {
+  const said = outcomeOf(row, text);
+  cell.title = said.text;
+  const old = cell.firstElementChild;
+  if (old?.dataset.kind === said.kind) setText(old, said.text);
+  else fillWith(cell, said.text ? make(`bdi.${said.kind}`, { "data-kind": said.kind }, said.text) : null);
+}
+
+/** What is to be said of a call: what came of it, what it asks or says (text), or what it does. */
+export function outcomeOf(row, text = "") {
+  if (row.error) return { kind: "failed", text: oneLine(row.error) };
+  if (row.state === "success") return {
+    kind: "result",
+    text: row.result === null ? "" : oneLine(row.result),
+  };
+  if (row.questions.length) return { kind: "asks", text: oneLine(text || row.status) };
+  return text ? {
+    kind: "says",
+    text: `… ${oneLine(text.slice(-160)).trimStart()}`,
+  } : { kind: "does", text: oneLine(row.status) };
+}
+
+/** How a run lies in time; what has not ended reaches up to now. */
+export function extent(top) {
+  const start = top?.started ?? 0;
+  const end = top?.ended ?? Math.max(now(), start + 0.001);
+  return { start, length: Math.max(end - start, 0.001) };
+}
+
+function drawSpan() {
+  return [make("div.bar")];
+}
+
+function redrawTimeline({ extentOf }) {
+  return (cells, item, element) => {
+    const { row } = item;
+    const [call, span, time] = cells;
+    const { start, length } = extentOf();
+    if (element.drawn !== row || element.open !== item.expanded) {
+      element.drawn = row;
+      element.open = item.expanded;
+      redrawCall(call, item);
+      mark(element, row);
+    }
+    element.classList.toggle("beside", !item.matches);
+    const [bar] = span.children;
+    bar.hidden = row.started === null;
+    if (row.started !== null) {
+      // A fork shows calls of the run that it comes from, which ended before it began.
+      const from = Math.max(0, (row.started - start) / length);
+      const to = Math.max(from, ((row.ended ?? now()) - start) / length);
+      bar.style.left = `${Math.max(0, from) * 100}%`;
+      bar.style.width = `${Math.max(0, to - from) * 100}%`;
+      bar.classList.toggle("agent", row.agent);
+      bar.title = `began ${duration(row.started - start)} after the run did, took ${elapsed(row)}`;
+    }
+    setText(time, elapsed(row));
+  };
+}
+
+/** The scale of a timeline: a few round times. */
+export function drawScale(head, length) {
+  const cell = head.children[1];
+  if (cell.dataset.length === length.toFixed(1)) return;
+  cell.dataset.length = length.toFixed(1);
+  const step = roundStep(length / 5);
+  const marks = [];
+  for (let at = 0; at < length * 0.96; at += step) {
+    const mark = make("span.tick", {}, at === 0 ? "0" : duration(at));
+    mark.style.left = `${(at / length) * 100}%`;
+    marks.push(mark);
+  }
+  fillWith(cell, make("span.unseen", {}, "When it was"), marks);
+}
+
+function roundStep(rough) {
+  const steps = [
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    21600,
+    43200,
+  ];
+  return steps.find((step) => step >= rough) ?? Math.ceil(rough / 86400) * 86400;
+}

@@ -1,0 +1,327 @@
+// All there is to know of one call.
+
+import { askIcon, fillWith, icon, make, setText, stateIcon } from "./dom.js";
+import { actionButtons, fork } from "./actions.js";
+import { sentence } from "./notices.js";
+import { questionCard } from "./questions.js";
+import { longText, oneLine, shownValue } from "./text.js";
+import { TranscriptView } from "./transcript.js";
+import { ANSWERED, elapsed, exactly, grouped, many, money, when } from "./words.js";
+
+const AGAIN = 300; // milliseconds at least between two looks at a call that changes
+const NEAR = 60; // pixels from the end of what is shown, to be taken along when more comes in
+
+export class DetailView {
+  #detail = null;
+  #signs = new Map();
+  #asked = -1;
+  #busy = false;
+  #closed = false;
+  #pointAt = null;
+
+  /** desk is that of actions.js, with link(node), tree (rows) and close(); from is a child to point at. */
+  constructor(id, desk, from = null) {
+    Object.assign(this, { id, desk });
+    this.#pointAt = from;
+    this.crumbs = make("nav.crumbs", { "aria-label": "Called by" });
+    this.title = make("h2", { tabindex: "-1" });
+    this.facts = make("p.facts");
+    this.buttons = make("div.actions", { role: "group", "aria-label": "Actions on this call" });
+    this.places = Object.fromEntries(
+      [
+        "questions",
+        "fault",
+        "exception",
+        "outputs",
+        "values",
+        "notices",
+        "inputs",
+        "transcript",
+        "stack",
+        "usage",
+      ].map((name) => [name, make(`div.place.${name}`)]),
+    );
+    this.body = make("div.detail-body", { tabindex: "-1" }, Object.values(this.places));
+    this.element = make("aside.detail", { "aria-label": "Call" },
+      make("header", {},
+        make(
+          "div.detail-top",
+          {},
+          this.crumbs,
+          make(
+            "button.quiet.round",
+            { type: "button", "aria-label": "Close this call", click: () => desk.close() },
+            icon("close"),
+          ),
+        ),
+        make("div.title-line", {}, this.title, this.buttons),
+        this.facts),
+      this.body);
+    this.tick();
+    this.refresh();
+  }
+
+  get row() {
+    return this.desk.tree.rows.get(this.id);
+  }
+
+  close() {
+    this.#closed = true;
+  }
+
+  /** Look again if the call has changed since. */
+  changed() {
+    this.tick();
+    if (this.#detail) this.#drawQuestions(this.#detail);
+    if (this.row && this.row.seq !== this.#asked) this.refresh();
+  }
+
+  async refresh() {
+    if (this.#busy || this.#closed) return;
+    this.#busy = true;
+    this.#asked = this.row?.seq ?? this.#asked;
+    try {
+      this.#show(await this.desk.detail(this.id));
+      fillWith(this.places.fault);
+    } catch (error) {
+      // what is shown stays; that there is no connection is said elsewhere
+      if (!this.#detail) fillWith(this.places.fault, make("p.failed", { role: "alert" }, error.message));
+      this.#asked = -1;
+    }
+    setTimeout(() => {
+      this.#busy = false;
+      if (!this.#closed && this.row && this.row.seq !== this.#asked) this.refresh();
+    }, AGAIN);
+  }
+
+  /** Show live text, and take those along who look at the end. */
+  write() {
+    if (!this.transcript) return;
+    const { body } = this;
+    const atEnd = body.scrollHeight - body.scrollTop - body.clientHeight < NEAR;
+    const text = this.desk.tree.texts.get(this.id) ?? "";
+    if (text) this.transcript.showLive(text);
+    else this.refresh(); // it stays until the transcript has it
+    if (atEnd) body.scrollTop = body.scrollHeight;
+  }
+
+  tick() {
+    const row = this.row ?? this.#detail;
+    if (!row) return;
+    this.#once(
+      "head",
+      [row.path, row.fn, row.agent, row.state, row.questions.length, this.desk.isHeld(row)],
+      () => this.#head(row),
+    );
+    // From where the table has it, which is not as new as the row: the two agree at any moment.
+    const { total_tokens: tokens, total_cost: cost } = this.#detail ?? row;
+    const spent = tokens ? [`${grouped(tokens)} tokens`, cost === null ? "price unknown" : money(cost)] : [];
+    setText(
+      this.facts,
+      [
+        row.model && oneLine(row.model),
+        row.started !== null && elapsed(row),
+        ...spent,
+        row.started !== null && `since ${when(row.started)}`,
+      ].filter(Boolean).join(" · "),
+    );
+    this.facts.title = exactly(row.started);
+    this.transcript?.tick();
+  }
+
+  #head(row) {
+    const way = this.desk.tree.way(row.id).slice(0, -1);
+    const shown = way.length > 4 ? [way[0], null, ...way.slice(-2)] : way;
+    fillWith(this.crumbs, shown.length ? make("ol", {}, shown.map((above) => make("li", {}, above
+      ? make(
+        "a", { href: this.desk.link(above.id, row.id) }, make("bdi", {}, oneLine(above.fn))
+      ) : "…"))) : make("span.hint", {}, "Top-level call"));
+    fillWith(
+      this.title,
+      row.questions.length ? askIcon() : stateIcon(row.state),
+      make("span.path", {}, row.path),
+      make("bdi", {}, oneLine(row.fn)),
+      row.agent ? icon("agent", "agent") : null,
+    );
+    this.element.setAttribute("aria-label", `Call ${row.path} ${oneLine(row.fn)}`);
+    fillWith(this.buttons, actionButtons(row, this.desk));
+  }
+
+  /** Draw something only if what it shows has changed. */
+  #once(name, data, draw) {
+    const sign = JSON.stringify(data) ?? "";
+    if (this.#signs.get(name) === sign) return;
+    this.#signs.set(name, sign);
+    draw();
+  }
+
+  #show(detail) {
+    if (this.#closed) return;
+    this.#detail = detail;
+    const { places } = this;
+    const put = (name, data, ...content) => this.#once(
+      name, data, () => fillWith(places[name], ...content.map((one) => one?.()))
+    );
+    this.#drawQuestions(detail);
+    put(
+      "exception",
+      detail.exception,
+      () => detail.exception && section(
+        "Exception",
+        make("p.failed.exception-type", {}, make("bdi", {}, oneLine(detail.exception.type))),
+        longText(detail.exception.message),
+      ),
+    );
+    const hasOutput = detail.state === "success";
+    put(
+      "outputs",
+      [hasOutput, detail.outputs],
+      () => hasOutput && section("Output", shownValue(detail.outputs, "Output")),
+    );
+    put(
+      "values",
+      detail.values,
+      () => detail.values.length > 0 && section(
+        `Values given out (${detail.values.length})`,
+        detail.values.slice(-50).map((value) => shownValue(value)),
+      ),
+    );
+    put(
+      "notices",
+      detail.notices,
+      () => detail.notices.length > 0 && section(
+        "Notices",
+        make(
+          "ul.notices", {}, detail.notices.map((notice) => make("li", {}, make("bdi", {}, oneLine(notice))))
+        ),
+      ),
+    );
+    put(
+      "inputs",
+      detail.inputs,
+      () => section(
+        "Inputs",
+        Object.keys(detail.inputs).length ? shownValue(detail.inputs, "Inputs") : make("p.hint", {}, "none"),
+      ),
+    );
+    this.#transcript(detail);
+    put(
+      "usage",
+      [detail.usage, detail.total_usage, detail.cost, detail.total_cost],
+      () => detail.total_usage.total > 0 && section("Usage", usageTable(detail)),
+    );
+    this.#once("stack", true, () => fillWith(places.stack, this.#stack()));
+    this.tick();
+  }
+
+  /** Draw what waits of a call, or that it was answered. */
+  #drawQuestions({ questions }) {
+    const waiting = questions.filter(({ id }) => this.desk.waits(id));
+    const answered = this.row?.status === ANSWERED;
+    this.#once("questions", [waiting, answered], () => fillWith(
+      this.places.questions,
+      waiting.map((question) => questionCard(question, make("span", {}, "This call"), this.desk)),
+      answered ? make("p.hint", {}, sentence(ANSWERED)) : null,
+    ));
+  }
+
+  #transcript(detail) {
+    if (!detail.agent && !detail.transcript.length) return;
+    if (!this.transcript) {
+      this.transcript = new TranscriptView({
+        id: this.id,
+        source: this.desk.source,
+        link: (node) => this.desk.link(node),
+        row: (node) => this.desk.tree.rows.get(node),
+        fork: this.desk.source.live ? (at) => fork(this.row ?? detail, this.desk, at) : null,
+      });
+      fillWith(this.places.transcript, section("Transcript", this.transcript.element));
+    }
+    this.transcript.show(detail.transcript);
+    const { texts } = this.desk.tree;
+    if (detail.partial && !this.desk.source.live) texts.set(this.id, detail.partial);
+    this.transcript.showLive(texts.get(this.id) ?? "");
+    if (this.#pointAt !== null && this.transcript.reveal(this.#pointAt)) this.#pointAt = null;
+  }
+
+  #stack() {
+    const list = make("ol.stack");
+    const details = make("details", {}, make("summary", {}, "Call stack"), list);
+    details.addEventListener("toggle", async () => {
+      if (!details.open) return;
+      try {
+        fillWith(list, (await this.desk.source.stack(this.id)).map((frame) => this.#frame(frame)));
+      } catch (error) {
+        fillWith(list, make("li.failed", {}, error.message));
+      }
+    });
+    return section("", details);
+  }
+
+  #frame(frame) {
+    const id = frame.node_id ?? frame.id;
+    const row = this.desk.tree.rows.get(id);
+    const name = frame.function ?? frame.fn;
+    const told = [
+      frame.model,
+      frame.responses ? many(frame.responses, "response") : "",
+    ].filter(Boolean).join(", ");
+    return make("li", { "aria-current": id === this.id ? "true" : null },
+      row ? stateIcon(row.state) : null, make(
+        "a",
+        { href: this.desk.link(id) },
+        make("span.path", {}, frame.path),
+        make("bdi.fn", {}, oneLine(name)),
+      ),
+      make(
+        "bdi.args", {}, oneLine(frame.arguments ?? frame.args ?? "")
+      ), told ? make("span.hint", {}, oneLine(told)) : null);
+  }
+}
+
+function section(title, ...content) {
+  return make("section", {}, title && make("h3", {}, title), content);
+}
+
+const KINDS = [
+  ["input", "read"],
+  ["cache_read", "read from a cache"],
+  ["cache_write", "written to a cache"],
+  ["reasoning", "thought"],
+  ["output", "written"],
+  ["total", "all"],
+];
+
+function usageTable(detail) {
+  const rows = KINDS.filter(
+    ([kind]) => detail.total_usage[kind]
+  ).map(([kind, title]) => make("tr", { class: kind === "total" ? "total" : null },
+    make("th", { scope: "row" }, title), make("td", {}, grouped(detail.usage[kind] ?? 0)), make(
+      "td", {}, grouped(detail.total_usage[kind])
+    )));
+  return make("table.usage", {},
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        make("th", { scope: "col" }, "Tokens"),
+        make("th", { scope: "col" }, "this call"),
+        make("th", { scope: "col" }, "with all below"),
+      ),
+    ),
+    make(
+      "tbody",
+      {},
+      rows,
+      make(
+        "tr",
+        {},
+        make("th", { scope: "row" }, "cost"),
+        make("td", {}, money(detail.cost)),
+        make("td", {}, money(detail.total_cost)),
+      ),
+    ));
+}
+

@@ -1,0 +1,188 @@
+// Two runs side by side.
+
+import { fillWith, make, setState, setText, stateIcon } from "./dom.js";
+import { Grid } from "./grid.js";
+import { outcomeOf } from "./calls.js";
+import { longText, oneLine, shownValue } from "./text.js";
+import { TranscriptView } from "./transcript.js";
+import { elapsed, many } from "./words.js";
+
+export class DifferenceView {
+  #rows = [];
+  #chosen = 0;
+
+  constructor(a, b, desk) {
+    Object.assign(this, { a, b, desk });
+    this.only = make("input", { type: "checkbox", change: () => this.#show() });
+    this.count = make("p.count", { role: "status" });
+    this.both = make("div.both", { "aria-live": "off" });
+    this.grid = new Grid({
+      name: "difference",
+      role: "grid",
+      label: "Calls of two runs side by side",
+      columns: [["side", ""], ["changed", "Differs in"], ["side", ""]],
+      key: (item) => item.index,
+      cells: () => [drawSide(), [], drawSide()],
+      redraw: redrawPair,
+      moved: (item) => this.#open(item),
+      opened: (item) => this.#open(item),
+    });
+    this.links = [a, b].map((id) => make("a", { href: `#/run/${id}`, title: `node ${id}` }));
+    this.element = make("section.compare", { "aria-labelledby": "compare-title" },
+      make(
+        "div.bar-line",
+        {},
+        make(
+          "h1",
+          { id: "compare-title", tabindex: "-1" },
+          "Run ",
+          this.links[0],
+          " beside run ",
+          this.links[1],
+        ),
+        this.count,
+        make("label.check", {}, this.only, "Only what differs"),
+      ),
+      this.grid.element, this.both);
+    this.#name(`of node ${a}`, `of node ${b}`);
+    this.#load();
+  }
+
+  /** Say which runs these are: by the numbers that the paths of their calls begin with. */
+  #name(a, b) {
+    this.names = [`Run ${a}`, `Run ${b}`];
+    setText(this.links[0], a);
+    setText(this.links[1], b);
+    setText(this.grid.head.children[0], this.names[0]);
+    setText(this.grid.head.children[2], this.names[1]);
+    document.title = `Run ${a} beside run ${b} · treefold`;
+  }
+
+  close() {
+    this.grid.close();
+  }
+
+  async #load() {
+    try {
+      const { rows, same } = await this.desk.source.difference(this.a, this.b);
+      this.#rows = rows.map((row, index) => ({ ...row, index }));
+      if (rows[0]?.a && rows[0].b) this.#name(rows[0].a.path, rows[0].b.path);
+      const differing = rows.filter((row) => !row.same).length;
+      setText(
+        this.count,
+        same ? "No difference" : `${many(differing, "differing call")} of ${rows.length}`,
+      );
+      this.#show();
+      const first = this.#rows.find((row) => !row.same) ?? this.#rows[0];
+      if (first) {
+        this.grid.activate(first.index);
+        this.#open(first);
+      }
+    } catch (error) {
+      fillWith(this.both, make("p.failed", { role: "alert" }, error.message));
+    }
+  }
+
+  #show() {
+    this.grid.show(this.only.checked ? this.#rows.filter((row) => !row.same) : this.#rows);
+  }
+
+  async #open(item) {
+    const chosen = this.#chosen += 1;
+    const load = async (row) => (row ? this.desk.source.detail(row.id) : null);
+    try {
+      const [a, b] = await Promise.all([load(item.a), load(item.b)]);
+      if (chosen === this.#chosen) fillWith(
+        this.both, this.#side(a, b, 0, item), this.#side(b, a, 1, item)
+      );
+    } catch (error) {
+      fillWith(this.both, make("p.failed", { role: "alert" }, error.message));
+    }
+  }
+
+  #side(detail, other, which, item) {
+    const name = this.names[which];
+    const run = [this.a, this.b][which];
+    if (!detail) return make(
+      "section.one-side",
+      { "aria-label": name },
+      make("h2", {}, name),
+      make("p.hint", {}, "It has no such call."),
+    );
+    const part = (title, kind, content) => make(
+      `div${item.changed.includes(kind) ? ".differs-here" : ""}`, {}, make("h3", {}, title), content
+    );
+    return make("section.one-side", { "aria-label": name },
+      make(
+        "h2",
+        {},
+        stateIcon(detail.state),
+        make(
+          "a",
+          { href: `#/run/${run}?node=${detail.id}` },
+          make("span.path", {}, detail.path),
+          make("bdi", {}, oneLine(detail.fn)),
+        ),
+        make("span.hint", {}, elapsed(detail)),
+      ),
+      part("Inputs", "inputs", shownValue(detail.inputs, "Inputs")),
+      item.changed.includes("model") && part(
+        "Model", "model", make("p", {}, oneLine(detail.model ?? "none"))
+      ),
+      detail.exception && part(
+        "Exception", "error", longText(`${detail.exception.type}: ${detail.exception.message}`)
+      ),
+      detail.state === "success" && part("Output", "result", shownValue(detail.outputs, "Output")),
+      detail.transcript.length > 0 && part("Transcript", "transcript", this.#transcript(detail, other, run)));
+  }
+
+  /** A conversation; what the other one does not have at the same place is marked. */
+  #transcript(detail, other, run) {
+    const view = new TranscriptView(
+      {
+        id: detail.id,
+        source: this.desk.source,
+        link: (node) => `#/run/${run}?node=${node}`,
+        row: () => undefined,
+        fork: null,
+      },
+    );
+    view.show(detail.transcript);
+    detail.transcript.forEach((part, at) => {
+      const beside = other?.transcript[at];
+      const same = ["kind", "text", "length"].every((name) => beside?.[name] === part[name]);
+      if (other && !same) view.element.children[at].classList.add("differs-here");
+    });
+    return view.element;
+  }
+}
+
+function drawSide() {
+  return [make("span.state-slot"), make("span.path"), make("bdi.fn"), make("bdi.args"), make("bdi.short")];
+}
+
+function redrawPair(cells, item, element) {
+  const [a, changed, b] = cells;
+  redrawSide(a, item.a);
+  redrawSide(b, item.b);
+  const words = differsIn(item);
+  fillWith(changed, words ? make("span.differs", {}, words) : make("span.hint", { title: "the same" }, "="));
+  element.classList.toggle("differing", !item.same);
+}
+
+function differsIn({ a, b, changed }) {
+  if (a === null) return "only in the second";
+  return b === null ? "only in the first" : changed.join(", ");
+}
+
+function redrawSide(cell, row) {
+  const [state, path, fn, args, short] = cell.children;
+  cell.classList.toggle("missing", row === null);
+  setState(state, row?.state ?? null);
+  setText(path, row?.path ?? "");
+  setText(fn, row ? oneLine(row.fn) : "");
+  setText(args, row ? `(${oneLine(row.args)})` : "");
+  const outcome = row ? outcomeOf(row) : { text: "" };
+  setText(short, outcome.text ? `→ ${outcome.text}` : "");
+  if (row) cell.style.setProperty("--level", String(Math.min(row.path.split(".").length - 1, 16)));
+}

@@ -1,0 +1,77 @@
+// A journal that is part of the page: the same answers as a server gives, and nothing to be done.
+
+import { stopClock } from "./words.js";
+
+export class EmbeddedSource {
+  live = false;
+
+  constructor(data) {
+    this.data = data;
+    stopClock(data.at);
+    this.rows = new Map(data.rows.map((row) => [row.id, row]));
+  }
+
+  async journal() {
+    return this.data.journal;
+  }
+
+  async trees() {
+    return this.data.trees;
+  }
+
+  async questions() {
+    return Object.values(this.data.details).flatMap((detail) => detail.questions);
+  }
+
+  async detail(id) {
+    const detail = this.data.details[id];
+    if (!detail) throw new Error(`Node ${id} is not part of this file.`);
+    return detail;
+  }
+
+  async part(id, index) {
+    return this.data.details[id].transcript[index].text;
+  }
+
+  async stack(id) {
+    const frames = [];
+    for (let row = this.rows.get(id); row; row = this.rows.get(row.parent)) frames.unshift(row);
+    return frames;
+  }
+
+  async flame(tree, by) {
+    const found = this.data.flame[by] ?? (this.data.flame.by === by ? this.data.flame : null);
+    if (!found) throw new Error(`This file has no flame graph by ${by}.`);
+    return found;
+  }
+
+  async difference() {
+    throw new Error("A file holds one run: compare runs with `treefold view` or `treefold diff`.");
+  }
+
+  async search(tree, text) {
+    const wanted = text.toLowerCase();
+    const holds = (detail) => JSON.stringify(
+      [
+        detail.inputs,
+        detail.outputs,
+        detail.exception,
+        detail.transcript.map((part) => [part.text, part.args]),
+      ],
+    )
+      .toLowerCase().includes(JSON.stringify(wanted).slice(1, -1));
+    return Object.values(this.data.details).filter(holds).map((detail) => detail.id);
+  }
+
+  follow(tree, seq, listener) {
+    let over = false;
+    queueMicrotask(() => {
+      if (over) return;
+      const rows = this.data.rows.filter((row) => row.seq > seq);
+      const newest = rows.reduce((most, row) => Math.max(most, row.seq), seq);
+      if (tree !== null) listener.rows({ tree, seq: newest, rows });
+      listener.connection("file", "");
+    });
+    return () => { over = true; };
+  }
+}

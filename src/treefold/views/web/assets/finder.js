@@ -1,0 +1,127 @@
+// Which calls of a run are looked for: by a text, and by their states.
+
+import { fillWith, icon, make, setText, stateIcon } from "./dom.js";
+import { grouped } from "./words.js";
+
+const STATES = [
+  ["asking", "waits for you"],
+  ["running", "running"],
+  ["waiting", "waiting"],
+  ["paused", "paused"],
+  ["interrupted", "interrupted"],
+  ["error", "error"],
+  ["canceled", "canceled"],
+  ["success", "success"],
+];
+const AFTER = 250; // milliseconds without a key, before the server is asked
+
+export class Finder {
+  #states = new Set();
+  #text = "";
+  #found = null; // ids of calls that have the text somewhere else than in their rows
+  #timer = 0;
+  #drawn = "";
+
+  /** search(text) gives a promise of the ids of calls that hold it; changed() is told of news. */
+  constructor({ search, changed }) {
+    Object.assign(this, { search, changed });
+    this.input = make("input.search", {
+      type: "search",
+      placeholder: "Search",
+      "aria-label": "Search in names, arguments, results and transcripts",
+      "aria-keyshortcuts": "/",
+      input: () => this.#typed(),
+    });
+    this.filters = make("div.filters", { role: "group", "aria-label": "Show only calls in these states" });
+    this.count = make("p.count", { role: "status" });
+    const box = make("label.search-box", {}, icon("search"), this.input);
+    this.element = make("div.tools", {}, box, this.filters, this.count);
+  }
+
+  /** What a row has to fulfil to be shown, or null if all are. */
+  get filter() {
+    if (!this.#text && !this.#states.size) return null;
+    return (row) => this.#hasState(row) && this.#hasText(row);
+  }
+
+  #hasState(row) {
+    const states = this.#states;
+    return !states.size || states.has(row.state) || (states.has("asking") && row.questions.length > 0);
+  }
+
+  #hasText(row) {
+    if (!this.#text || this.#found?.has(row.id)) return true;
+    const said = [row.path, row.fn, row.args, row.result, row.error, row.status, row.model];
+    return said.filter(Boolean).join(" ").toLowerCase().includes(this.#text);
+  }
+
+  /** Say how many calls match, of which these are those to be seen. */
+  tell(items) {
+    const matching = items.filter((item) => item.matches).length;
+    const words = matching ? `${grouped(matching)} found` : "nothing found";
+    setText(this.count, this.filter ? words : "");
+  }
+
+  /** Show the states that there are, and how many calls are in each. */
+  show(counts) {
+    for (const state of this.#states) if (!counts[state]) this.#states.delete(state);
+    const sign = JSON.stringify([counts, [...this.#states]]);
+    if (sign === this.#drawn) return;
+    this.#drawn = sign;
+    const focused = document.activeElement?.dataset?.filter;
+    const shown = STATES.filter(([state]) => counts[state]);
+    fillWith(this.filters, shown.map(([state, word]) => this.#chip(state, word, counts[state])));
+    if (focused) this.filters.querySelector(`[data-filter="${focused}"]`)?.focus();
+  }
+
+  #chip(state, word, count) {
+    const drawn = state === "asking" ? icon("ask") : stateIcon(state);
+    drawn.setAttribute("aria-hidden", "true");
+    const attributes = {
+      type: "button",
+      title: word,
+      "data-filter": state,
+      "aria-pressed": String(this.#states.has(state)),
+      "aria-label": `${word}, ${count}`,
+      click: () => this.#press(state),
+    };
+    return make(
+      `button.chip.chip-${state}`,
+      attributes,
+      drawn,
+      make("span.word", {}, word),
+      make("span.n", {}, grouped(count)),
+    );
+  }
+
+  #press(state) {
+    if (!this.#states.delete(state)) this.#states.add(state);
+    this.changed();
+  }
+
+  clear() {
+    this.input.value = "";
+    this.#typed();
+  }
+
+  #typed() {
+    this.#text = this.input.value.trim().toLowerCase();
+    this.#found = null;
+    this.changed();
+    clearTimeout(this.#timer);
+    if (this.#text.length > 1) this.#timer = setTimeout(() => this.#ask(this.#text), AFTER);
+  }
+
+  async #ask(text) {
+    try {
+      const ids = await this.search(text);
+      if (text !== this.#text) return;
+      this.#found = new Set(ids);
+      this.changed();
+    } catch { /* what the rows say is found all the same */ }
+  }
+
+  close() {
+    clearTimeout(this.#timer);
+  }
+}

@@ -1,0 +1,186 @@
+// A journal that a server looks on at: requests, and one stream that comes back when it is dropped.
+
+import { readEvents } from "./events.js";
+
+const FIRST_WAIT = 250; // milliseconds before the stream is asked for again; doubles each time
+const LONGEST_WAIT = 8_000;
+const BEGIN = { event: "begin" };
+const SILENCE = 40_000; // the server gives a sign of life every 15 seconds
+
+/** The server said no, in words. */
+export class Refused extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export class LiveSource {
+  live = true;
+
+  constructor(token) {
+    this.token = token;
+  }
+
+  journal() {
+    return this.#get("/api/journal");
+  }
+
+  async trees() {
+    return (await this.#get("/api/trees")).trees;
+  }
+
+  async questions() {
+    return (await this.#get("/api/questions")).questions;
+  }
+
+  detail(id) {
+    return this.#get(`/api/nodes/${id}`);
+  }
+
+  async part(id, index) {
+    return (await this.#get(`/api/nodes/${id}/parts/${index}`)).text;
+  }
+
+  async stack(id) {
+    return (await this.#get(`/api/nodes/${id}/stack`)).frames;
+  }
+
+  flame(tree, by) {
+    return this.#get(`/api/trees/${tree}/flame?by=${by}`);
+  }
+
+  difference(a, b) {
+    return this.#get(`/api/difference?a=${a}&b=${b}`);
+  }
+
+  async search(tree, text) {
+    return (await this.#get(`/api/search?tree=${tree}&q=${encodeURIComponent(text)}`)).nodes;
+  }
+
+  answer(question, text, args = null) {
+    return this.#post(`/api/questions/${encodeURIComponent(question)}`, { text, args });
+  }
+
+  pause(id, reason) {
+    return this.#post(`/api/nodes/${id}/pause`, reason ? { reason } : {});
+  }
+
+  resume(id) {
+    return this.#post(`/api/nodes/${id}/resume`, {});
+  }
+
+  cancel(id, reason) {
+    return this.#post(`/api/nodes/${id}/cancel`, reason ? { reason } : {});
+  }
+
+  async fork(id, change) {
+    return (await this.#post(`/api/nodes/${id}/fork`, change)).key;
+  }
+
+  async forked(key) {
+    return (await this.#get(`/api/forks/${encodeURIComponent(key)}`)).node;
+  }
+
+  /**
+   * Follow the list of runs and, if there is one, a tree from a sequence number on.
+   *
+   * listener has rows, text, trees, questions (each given the data of such a message) and
+   * connection ("connected", "live", "reconnecting" or "refused", and why). Returns what ends it.
+   */
+  follow(tree, seq, listener) {
+    const stop = new AbortController();
+    this.#keepFollowing(tree, seq, listener, stop.signal);
+    return () => stop.abort();
+  }
+
+  async #keepFollowing(tree, seq, listener, stopped) {
+    let wait = FIRST_WAIT;
+    while (!stopped.aborted) {
+      try {
+        for await (const event of this.#stream(tree, seq, stopped)) {
+          if (stopped.aborted) return;
+          if (event === null || event === BEGIN) listener.connection(event ? "connected" : "live", "");
+          else {
+            const data = JSON.parse(event.data);
+            listener[event.event]?.(data);
+            if (event.event === "rows") seq = data.seq;
+          }
+          wait = FIRST_WAIT;
+        }
+      } catch (error) {
+        if (stopped.aborted) return;
+        if (error instanceof Refused && error.status < 500) {
+          listener.connection("refused", error.message, error.status);
+          return;
+        }
+      }
+      listener.connection("reconnecting", "");
+      await pause(wait * (0.75 + Math.random() / 2), stopped);
+      wait = Math.min(wait * 2, LONGEST_WAIT);
+    }
+  }
+
+  async *#stream(tree, seq, stopped) {
+    const silent = new AbortController();
+    const given = AbortSignal.any([stopped, silent.signal]);
+    const about = tree === null ? "" : `?tree=${tree}&seq=${seq}`;
+    let timer = setTimeout(() => silent.abort(), SILENCE);
+    try {
+      const response = await this.#send(`/api/stream${about}`, { signal: given });
+      yield BEGIN;
+      for await (const event of readEvents(response.body)) {
+        clearTimeout(timer);
+        timer = setTimeout(() => silent.abort(), SILENCE);
+        yield event;
+      }
+    } finally {
+      clearTimeout(timer);
+      silent.abort();
+    }
+  }
+
+  async #get(path) {
+    return (await this.#send(path)).json();
+  }
+
+  async #post(path, body) {
+    const headers = { "Content-Type": "application/json" };
+    return (await this.#send(path, { method: "POST", body: JSON.stringify(body), headers })).json();
+  }
+
+  async #send(path, { headers = {}, ...options } = {}) {
+    const given = { ...headers, Authorization: `Bearer ${this.token}` };
+    let response;
+    try {
+      response = await fetch(path, { ...options, headers: given, cache: "no-store", redirect: "error" });
+    } catch (error) {
+      if (options.signal?.aborted) throw error;
+      throw new Error("The viewer's server does not answer. Is `treefold view` still running?");
+    }
+    if (!response.ok) throw new Refused(await reason(response), response.status);
+    return response;
+  }
+}
+
+async function reason(response) {
+  try {
+    const { error } = await response.json();
+    if (error) return String(error);
+  } catch { /* not one of our own answers */ }
+  return `The server said ${response.status} ${response.statusText}`.trim();
+}
+
+/** Wait, but not longer than until the page is looked at, is online again, or has moved on. */
+function pause(milliseconds, stopped) {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      for (const [target, name] of wakers) target.removeEventListener(name, done);
+      resolve();
+    };
+    const timer = setTimeout(done, milliseconds);
+    const wakers = [[window, "online"], [document, "visibilitychange"], [stopped, "abort"]];
+    for (const [target, name] of wakers) target.addEventListener(name, done);
+  });
+}

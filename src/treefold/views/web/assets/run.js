@@ -1,0 +1,412 @@
+// The page of one run: its calls as a tree, in time or as a flame graph, and one of them in detail.
+
+import { fillWith, icon, isTyping, make, setText, stateIcon } from "./dom.js";
+import { actionButtons, chooseOther } from "./actions.js";
+import { callGrid, drawScale, extent } from "./calls.js";
+import { DetailView } from "./detail.js";
+import { Finder } from "./finder.js";
+import { FlameView } from "./flame.js";
+import { forkOf, stateOf } from "./runs.js";
+import { Splitter } from "./splitter.js";
+import { oneLine } from "./text.js";
+import { brief, elapsed, exactly, many, money } from "./words.js";
+
+const TABS = [["tree", "Tree"], ["timeline", "Timeline"], ["flame", "Flame graph"]];
+const FLAME_AGAIN = 1_500; // milliseconds between two graphs of a run that goes on
+
+export class RunView {
+  #pending = false;
+  #flameDue = 0;
+  #detail = null;
+  #signs = new Map();
+
+  /** desk is what app.js gives to every page. */
+  constructor(tree, desk) {
+    this.tree = tree;
+    this.desk = {
+      ...desk,
+      tree,
+      isHeld: (row) => desk.isHeld(row, tree.id),
+      link: (node, from) => this.#address(node, from),
+      close: () => this.#closeDetail(),
+    };
+    this.title = make("h1", { tabindex: "-1" });
+    this.facts = make("p.facts");
+    this.buttons = make("div.actions", { role: "group", "aria-label": "Actions on this run" });
+    this.strip = make("div.strip", { hidden: true });
+    this.finder = new Finder({
+      search: (text) => desk.source.search(tree.id, text),
+      changed: () => this.update(),
+    });
+    this.tabs = TABS.map(
+      ([name, title]) => make(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          id: `tab-${name}`,
+          "aria-controls": "run-panel",
+          click: () => this.#turnTo(name),
+        },
+        title,
+      ),
+    );
+    const tabs = make(
+      "div.tabs",
+      { role: "tablist", "aria-label": "Ways to look at this run", keydown: (event) => this.#tabKey(event) },
+      this.tabs,
+    );
+    this.folds = make(
+      "div.folds",
+      {},
+      make("button.quiet", { type: "button", click: () => this.#fold(false) }, "Expand all"),
+      make("button.quiet", { type: "button", click: () => this.#fold(true) }, "Collapse all"),
+    );
+    this.panel = make("div.panel", { role: "tabpanel", id: "run-panel" });
+    this.pane = make(
+      "div.pane", {}, make("div.pane-head", {}, tabs, this.folds), this.finder.element, this.panel
+    );
+    this.split = make("div.split", {}, this.pane);
+    this.split.append(new Splitter(this.split, "Width of the call beside the tree").element);
+    this.element = make("section.run", { "aria-labelledby": "run-title" },
+      make(
+        "div.run-head",
+        {},
+        make("a.back", { href: "#/", "aria-label": "All runs" }, icon("back")),
+        make("div.run-name", {}, this.title, this.facts),
+        this.buttons,
+      ),
+      this.strip, this.split);
+    this.title.id = "run-title";
+  }
+
+  // Where one is
+
+  /** Go to a tab and a call of this run. */
+  show({ tab = "tree", node = null, from = null }) {
+    if (this.tab !== tab) this.#use(tab);
+    this.wanted = { node, from };
+    this.#choose(node, from);
+    this.update();
+  }
+
+  #use(tab) {
+    this.tab = tab;
+    this.view?.close();
+    this.tabs.forEach((button, at) => {
+      const chosen = TABS[at][0] === tab;
+      button.setAttribute("aria-selected", String(chosen));
+      button.tabIndex = chosen ? 0 : -1;
+    });
+    this.panel.setAttribute("aria-labelledby", `tab-${tab}`);
+    this.finder.element.hidden = this.folds.hidden = tab === "flame";
+    this.flameSeq = this.tree.isOpen ? -1 : this.tree.seq;
+    this.view = tab === "flame" ? this.#flame() : this.#grid(tab);
+    fillWith(this.panel, this.view.element);
+  }
+
+  #grid(tab) {
+    return callGrid(tab, {
+      textOf: (id) => this.tree.texts.get(id) ?? "",
+      askedOf: (row) => this.#asked(row),
+      extentOf: () => extent(this.tree.top),
+      moved: (item) => this.#isWide() && this.#select(item.row.id),
+      opened: (item, { byKey = false } = {}) => {
+        this.#select(item.row.id, { push: !this.#isWide() });
+        if (byKey) this.#detail?.title.focus();
+      },
+      toggled: (item, open) => {
+        if (open) this.tree.collapsed.delete(item.row.id);
+        else this.tree.collapsed.add(item.row.id);
+        this.update();
+      },
+    });
+  }
+
+  #flame() {
+    return new FlameView({
+      load: (by) => this.desk.source.flame(this.tree.id, by),
+      open: (id) => this.#select(id, { push: !this.#isWide() }),
+    });
+  }
+
+  #isWide() {
+    return matchMedia("(min-width: 900px)").matches;
+  }
+
+  #address(node, from = null, tab = this.tab) {
+    const place = tab === "tree" ? "" : `/${tab}`;
+    const query = new URLSearchParams();
+    if (node) query.set("node", node);
+    if (from) query.set("from", from);
+    return `#/run/${this.tree.id}${place}${query.size ? `?${query}` : ""}`;
+  }
+
+  #turnTo(tab) {
+    this.desk.go(this.#address(this.wanted.node, null, tab));
+  }
+
+  #select(id, { push = false } = {}) {
+    if (push) this.desk.go(this.#address(id));
+    else {
+      history.replaceState(null, "", this.#address(id));
+      this.show({ tab: this.tab, node: id });
+    }
+  }
+
+  #choose(node, from) {
+    const chosen = node ?? (this.#isWide() ? this.#firstOfInterest() : null);
+    this.element.classList.toggle("has-call", node !== null);
+    if (chosen === null) this.#dropDetail();
+    else if (this.#detail?.id !== chosen || from !== null) {
+      this.#dropDetail();
+      this.#detail = new DetailView(chosen, this.desk, from);
+      this.split.append(this.#detail.element);
+    }
+    if (chosen !== null && this.view?.activate) {
+      this.tree.reveal(chosen);
+      this.view.show(this.#items());
+      this.view.activate(chosen);
+    }
+    this.element.classList.toggle("beside", this.#detail !== null);
+  }
+
+  #firstOfInterest() {
+    for (const row of this.tree.rows.values()) if (row.questions.length) return row.id;
+    return this.tree.top ? this.tree.id : null;
+  }
+
+  #dropDetail() {
+    this.#detail?.close();
+    this.#detail?.element.remove();
+    this.#detail = null;
+  }
+
+  #closeDetail() {
+    this.#dropDetail();
+    this.element.classList.remove("has-call", "beside");
+    this.wanted = { node: null, from: null };
+    history.replaceState(null, "", this.#address(null));
+    this.view?.element.focus?.();
+  }
+
+  close() {
+    clearTimeout(this.#flameDue);
+    this.finder.close();
+    this.view?.close();
+    this.#dropDetail();
+  }
+
+  // What is new
+
+  /** Draw again, once, before the next frame. */
+  update() {
+    if (this.#pending) return;
+    this.#pending = true;
+    requestAnimationFrame(() => {
+      this.#pending = false;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    if (!this.drawn && this.tree.top) {
+      this.drawn = true;
+      if (!this.#detail && this.wanted.node === null) this.#choose(null, null);
+    }
+    this.#drawHead();
+    this.finder.show(this.tree.counts());
+    this.#drawStrip();
+    if (this.tab !== "flame") {
+      const items = this.#items();
+      this.view.show(items);
+      if (this.tab === "timeline") drawScale(this.view.head, extent(this.tree.top).length);
+      this.finder.tell(items);
+    } else this.#drawFlame();
+    this.#detail?.changed();
+  }
+
+  /** Draw the graph again, but not often; what is last is drawn in any case. */
+  #drawFlame() {
+    if (this.#flameDue || (!this.tree.isOpen && this.flameSeq === this.tree.seq)) return;
+    this.#flameDue = setTimeout(() => {
+      this.#flameDue = 0;
+      if (this.tab !== "flame") return;
+      this.flameSeq = this.tree.isOpen ? -1 : this.tree.seq;
+      this.view.refresh();
+    }, FLAME_AGAIN);
+  }
+
+  /** Time has passed. */
+  tick() {
+    if (!this.tree.isOpen) return;
+    this.#drawHead();
+    if (this.tab === "flame") this.#drawFlame();
+    else {
+      this.view.rows.paint();
+      if (this.tab === "timeline") drawScale(this.view.head, extent(this.tree.top).length);
+    }
+    this.#detail?.tick();
+  }
+
+  /** Live text has come in. */
+  wrote(node) {
+    if (this.#detail?.id === node) this.#detail.write();
+    this.update();
+  }
+
+  missed(node) {
+    if (this.#detail?.id === node) this.#detail.refresh();
+  }
+
+  #once(name, data, draw) {
+    const sign = JSON.stringify(data) ?? "";
+    if (this.#signs.get(name) === sign) return;
+    this.#signs.set(name, sign);
+    draw();
+  }
+
+  #drawHead() {
+    const { top, id } = this.tree;
+    const listed = this.desk.trees().find((tree) => tree.id === id);
+    if (!top && !listed) return;
+    const state = listed && top && listed.state === top.state ? stateOf(listed) : top?.state ?? listed.state;
+    const name = oneLine(top?.fn ?? listed.function);
+    const source = this.desk.trees().find((tree) => tree.id === listed?.source);
+    this.#once("title", [name, state, listed?.key, listed?.source, source?.number], () => {
+      const key = listed?.key ? make("bdi.key-word", {}, oneLine(listed.key)) : null;
+      const forked = listed?.source ? make(
+        "a.fork-of", { href: `#/run/${listed.source}` }, icon("fork"), forkOf(listed, source?.number)
+      ) : null;
+      fillWith(
+        this.title,
+        stateIcon(top?.state ?? listed.state),
+        make("bdi", {}, name),
+        make("span.state-name", { "data-state": top?.state ?? listed.state }, state),
+        key,
+        forked,
+      );
+      document.title = `${name} · run ${top?.path ?? listed.number} · treefold`;
+    });
+    if (!top) return;
+    setText(
+      this.facts,
+      [
+        `run ${top.path}`,
+        `node ${id}`,
+        many(this.tree.rows.size, "call"),
+        elapsed(top),
+        top.total_tokens ? `${brief(top.total_tokens)} tokens` : "",
+        top.total_tokens ? (top.total_cost === null ? "price unknown" : money(top.total_cost)) : "",
+      ].filter(Boolean).join(" · "),
+    );
+    this.facts.title = exactly(top.started);
+    const others = this.desk.source.live && this.desk.trees().length > 1;
+    this.#once("buttons", [top.state, this.desk.isHeld(top), others], () => {
+      const compare = make(
+        "button",
+        {
+          type: "button",
+          click: () => chooseOther(
+            id, this.desk, (other) => this.desk.compare(Math.min(id, other), Math.max(id, other))
+          ),
+        },
+        "Compare…",
+      );
+      fillWith(this.buttons, actionButtons(top, this.desk, { isTop: true }), others ? compare : null);
+    });
+  }
+
+  #drawStrip() {
+    const asking = [...this.tree.rows.values()].filter((row) => row.questions.length);
+    this.#once("strip", asking.map((row) => [row.id, this.#asked(row)]), () => {
+      this.strip.hidden = asking.length === 0;
+      if (!asking.length) return;
+      const [first] = asking;
+      fillWith(this.strip, icon("ask"), make(
+        "strong", {}, `${many(asking.length, "call")} ${asking.length === 1 ? "waits" : "wait"} for you`
+      ),
+        make("bdi.asks", {}, oneLine(this.#asked(first))),
+        make(
+          "button.primary",
+          { type: "button", click: () => this.nextAsking() },
+          "Go to it",
+        ));
+    });
+  }
+
+  #asked(row) {
+    return this.desk.questionOf(row.id)?.text.slice(0, 300) ?? row.status;
+  }
+
+  /** Go to the next call that waits for a person. */
+  nextAsking() {
+    const asking = this.tree.visible().filter((item) => item.row.questions.length).map((item) => item.row.id);
+    const hidden = [...this.tree.rows.values()].filter((row) => row.questions.length).map((row) => row.id);
+    const all = asking.length === hidden.length ? asking : hidden;
+    if (!all.length) return;
+    const next = all[(all.indexOf(this.#detail?.id) + 1) % all.length];
+    this.#select(next, { push: !this.#isWide() });
+    requestAnimationFrame(() => this.#detail?.body.scrollTo({ top: 0 }));
+  }
+
+  // What is shown
+
+  #items() {
+    return this.tree.visible(this.finder.filter);
+  }
+
+  #fold(closed) {
+    if (closed) this.tree.collapseAll();
+    else this.tree.expandAll();
+    this.update();
+  }
+
+  // Keys
+
+  /** A key that nobody else has taken; gives whether it means something here. */
+  pressed(event) {
+    switch (event.key) {
+      case "/": this.#lookFor(); return true;
+      case "1": case "2": case "3": this.#turnTo(TABS[Number(event.key) - 1][0]); return true;
+      case "n": this.nextAsking(); return true;
+      case "e": this.#fold(false); return true;
+      case "c": this.#fold(true); return true;
+      case "Escape": return this.#escaped(event);
+      default: return false;
+    }
+  }
+
+  #lookFor() {
+    if (this.tab === "flame") {
+      this.#use("tree");
+      history.replaceState(null, "", this.#address(this.wanted.node));
+      this.update();
+    }
+    this.finder.input.focus();
+  }
+
+  #escaped({ target }) {
+    const { input } = this.finder;
+    const inDetail = this.#detail?.element.contains(target);
+    if (target === input || (input.value && !isTyping(target) && !inDetail)) {
+      this.finder.clear();
+      this.view.element.focus();
+      return true;
+    }
+    if (!this.#detail) return false;
+    if (inDetail && this.#isWide()) this.view.element.focus();
+    else this.#closeDetail();
+    return true;
+  }
+
+  #tabKey(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const now = TABS.findIndex(([name]) => name === this.tab);
+    const next = (now + step + TABS.length) % TABS.length;
+    event.preventDefault();
+    this.#turnTo(TABS[next][0]);
+    this.tabs[next].focus();
+  }
+}
