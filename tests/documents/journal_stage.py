@@ -45,9 +45,12 @@ class World:
         self.mortal = mortal
         self._effects = Effects(folder / "effects")
 
-    def runtime(self, *functions: Function, **options: Any) -> Runtime:
-        """Return a runtime on the journal of this world."""
-        return Runtime(functions, store=self.file, **options)
+    def runtime(
+        self, *functions: Function, patience: float | None = None, **options: Any
+    ) -> Runtime:
+        """Return a runtime on the journal of this world, whose store may have another patience."""
+        store = self.file if patience is None else SqliteStore(self.file, patience=patience)
+        return Runtime(functions, store=store, **options)
 
     def add(self, what: str, **more: Any) -> None:
         """Do something that can be seen afterwards."""

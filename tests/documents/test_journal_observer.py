@@ -101,6 +101,7 @@ def test_an_observer_watches_a_tree_to_its_end(world: World):
         assert views[-1].outputs == "red so"
         numbers = [view.update_seqnum for view in views]
         assert numbers == sorted(set(numbers))
+        assert result(node) == "red so"  # the journal knows of the end a moment before the runtime
         assert numberless(views[-1]) == numberless(runtime.get_view(node.id))
 
 

@@ -1,4 +1,4 @@
-"""Forks in the list of trees, and a fork that could not be written down."""
+"""Forks in the list of trees, and a fork that cannot be written yet."""
 
 import inspect
 import sys
@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from driving import wait
 from treefold import (
     CodeFunction,
     Edit,
     MemoryStore,
     NodeState,
+    QuestionKind,
     RunContext,
     Runtime,
     StoreError,
@@ -27,6 +29,7 @@ class FullStore(MemoryStore):
     """Takes nothing while it is full."""
 
     full = False
+    patience = 0.05
 
     def append(self, entries: Sequence[Entry]) -> int:
         if self.full:
@@ -97,19 +100,21 @@ def test_a_fork_of_a_tree_that_comes_later_is_damage(source: int, tmp_path: Path
         export_tree(odd, 2, tmp_path / "odd.jsonl")
 
 
-def test_a_fork_that_could_not_be_written_is_not_run_when_there_is_room_again():
-    store = FullStore()
-    with Runtime([tree], store=store) as runtime:
-        node = runtime.invoke(tree)
+def test_a_fork_that_cannot_be_written_has_no_effect_until_there_is_room_again():
+    store, ran = FullStore(), list[int]()
+    count = CodeFunction(name="count", callable=lambda ctx: ran.append(1), repeatable=True)
+    with Runtime([count], store=store) as runtime:
+        node = runtime.invoke(count)
         node.result(60)
         store.full = True
-        with pytest.raises(StoreError, match="full"):
-            runtime.fork(runtime.get_subtree(node.id)[1])
+        fork = runtime.fork(node)
+        [question] = wait(runtime.questions)
+        assert (question.node_id, question.kind) == (fork.id, QuestionKind.Paused)
+        assert ran == [1]
         store.full = False
-        assert runtime.invoke(tree).result(60) == 1
-    assert [row.open for row in store.trees()] == [False, False, False]
-    with Runtime([tree], store=store) as runtime:
-        assert runtime.recover() == []
+        fork.result(60)
+        assert ran == [1, 1]
+    assert [row.open for row in store.trees()] == [False, False]
 
 
 def test_a_call_of_an_earlier_runtime_is_forked_as_one_of_this():

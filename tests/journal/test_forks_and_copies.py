@@ -349,9 +349,12 @@ def test_a_parked_fork_that_has_lost_its_source_is_left_out(tmp_path: Path) -> N
     with Runtime([hear], store=path) as runtime:
         assert [node.id for node in runtime.recover()] == [other.id]
         assert [node.id for node in runtime.list_toplevel()] == [other.id]
-        for question in runtime.questions():
-            runtime.answer(question.id, "Go on.")
+        lost, asked = runtime.questions()
+        with pytest.raises(StoreError, match="has no tree 1"):
+            runtime.answer(lost.id, "Go on.")
+        runtime.answer(asked.id, "Go on.")
         assert runtime.recover()[0].result(PATIENCE) == "Go on."
+        assert runtime.questions() == [lost]
 
 
 def test_trees_are_listed_while_another_thread_deletes_one() -> None:

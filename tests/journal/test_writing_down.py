@@ -25,6 +25,7 @@ from treefold import (
     RunContext,
     Runtime,
     SqliteStore,
+    StoreBusyError,
     StoreError,
     ToolUse,
     agent,
@@ -335,3 +336,84 @@ async def test_leaving_a_runtime_while_another_program_has_a_lock_does_not_block
 def attached(path: Path) -> list[Question]:
     with attach(path) as observer:
         return observer.questions()
+
+
+async def loop_turns(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0.001)
+
+
+async def test_a_parked_tree_is_resumed_without_waiting_for_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    with Runtime([person], store=path) as runtime:
+        runtime.invoke(person)
+        wait(lambda: attached(path))
+    async with asyncio.timeout(PATIENCE), Runtime([person], store=path) as runtime:
+        [node] = runtime.recover()
+        [question] = runtime.questions()
+        with locked(path) as unlock:
+            with pytest.raises(StoreBusyError):  # no claim can be written, so no answer is taken
+                runtime.answer(question.id, "Yes.")
+            answering = asyncio.create_task(  # noqa: TID251 - a person, beside the loop
+                asyncio.to_thread(runtime.answer, question.id, "Yes.")
+            )
+            await loop_turns()
+            unlock()
+            await answering
+        with locked(path) as unlock:
+            await loop_turns()
+            unlock()
+        assert await node == "Yes."
+
+
+async def test_a_fork_is_made_without_waiting_for_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    async with asyncio.timeout(PATIENCE), Runtime([three], store=path) as runtime:
+        node = runtime.invoke(three)
+        assert await node == 3
+        with locked(path) as unlock:
+            fork = runtime.fork(node)
+            await loop_turns()
+            assert not fork.state.final
+            with pytest.raises(StoreBusyError, match="asyncio.to_thread"):
+                runtime.fork(fork)  # which is not written yet, so that it cannot be read
+            forking = asyncio.to_thread(runtime.fork, fork)
+            again = asyncio.create_task(forking)  # noqa: TID251 - a thread, beside the loop
+            await loop_turns()
+            assert not again.done()
+            unlock()
+            assert await fork == 3
+            assert await (await again) == 3
+
+
+async def test_a_tree_is_deleted_without_waiting_for_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    async with asyncio.timeout(PATIENCE), Runtime([three], store=path) as runtime:
+        node = runtime.invoke(three)
+        assert await node == 3
+        with locked(path) as unlock:
+            with pytest.raises(StoreBusyError):
+                runtime.delete(node.id)
+            assert runtime.list_toplevel() == [node]
+            unlock()
+            runtime.delete(node.id)
+        assert runtime.list_toplevel() == []
+
+
+def test_an_answer_that_is_not_written_yet_is_not_lost_when_the_tree_is_looked_at(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "run.db"
+    with Runtime([person], store=path) as runtime:
+        runtime.invoke(person)
+        wait(lambda: attached(path))
+    store = SqliteStore(path, patience=0.01)
+    with Runtime([person], store=store) as runtime:
+        [question] = runtime.questions()
+        with locked(path) as unlock:
+            runtime.invoke(three)
+            wait(lambda: len(runtime.questions()) > 1)  # the journal is in trouble
+            runtime.answer(question.id, "Yes.")
+            assert runtime.get_view(question.node_id).questions == ()
+            unlock()
+        assert runtime.recover()[0].result(PATIENCE) == "Yes."

@@ -10,26 +10,21 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from treefold.core.errors import (
-    CancellationException,
     ClosedError,
     InvalidValueError,
     StoreError,
     UnknownNodeError,
     UsageError,
 )
-from treefold.core.events import (
-    AgentEdited,
-    CallEnded,
-    CallRequested,
-    Event,
-    Failure,
-    TreeForked,
-)
+from treefold.core.events import AgentEdited, CallRequested, Event, TreeForked
 from treefold.core.fold import Record
 from treefold.core.forking import (
+    UNCHANGED,
     Cut,
     Edit,
     edits_of,
@@ -44,8 +39,7 @@ from treefold.core.function import Function, Node
 from treefold.core.packing import is_lost
 from treefold.core.question import Answer, Question
 from treefold.core.reviving import revived
-from treefold.core.states import NodeState
-from treefold.core.store import Store, TreeRow
+from treefold.core.store import Store, TreeRow, without_waiting
 from treefold.runtime.asking import wait_for_help
 from treefold.runtime.call_request import CallRequest
 from treefold.runtime.doubt import gate_after_crash
@@ -64,6 +58,7 @@ log = logging.getLogger(__name__)
 
 _LOOKS_EVERY: Final = 0.1  # seconds between two looks into the inbox
 _TRIES: Final = 10  # to write all that happens while a runtime is being closed
+_MOMENT: Final = 0.1  # seconds that the loop may wait for the writer
 
 
 class Archive:
@@ -86,7 +81,7 @@ class Archive:
         self._looking: asyncio.TimerHandle | None = None
         self._inbox = Inbox(journal, follow)
         self._trials = trials
-        self._due: dict[int, int] = {}  # trees to go on with, and what has to be saved before
+        self._due: set[int] = set()  # trees to resume as soon as the store can be read
         self._deleting: set[int] = set()  # trees that must not be forked any more
 
     @property
@@ -142,7 +137,7 @@ class Archive:
         if self.is_suspended:  # what is done now would not be written down
             return
         try:
-            for tree in [tree for tree, mark in self._due.items() if self.journal.is_saved(mark)]:
+            for tree in tuple(self._due):
                 self._wake(tree)
             self._inbox.look()
         except (StoreError, ClosedError) as error:
@@ -162,18 +157,15 @@ class Archive:
 
     def _take_over(self, question: Question, home: Home) -> None:
         def publish(event: Event) -> None:
-            if (node := self._maker.loaded(question.node_id)) is not None:
-                node.tree.publish(event)
-            else:
-                self.journal.record(self._tree_of(question), event)
+            self._asker(question).tree.publish(event)
 
         def settle(answer: Answer) -> None:
-            node = self._maker.loaded(question.node_id)
-            if node is not None and node.record is not None:
+            node = self._asker(question)
+            if node.record is not None:
                 node.record.answers.append((question, answer))
                 node.record.questions.pop(question.id, None)
-            if (tree := self._tree_of(question)) in self.parked:
-                self._wake(tree)
+            if node.tree.id in self.parked:
+                self._wake(node.tree.id)
 
         self._desk.take_over(question, publish, home, settle)
 
@@ -189,25 +181,35 @@ class Archive:
         with self._inbox.claim(id, on_loop=here):
             self._desk.answer(id, text, args)
 
-    def _tree_of(self, question: Question) -> int:
-        """Return the tree that a question is in; only who answers needs it, and there are many."""
-        tree = self.store.find(node=question.node_id)
-        assert tree is not None  # where its node is
-        return tree
+    def _asker(self, question: Question) -> CallNode:
+        """Return the node that asked, with its tree loaded.
+
+        A parked tree is loaded before its question is settled: read from the store afterwards, it
+        would lack an answer that is recorded but not written yet.
+        """
+        known = self._maker.loaded(question.node_id)
+        if known is None:
+            tree = self.store.find(node=question.node_id)
+            assert tree is not None  # where its node is
+            self.load(tree)
+            known = self._maker.loaded(question.node_id)
+            assert known is not None  # it has just been loaded
+        return known
 
     def _wake(self, tree: int) -> None:
-        """Go on with a tree that waits for nobody any more, or later if that cannot be read."""
+        """Resume a tree that waits for nobody any more, or later if it cannot be read now.
+
+        Nothing waits for the store here: a resumed call waits for it before it has any effect.
+        """
         root = self._maker.loaded(tree)
         if tree not in self.parked or (root is not None and root.is_ending):
             return
-        mark = self.journal.mark()
         try:
-            self.journal.flush()
             self.go_on(tree)
         except StoreError as error:
             if tree not in self._due:
                 log.warning("tree %d does not go on yet: %s", tree, error)
-            self._due[tree] = mark
+            self._due.add(tree)
 
     def _has_ended(self, node: CallNode) -> None:
         """Take note of the end of a call that an earlier process began."""
@@ -221,7 +223,7 @@ class Archive:
         """Load a tree and go on with it; a fork may only just have been made."""
         root = self.load(tree)
         self.parked.discard(tree)
-        self._due.pop(tree, None)
+        self._due.discard(tree)
         assert root.record is not None  # as of every node that was loaded
         request = self._loader.request_of(root.record)
         model = _model_of(request.model, root.record.edit)
@@ -265,7 +267,7 @@ class Archive:
 
     def _reopen(self, node: CallNode, record: Record) -> None:
         """Let a call be open again; the store knows nothing of one that a fork only shared."""
-        if not self.store.length(node.id):
+        if not self.journal.length(node.id):
             node.tree.publish(inherited_call(record.requested))
         node.reopen()
 
@@ -286,6 +288,7 @@ class Archive:
 
     def fork(
         self,
+        home: Home,
         root: int,
         cut: Callable[[Sequence[Event]], Cut],
         edit: Edit | None,
@@ -293,15 +296,35 @@ class Archive:
     ) -> CallNode:
         """Go on beside the tree *root* from a *cut* through it; return the new top-level node.
 
-        With a *key* this happens once, whatever becomes of the process meanwhile.
+        With a *key* this happens once, whatever becomes of the process meanwhile. The fork starts
+        before it is written, and like every call it has no effect until it is.
+
+        Raises:
+            StoreBusyError: this is the loop, and *root* could not be written for a moment.
         """
-        self.journal.flush()
+        self._flush(home)  # *root* is read from the store
+        return home.call(self._fork, root, cut, edit, key)
+
+    def _flush(self, home: Home) -> None:
+        """Block until all so far is written, on the loop for a moment at most.
+
+        Raises:
+            StoreError: it cannot be written now.
+        """
+        self.journal.flush(timeout=_MOMENT if home.is_here() else None)
+
+    def _fork(
+        self,
+        root: int,
+        cut: Callable[[Sequence[Event]], Cut],
+        edit: Edit | None,
+        key: str | None,
+    ) -> CallNode:
         if root in self._deleting:
             raise UnknownNodeError(f"{self.store.name} has no tree {root}")
         if key is not None and (known := self.store.find_key(key)) is not None:
             return self._maker.loaded(known) or self.go_on(known)
-        if edit is not None:
-            self._check_kept(edit)
+        edit = None if edit is None else self._as_kept(edit)
         events = read_events(self.store, root)
         found = cut(events)
         count = sum(isinstance(event, CallRequested) for event in events)
@@ -329,11 +352,10 @@ class Archive:
         )
         changed = new_id(events, forked, found.reopened[-1])
         shared = inherit(events, forked)
-        inherited, asked = still_open(shared), still_asked(shared)
-        edits = edits_of(changed, edit, forked.at)
-        self.journal.record(first, forked, *inherited, *asked, *edits)
-        self._write_fork([first, *(event.node for event in inherited)])
-        home = self.load(first).home
+        asked = still_asked(shared)
+        own = [forked, *still_open(shared), *asked, *edits_of(changed, edit, forked.at)]
+        self.journal.record(first, *own)
+        home = self.load(first, self._loader.revived([*shared, *own])).home
         for one in asked:
             self._take_over(one.question, home)
         if edit is not None and edit.model is not None:
@@ -343,30 +365,20 @@ class Archive:
             node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
         return self.go_on(first, is_fork=True)
 
-    def _check_kept(self, edit: Edit) -> None:
-        """See that what is given to a fork can be written down, from where it is taken."""
-        given = {"result": edit.result, "arguments": edit.args}
-        for what, value in self.journal.as_written(given).items():
+    def _as_kept(self, edit: Edit) -> Edit:
+        """Return *edit* with its values as they would be read from the journal.
+
+        Raises:
+            InvalidValueError: one cannot be written down.
+        """
+        kept = self.journal.as_written({"result": edit.result, "arguments": edit.args})
+        for what, value in kept.items():
             if is_lost(value):
                 raise InvalidValueError(
                     f"the {what} of an edit cannot be written down, with no JSON form: {value!r}"
                 )
-
-    def _write_fork(self, nodes: Sequence[int]) -> None:
-        """Write down a fork; if that cannot be, it has ended by the time that it can.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
-        try:
-            self.journal.flush()
-        except StoreError as error:
-            why = Failure(CancellationException.__name__, f"it could not be written: {error}")
-            now = time.time()
-            for node in reversed(nodes):  # callers last
-                ended = CallEnded(node, NodeState.Canceled, now, None, why)
-                self.journal.record(nodes[0], ended)
-            raise
+        result = edit.result if edit.result is UNCHANGED else kept["result"]
+        return replace(edit, result=result, args=kept["arguments"])
 
     def _check_model(self, requested: CallRequested, known: Sequence[Event | Edit]) -> None:
         """See that a fork can go on, of whose top-level call all that is *known*."""
@@ -406,11 +418,16 @@ class Archive:
             log.warning("not everything could be written down: %s", error)
 
     def delete(self, home: Home, tree: int) -> None:
-        """Forget a tree for good, from any thread."""
+        """Forget a tree for good, from any thread.
+
+        Raises:
+            StoreBusyError: this is the loop, and another program has the store locked.
+        """
         home.call(self._deleting.add, tree)
         try:
-            self.journal.flush()  # also a fork of it that was made before
-            self.store.delete(tree)
+            self._flush(home)  # also a fork of it that was made before
+            with without_waiting() if home.is_here() else nullcontext():
+                self.store.delete(tree)
         finally:
             self._deleting.discard(tree)
         self.recovered.pop(tree, None)

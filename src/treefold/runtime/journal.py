@@ -192,6 +192,10 @@ class Journal:
         known = self._nodes.get(node)
         return 0 if known is None else known.number
 
+    def length(self, node: int) -> int:
+        """Return how many entries a node has, those included that are not written yet."""
+        return self._number_of(node) or self.store.length(node)
+
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""
         return Packer(self.redact).redacted(text)
@@ -295,7 +299,7 @@ class Journal:
                 self._have_written()
             return self._recorded
 
-    def when_tried(self, wake: Callable[[], None]) -> int:
+    def _when_tried(self, wake: Callable[[], None]) -> int:
         """Call *wake*, on any thread, when all so far is safe or could not be written just now.
 
         Returns:
@@ -317,17 +321,23 @@ class Journal:
     def _saved(self) -> int:
         return self._recorded - len(self._entries)
 
-    def flush(self) -> None:
+    def flush(self, timeout: float | None = None) -> None:
         """Block until all that happened so far is safe.
 
         Raises:
             StoreError: it cannot be written just now.
+            StoreBusyError: it took longer than *timeout* seconds, and may still be written.
         """
         if self._closed or not self._entries:
             return
         done = threading.Event()
-        target = self.when_tried(done.set)
-        done.wait()
+        target = self._when_tried(done.set)
+        if not done.wait(timeout):
+            raise StoreBusyError(
+                self.store.name,
+                "it is not written yet, and the event loop must not wait for it; try again, or call"
+                " this from another thread, as with asyncio.to_thread",
+            )
         if self._saved < target and self._failure is not None:
             raise self._failure
 

@@ -94,10 +94,10 @@ class Loader:
         """Return all that happened in a tree, with results as their functions gave them."""
         events = read_events(self._journal.store, tree)
         with damage_told(self._journal.store, tree):
-            self._revive(events)
-        return events
+            return self.revived(events)
 
-    def _revive(self, events: list[Event]) -> None:
+    def revived(self, events: list[Event]) -> list[Event]:
+        """Replace the results in *events* by what their functions gave, and return *events*."""
         called: dict[int, Function | None] = {}
         for number, event in enumerate(events):
             if isinstance(event, CallRequested):
@@ -106,6 +106,7 @@ class Loader:
                 called[event.node] = own.get(event.function) or self.functions.get(event.function)
             elif isinstance(event, CallEnded | ValueSent):
                 events[number] = _revived(called[event.node], event)
+        return events
 
     def request_of(self, record: Record) -> CallRequest:
         """Return what was asked for, as far as that is written down."""

@@ -331,7 +331,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if node.parent is not None:
             raise UsageError(f"{node!r} has ended; resume node {root_of(node).id}, or fork this")
         cut = partial(cut_at_failure, is_passing=_provider_failed)
-        return node.home.call(self._past.fork, node.id, cut, None, key)
+        return self._past.fork(node.home, node.id, cut, None, key)
 
     def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
         """Go on from the past: start a tree that shares what came before, and runs what follows.
@@ -344,6 +344,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         Raises:
             UsageError: there is no store, or *node* is in another.
             InvalidValueError: there is no such response, or the edit is for something else.
+            StoreError: the journal cannot be read, or what came before cannot be written to it. On
+                the runtime's own event loop, that is a StoreBusyError at once if it is locked.
         """
         return self._fork(node, at, edit, None)
 
@@ -358,7 +360,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if edit is not None and edit.model is not None:
             self._commons.models.find(edit.model)
         cut = partial(cut_at, node=found.id, response=response)
-        return found.home.call(self._past.fork, root_of(found).id, cut, edit, key)
+        return self._past.fork(found.home, root_of(found).id, cut, edit, key)
 
     def questions(self) -> list[Question]:
         """Return all that waits for a person, at any depth of any tree, oldest first."""
@@ -404,6 +406,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
 
         Raises:
             UsageError: *id* is not a top-level call, it still runs, or a fork goes on from it.
+            StoreError: the journal cannot be written. On the runtime's own event loop, that is a
+                StoreBusyError at once if it is locked.
         """
         root = self._forest.find(id)
         self._forest.check_over(root)
