@@ -119,9 +119,6 @@ def test_a_message_is_kept_until_what_came_of_it_is_written_down(path: Path):
         assert len(store.inbox()) == 1
         assert "QuestionSettled" not in [entry.kind for entry in store.entries(node.id)]
         store.fails_to_append = False
-        assert wait(lambda: next((q for q in runtime.questions()), node.state.final))
-        for trouble in runtime.questions():
-            runtime.answer(trouble.id, "resume")
         assert node.result(PATIENCE) == "yes"
         wait(lambda: not store.inbox())
 
