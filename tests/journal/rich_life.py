@@ -117,9 +117,8 @@ async def chat(ctx: RunContext) -> list[str]:
     async with Client(AgentOptions("You chat.", ScriptedModel(reply))) as client:
         for prompt in "Hello", "Again":
             await client.query(prompt)
-            async for block in client.receive_messages():
-                if isinstance(block, TextBlock):
-                    said.append(block.text)
+            blocks = [block async for block in client.receive_messages()]
+            said += [block.text for block in blocks if isinstance(block, TextBlock)]
             said.append(await ctx.ask(f"After {prompt}?"))
     return said
 

@@ -106,7 +106,7 @@ async def test_who_answers_after_somebody_quicker_is_told_so():
             return function(*args)
 
     home = BusyHome(asyncio.get_running_loop(), 1.0)
-    question = desk.ask(1, tree, home, QuestionKind.Human, "How?", (), settled.append)
+    question = desk.ask(1, tree, home, QuestionKind.Human, "How?", (), settled.append, "how")
     with pytest.raises(UnknownQuestionError):
         desk.answer(question.id, "So.", None)
     assert settled == []

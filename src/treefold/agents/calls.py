@@ -21,7 +21,7 @@ from treefold.core.errors import CallError
 from treefold.core.events import Failure
 from treefold.core.function import Function
 from treefold.core.messages import Message
-from treefold.core.question import ALLOW, DENY, REPORT, QuestionKind
+from treefold.core.question import ALLOW, DENY, REPORT, QuestionKey, QuestionKind
 from treefold.core.transcript import ToolResult, ToolUse
 from treefold.runtime.agent_node import AgentNode
 from treefold.runtime.asking import ask, pause
@@ -159,7 +159,8 @@ class Calls:
             if not self._node.commons.pauses_on_tool_error or isinstance(failure, CallError):
                 break
             why = f"{made.call.name} failed: {told(failure)}; resume calls it again, report tells"
-            if await pause(self._node, f"{why} the model", [REPORT]) == REPORT:
+            key = f"{QuestionKey.ToolCall}:{made.node.index}"
+            if await pause(self._node, f"{why} the model", key, [REPORT]) == REPORT:
                 break
             function, args = made.node.function, made.node.inputs
             made.node = self._start(function, made.call, args, None, batch, again=made.node)

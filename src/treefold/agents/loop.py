@@ -26,6 +26,7 @@ from treefold.core.function import Function
 from treefold.core.messages import Message
 from treefold.core.model import Model, ModelSettings, Session
 from treefold.core.provider_errors import provider_exception
+from treefold.core.question import QuestionKey
 from treefold.core.states import NodeState
 from treefold.core.transcript import ModelText, ToolResult, UserText
 from treefold.models.caching import RUNS, PastRun, caching_policy
@@ -176,7 +177,8 @@ class Loop:
                 error.locate(frames_to(self._node))
                 if not self._node.commons.pauses_on_provider_failure:
                     raise
-                await pause(self._node, f"{error.message}; resume makes the request again")
+                why = f"{error.message}; resume makes the request again"
+                await pause(self._node, why, QuestionKey.Request)
             except (CallError, StoreError):
                 raise
             except Exception as error:

@@ -70,6 +70,7 @@ class NoticeGiven(Event):
     """Something that the person who runs this should know."""
 
     text: str
+    calls: tuple[int, ...] = ()  # the indexes of the calls of this node that were not made again
 
 
 @fact

@@ -6,6 +6,7 @@ Times are seconds since the epoch.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, TypeVar, dataclass_transform
 
 from treefold.core.budget import Budget
@@ -197,6 +198,25 @@ class Failure:
         return f"{self.type}: {self.message}" if self.message else self.type
 
 
+class StopCause(StrEnum):
+    """Why a call was stopped before its function returned or raised."""
+
+    Timeout = "timeout"  # it took longer than its own timeout
+    Budget = "budget"  # the seconds of a budget were over
+    Cancelled = "cancelled"  # it was cancelled, or a call above it was
+    Abandoned = "abandoned"  # its caller stopped waiting for it
+    Unclaimed = "unclaimed"  # its caller, run again in a later process, did not make it again
+
+
+@fact
+class Stop:
+    """How a call was stopped."""
+
+    cause: StopCause
+    reason: str  # for people
+    path: str  # the path of the call when it was stopped; a fork that shares the call has another
+
+
 @fact
 class CallEnded(Event):
     """The call reached its last state."""
@@ -205,3 +225,5 @@ class CallEnded(Event):
     at: float
     outputs: Any = None
     exception: Failure | None = None
+    stop: Stop | None = None  # if it was stopped
+    given: bool = False  # the result was supplied by the edit of a fork; the function did not run

@@ -75,6 +75,7 @@ class Record:
         "status",
         "system",
         "transcript",
+        "unclaimed",
         "usage",
         "values",
     )
@@ -100,6 +101,7 @@ class Record:
         self.usage = NO_USAGE
         self.cost: Decimal | None = NO_COST
         self.notices: list[str] = []
+        self.unclaimed: list[int] = []  # indexes of calls that were not made again when it resumed
         self.questions: dict[str, Question] = {}
         self.asked: dict[str, Question] = {}  # each that there ever was
         self.answers: list[tuple[Question, Answer]] = []
@@ -192,6 +194,7 @@ class Record:
                 self.status = "waits until fewer requests are under way"
             case NoticeGiven():
                 self.notices.append(event.text)
+                self.unclaimed += event.calls
             case _:
                 raise TypeError(f"no fold for {event!r}")
 

@@ -345,4 +345,4 @@ def edits_of(node: int, edit: Edit | None, at: float) -> Iterator[Event]:
         yield AgentEdited(node, edit.prompt, name)
     if edit.result is not UNCHANGED:
         yield CallStarted(node, at)
-        yield CallEnded(node, NodeState.Success, at, edit.result)
+        yield CallEnded(node, NodeState.Success, at, edit.result, given=True)

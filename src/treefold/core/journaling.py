@@ -37,8 +37,9 @@ from treefold.core.transcript import (
     TranscriptPart,
     UserText,
 )
+from treefold.core.version_1 import Upgrade
 
-VERSION: Final = 1  # of the bodies
+VERSION: Final = 2  # of the bodies
 
 _KINDS: Final[dict[str, type[Event]]] = {
     kind.__name__: kind
@@ -132,17 +133,22 @@ def entry_of(
     )
 
 
-def events_of(entries: Iterable[Entry], text_of: Callable[[str], str]) -> list[Event]:
+def events_of(
+    entries: Iterable[Entry], text_of: Callable[[str], str], upgrade: Upgrade | None = None
+) -> list[Event]:
     """Return the events that *entries* were made from; *text_of* knows the long texts.
+
+    Entries of an older version are upgraded by *upgrade*, which whoever reads a tree piece by piece
+    keeps from one time to the next.
 
     Raises:
         ValueError: one is damaged, or from a newer version.
     """
-    unpacker = Unpacker(text_of)
-    return [_event_of(entry, unpacker) for entry in entries]
+    unpacker, upgrade = Unpacker(text_of), upgrade or Upgrade()
+    return [_event_of(entry, unpacker, upgrade) for entry in entries]
 
 
-def _event_of(entry: Entry, unpacker: Unpacker) -> Event:
+def _event_of(entry: Entry, unpacker: Unpacker, upgrade: Upgrade) -> Event:
     kind = _KINDS.get(entry.kind)
     if kind is None:
         raise ValueError(f"events of the kind {entry.kind!r} are not known here")
@@ -151,23 +157,31 @@ def _event_of(entry: Entry, unpacker: Unpacker) -> Event:
         body: dict[str, Any] = unpacker.read(text) if text != _NOTHING else {"v": VERSION}
         if (version := body.pop("v")) > VERSION:
             raise ValueError(f"a newer treefold has written it (version {version})")
-        body["node"] = entry.node
-        if entry.at is not None:
-            body["at"] = entry.at
-        if entry.call is not None:
-            body.update(_said_by(entry.call, kind))
-        elif kind is events.QuestionAsked:
-            number = body["question"].pop("k")
-            fixed = {"id": f"{entry.node}-{number}", "node_id": entry.node}
-            body["question"] = _read(Question, body["question"] | fixed)
-            return events.QuestionAsked(**body)
-        elif kind is events.QuestionSettled:
-            body["id"] = f"{entry.node}-{body['id']}"
-        elif exchange:
-            body["exchange"] = UnreadExchange(partial(_read_exchange, exchange, unpacker))
-        return _read(kind, body)
+        if version < VERSION:
+            return upgrade(_event_with(kind, entry, body, exchange, unpacker))
+        return _event_with(kind, entry, body, exchange, unpacker)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a journal's {entry.kind}: {error!r}") from error
+
+
+def _event_with(
+    kind: type[Event], entry: Entry, body: dict[str, Any], exchange: str, unpacker: Unpacker
+) -> Event:
+    body["node"] = entry.node
+    if entry.at is not None:
+        body["at"] = entry.at
+    if entry.call is not None:
+        body.update(_said_by(entry.call, kind))
+    elif kind is events.QuestionAsked:
+        number = body["question"].pop("k")
+        fixed = {"id": f"{entry.node}-{number}", "node_id": entry.node}
+        body["question"] = _read(Question, body["question"] | fixed)
+        return events.QuestionAsked(**body)
+    elif kind is events.QuestionSettled:
+        body["id"] = f"{entry.node}-{body['id']}"
+    elif exchange:
+        body["exchange"] = UnreadExchange(partial(_read_exchange, exchange, unpacker))
+    return _read(kind, body)
 
 
 def _call_of(event: Event) -> Call:
@@ -208,6 +222,7 @@ def _redacted(question: Question, packer: Packer) -> Question:
         kind=question.kind,
         text=packer.redacted(question.text),
         choices=tuple(map(packer.redacted, question.choices)),
+        key=question.key,
     )
 
 

@@ -1,8 +1,9 @@
 """Whatever waits for a person, as one thing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
@@ -39,6 +40,7 @@ class Question:
     Attributes:
         node_id: the call that waits.
         choices: the answers there are; any text will do if there are none.
+        key: identifies the question among those of its call, also after a restart.
 
     Example:
         >>> from treefold import CodeFunction, Runtime
@@ -58,6 +60,12 @@ class Question:
     kind: QuestionKind
     text: str
     choices: tuple[str, ...] = ()
+    key: str = field(default="", compare=False, repr=False)
+
+    def has_key(self, kind: QuestionKind, key: str) -> bool:
+        """Whether a question of this *kind* with this *key* is the same one, asked again."""
+        # Journals of version 1 do not say which of several failed tool calls a question is about.
+        return self.kind is kind and self.key in {key, key.partition(":")[0]}
 
     def checked(self, text: str, args: Mapping[str, Any] | None = None) -> "Answer":
         """Return what was said as an answer to this.
@@ -109,6 +117,22 @@ class Answer:
     text: str
     reason: str = ""  # what was said after the choice
     args: Mapping[str, Any] | None = None  # the arguments to use instead
+
+
+class QuestionKey(StrEnum):
+    """The keys of the questions that treefold itself asks; a function's are keyed by their text."""
+
+    InDoubt = "in_doubt"  # whether a call that was cut off was done
+    Crashes = "crashes"  # a tree during which the process died again and again
+    Request = "request"  # a request to a model that failed
+    ToolCall = "tool_call"  # a call that failed which a model asked for
+    Hold = "hold"  # a call that a person paused
+    Journal = "journal"  # a journal that cannot be written
+
+
+def key_of(text: str) -> str:
+    """Return the key of a question that a function or a hook asks with this *text*."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def ends_pause(question: Question, answer: Answer) -> bool:

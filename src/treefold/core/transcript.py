@@ -5,9 +5,7 @@ Derived from the provider's own blocks, which are what is sent back to it; never
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
-
-NOT_JSON: Final = "the arguments are not a JSON object: "  # then follows what it wrote
+from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +68,9 @@ class ThinkingPart(TranscriptPart):
 class ToolUse(TranscriptPart):
     """The model asks for a call; *fault* says why it cannot be made, if it cannot.
 
+    Attributes:
+        written: what the model wrote instead of a JSON object of arguments, if that is the fault.
+
     Example:
         >>> from treefold import ToolUse
         >>> ToolUse("call_1", "add", {"a": 1, "b": 2}).args["b"]
@@ -80,12 +81,12 @@ class ToolUse(TranscriptPart):
     name: str
     args: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fault: str | None = None
+    written: str | None = None
 
-    @property
-    def written(self) -> str | None:
-        """What the model wrote instead of arguments, if that is the fault."""
-        fault = self.fault or ""
-        return fault.removeprefix(NOT_JSON) if fault.startswith(NOT_JSON) else None
+    @classmethod
+    def unreadable(cls, id: str, name: str, written: str) -> "ToolUse":
+        """Return a call whose arguments, as the model has *written* them, are no JSON object."""
+        return cls(id, name, {}, f"the arguments are not a JSON object: {written}", written)
 
 
 @dataclass(frozen=True, slots=True)

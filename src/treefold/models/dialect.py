@@ -14,7 +14,7 @@ from treefold.core.errors import DefinitionError, InvalidValueError
 from treefold.core.function import Function, checked_function
 from treefold.core.model import ModelSettings
 from treefold.core.parameter import JsonSchema
-from treefold.core.transcript import NOT_JSON, ToolResult, ToolUse, TranscriptPart, UserText
+from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from treefold.models.decoder import UNNAMED, UNUSABLE, Decoder
 from treefold.models.json_text import compact
 from treefold.models.profiles import Profile, Thinking
@@ -207,10 +207,10 @@ def _merged(fields: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, An
 def readable(id: str, name: str, args: Any) -> ToolUse:
     """Return the call that the history holds."""
     if not isinstance(args, dict):
-        return ToolUse(id, name, {}, f"{NOT_JSON}{args}")
+        return ToolUse.unreadable(id, name, f"{args}")
     fields = cast("dict[str, Any]", args)
     if fields.keys() != {UNUSABLE}:
         return ToolUse(id, name, fields)
     if name == UNNAMED:
         return ToolUse(id, name, {}, "the call has no name")
-    return ToolUse(id, name, {}, f"{NOT_JSON}{fields[UNUSABLE]}")
+    return ToolUse.unreadable(id, name, f"{fields[UNUSABLE]}")

@@ -21,7 +21,7 @@ from treefold.core.errors import (
     UnknownNodeError,
     UsageError,
 )
-from treefold.core.events import AgentEdited, CallRequested, Event, TreeForked
+from treefold.core.events import AgentEdited, CallRequested, Event, StopCause, TreeForked
 from treefold.core.fold import Record
 from treefold.core.forking import (
     UNCHANGED,
@@ -258,7 +258,7 @@ class Archive:
         node.take_on(request)
         if node.has_ended:
             node.outputs = revived(request.function.output_type, node.outputs)
-            if is_lost(node.outputs) or node.was_given_up:
+            if is_lost(node.outputs) or node.stopped_by is StopCause.Abandoned:
                 self._reopen(node, node.record)
             elif node.parent is not None and request.function.ends_its_caller:
                 node.parent.resigned(node.exception)

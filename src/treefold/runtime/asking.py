@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from treefold.core.errors import ClosedError, StoreError, TooLargeError
-from treefold.core.question import CANCEL, REPORT, RESUME, Answer, QuestionKind
+from treefold.core.question import (
+    CANCEL,
+    REPORT,
+    RESUME,
+    Answer,
+    QuestionKey,
+    QuestionKind,
+    key_of,
+)
 from treefold.runtime.home import settle as settle_future
 from treefold.runtime.leases import give_up_lease
 from treefold.runtime.node import CallNode
@@ -15,15 +23,25 @@ from treefold.runtime.walk import root_of, upwards
 log = logging.getLogger(__name__)
 
 
-async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[str] = ()) -> Answer:
+async def ask(
+    node: CallNode,
+    kind: QuestionKind,
+    text: str,
+    choices: Sequence[str] = (),
+    key: str | None = None,
+) -> Answer:
     """Ask a person, and wait for the answer; *node* is Paused meanwhile.
+
+    What an earlier process was answered to the question with the same *key* is returned at once. By
+    default the key is made from *text*.
 
     Raises:
         ClosedError: *node* has ended; if it ends meanwhile, the wait is cancelled.
     """
     if node.state.final:
         raise ClosedError(f"{node!r} has ended, and waits for no answer any more")
-    if (known := _known_answer(node, kind, text, choices)) is not None:
+    key = key_of(node.tree.as_written(text)) if key is None else key
+    if (known := _known_answer(node, kind, key, choices)) is not None:
         return known
     answered: asyncio.Future[Answer] = node.home.loop.create_future()
 
@@ -40,7 +58,7 @@ async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[s
     give_up_lease(node)
     node.stop(text)  # before anybody can see the question
     try:
-        question = node.desk.ask(node.id, node.tree, node.home, kind, text, choices, settle)
+        question = node.desk.ask(node.id, node.tree, node.home, kind, text, choices, settle, key)
     except TooLargeError:
         node.go_on()
         raise
@@ -57,7 +75,7 @@ async def ask(node: CallNode, kind: QuestionKind, text: str, choices: Sequence[s
 
 
 def _known_answer(
-    node: CallNode, kind: QuestionKind, text: str, choices: Sequence[str]
+    node: CallNode, kind: QuestionKind, key: str, choices: Sequence[str]
 ) -> Answer | None:
     """Return what somebody said when an earlier process asked the same, if that still counts.
 
@@ -65,9 +83,8 @@ def _known_answer(
     known, too.
     """
     answers = node.record.answers if node.record is not None else []
-    written = node.tree.as_written(text) if answers else text
     for number, (question, answer) in enumerate(answers):
-        if (question.kind, question.text) != (kind, written):
+        if not question.has_key(kind, key):
             continue
         if kind is not QuestionKind.Paused or REPORT in choices:
             del answers[number]
@@ -75,12 +92,12 @@ def _known_answer(
     return None
 
 
-async def pause(node: CallNode, why: str, choices: Sequence[str] = ()) -> str:
+async def pause(node: CallNode, why: str, key: str, choices: Sequence[str] = ()) -> str:
     """Stand still until a person says how to go on: resume, or one of *choices*.
 
     Being told to cancel cancels *node*, and does not return.
     """
-    answer = await ask(node, QuestionKind.Paused, why, (RESUME, *choices, CANCEL))
+    answer = await ask(node, QuestionKind.Paused, why, (RESUME, *choices, CANCEL), key)
     if answer.text == CANCEL:
         node.cancel_here(f"cancelled while it was paused: {why}")
         await asyncio.sleep(0)  # raises
@@ -132,7 +149,8 @@ def _ask_for_help(
         asked = desk.show(node.id, tree, node.home, text, choices, settle)
     else:
         holder.stop(text)
-        asked = desk.ask(holder.id, tree, node.home, QuestionKind.Paused, text, choices, settle)
+        kind, key = QuestionKind.Paused, QuestionKey.Journal
+        asked = desk.ask(holder.id, tree, node.home, kind, text, choices, settle, key)
         holder.when_ended(resume)
         trouble.add_done_callback(partial(_go_on, holder, resume))
     log.error("%s", text)

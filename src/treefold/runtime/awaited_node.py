@@ -7,13 +7,12 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 from treefold.core.errors import ClosedError, UsageError
+from treefold.core.events import StopCause
 from treefold.core.function import Node, RunContext
 from treefold.runtime.home import Home, settle, settle_from_anywhere
-
-GIVEN_UP: Final = "its caller stopped waiting for it"  # why a call was cancelled
 
 
 class AwaitedNode(Node):
@@ -143,7 +142,7 @@ class AwaitedNode(Node):
         """Remove a waiter; cancel the call if that was its caller and no other one is left."""
         was_caller = self._waiters.pop(wake, False)
         if was_caller and not any(self._waiters.values()):
-            self.cancel_here(GIVEN_UP)
+            self.cancel_here("its caller stopped waiting for it", cause=StopCause.Abandoned)
 
     async def ended(self) -> None:
         """Wait on the runtime's own loop until it has ended, whatever came of it."""
@@ -153,7 +152,9 @@ class AwaitedNode(Node):
             await ended
 
     @abstractmethod
-    def cancel_here(self, reason: str, *, insist: bool = False) -> None:
+    def cancel_here(
+        self, reason: str, *, insist: bool = False, cause: StopCause = StopCause.Cancelled
+    ) -> None:
         """Cancel it, on the runtime's own loop, with all below it."""
 
     def wake_no_more(self, wake: Callable[[], object]) -> None:

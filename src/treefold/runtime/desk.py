@@ -8,7 +8,7 @@ from typing import Any
 
 from treefold.core.errors import TooLargeError, UnknownQuestionError
 from treefold.core.events import Event, QuestionAsked, QuestionSettled
-from treefold.core.question import Answer, Question, QuestionKind
+from treefold.core.question import Answer, Question, QuestionKey, QuestionKind
 from treefold.runtime.home import Home
 from treefold.runtime.tree import Tree
 
@@ -62,19 +62,25 @@ class Desk:
         text: str,
         choices: Sequence[str],
         settle: Callable[[Answer], None],
+        key: str,
     ) -> Question:
         """Open a question; *settle* is called on the loop when somebody has answered it.
 
-        One that an earlier process has asked, and that is the same, is not asked again.
+        One that an earlier process has asked, and that has the same *key*, is not asked again.
         """
         for old in self._old.get(node_id, ()):
-            if (old.kind, old.text) == (kind, tree.as_written(text)):
+            if old.has_key(kind, key):
                 self._old[node_id].remove(old)
                 self._open[old.id] = OpenQuestion(old, tree.publish, home, settle)
                 return old
         number = tree.asked[node_id] = tree.asked.get(node_id, 0) + 1
         question = Question(
-            id=f"{node_id}-{number}", node_id=node_id, kind=kind, text=text, choices=tuple(choices)
+            id=f"{node_id}-{number}",
+            node_id=node_id,
+            kind=kind,
+            text=text,
+            choices=tuple(choices),
+            key=key,
         )
         self._open[question.id] = OpenQuestion(question, tree.publish, home, settle)
         try:
@@ -101,6 +107,7 @@ class Desk:
             kind=QuestionKind.Paused,
             text=text,
             choices=tuple(choices),
+            key=QuestionKey.Journal,
         )
         self.put(question, tree.show, home, settle)
         tree.show(QuestionAsked(node_id, time.time(), question))

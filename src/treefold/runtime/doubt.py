@@ -17,6 +17,7 @@ from treefold.core.question import (
     RESUME,
     RETRY,
     USE,
+    QuestionKey,
     QuestionKind,
     ends_pause,
 )
@@ -50,7 +51,7 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
             if question.id not in record.questions:  # somebody has answered it meanwhile
                 continue
             others = [c for c in question.choices if c not in {RESUME, CANCEL}]
-            await pause(node, question.text, others)
+            await pause(node, question.text, question.key, others)
         return node.inputs if gate is None else await gate(node)
 
     return wait
@@ -81,7 +82,8 @@ async def _decide(node: CallNode) -> Mapping[str, Any]:
     )
     fault = ""
     while True:
-        answer = await ask(node, QuestionKind.InDoubt, text + fault, (RETRY, USE, FAIL))
+        kind, key = QuestionKind.InDoubt, QuestionKey.InDoubt
+        answer = await ask(node, kind, text + fault, (RETRY, USE, FAIL), key)
         if answer.text == FAIL:
             raise InDoubtError(answer.reason or f"nobody knows whether {node.function.name} ran")
         if answer.text == USE:

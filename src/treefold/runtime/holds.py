@@ -6,7 +6,7 @@ from functools import partial
 
 from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
-from treefold.core.question import CANCEL, RESUME, Answer, QuestionKind
+from treefold.core.question import CANCEL, RESUME, Answer, QuestionKey, QuestionKind
 from treefold.runtime.home import settle
 from treefold.runtime.leases import give_up_lease
 from treefold.runtime.node import CallNode
@@ -30,6 +30,7 @@ class Hold:
             self.reason,
             (RESUME, CANCEL),
             self._answered,
+            QuestionKey.Hold,
         )
         node.tree.holds[node] = self
         node.when_ended(self.lift)

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.agent_events import NoticeGiven
@@ -29,6 +29,8 @@ from treefold.core.events import (
     CallEnded,
     CallStarted,
     Failure,
+    Stop,
+    StopCause,
     ValueSent,
 )
 from treefold.core.fold import Record
@@ -36,7 +38,6 @@ from treefold.core.from_file import FromFile
 from treefold.core.function import RunContext
 from treefold.core.states import NodeState
 from treefold.core.usage import TokenUsage
-from treefold.runtime.awaited_node import GIVEN_UP
 from treefold.runtime.call_request import CallRequest, Concluded
 from treefold.runtime.desk import Desk
 from treefold.runtime.files import read_files
@@ -46,6 +47,8 @@ from treefold.runtime.stated_node import StatedNode
 from treefold.runtime.tree import Recorder, Tree
 
 log = logging.getLogger(__name__)
+
+_CANCELLED: Final = "its task was cancelled"  # by whom is not known
 
 Outcome = tuple[NodeState, Any, BaseException | None]
 
@@ -60,6 +63,7 @@ class CallNode(StatedNode):
 
     __slots__ = (
         "__weakref__",
+        "_cause",
         "_confirmed",
         "_overdue",
         "_reason",
@@ -94,6 +98,7 @@ class CallNode(StatedNode):
         self._timers: list[asyncio.TimerHandle] | None = None
         self._overdue: BaseException | None = None  # why its time is over
         self._reason: str | None = None  # why it is being cancelled
+        self._cause = StopCause.Cancelled
         self._confirmed = False  # it was given up, and cancelled by name after that
         self._repeat: asyncio.TimerHandle | None = None  # cancels it again
         self._returned = False  # its function is done; only children may still run
@@ -134,13 +139,9 @@ class CallNode(StatedNode):
     @property
     def timed_out(self) -> bool:
         """Whether it was stopped because it took too long."""
-        if self.record is None or self._overdue is not None:
-            return isinstance(self._overdue, CallTimeoutError)
-        # In an earlier process; what a call below raised names that one. Forks have another number.
-        name, _, told = str(self.exception).partition(" (node ")
-        place = told.partition("): ")[0].partition(".")[2]
-        own = (self.function.name, str(self.path).partition(".")[2])
-        return type(self.exception) is CallTimeoutError and (name, place) == own
+        if self._overdue is not None:
+            return self._cause is StopCause.Timeout
+        return self.stopped_by is StopCause.Timeout
 
     # Running it
 
@@ -320,15 +321,15 @@ class CallNode(StatedNode):
             self.home.tell(self._cancel_or_insist, reason)
 
     def _cancel_or_insist(self, reason: str) -> None:
-        if self._reason != GIVEN_UP or self._confirmed:
+        if self._cause is not StopCause.Abandoned or self._confirmed:
             self.cancel_here(reason, insist=self._reason is not None)
             return
         # Code that stops waiting often cancels the call as well: that is one cancel, not two.
-        self._confirmed = True
-        if self._parent is None:  # the journal knows by the reason that a child was given up
-            self._reason = reason  # it says more
+        self._confirmed, self._reason = True, reason  # which says more
 
-    def cancel_here(self, reason: str, *, insist: bool = False) -> None:
+    def cancel_here(
+        self, reason: str, *, insist: bool = False, cause: StopCause = StopCause.Cancelled
+    ) -> None:
         """Cancel, on the runtime's own loop, every task of the subtree at once.
 
         A node that is being cancelled already is left to clean up in peace, with all below it,
@@ -336,6 +337,8 @@ class CallNode(StatedNode):
         """
         if self._ended is not None or (self._reason is not None and not insist):
             return
+        if self._reason is None:
+            self._cause = cause
         self._cancel_subtree(reason, insist=insist)
         self._repeat_later()
 
@@ -405,26 +408,27 @@ class CallNode(StatedNode):
 
     def _expire(self, account: Account | None) -> None:
         """Be cancelled because time is over: that of *account*, or of the call itself."""
-        error: Exception
         if account is None:
             reason = f"it took longer than {self._request.timeout} s"
             error = CallTimeoutError(f"{self.function.name} (node {self.path}): {reason}")
+            self.end_by(error, reason, StopCause.Timeout)
         else:
             reason = f"{account.budget.seconds:g} s are over"
             error = BudgetExceeded(reason, account.owner or self, account.name)
-        self.end_by(error, reason)
+            self.end_by(error, reason, StopCause.Budget)
 
-    def end_by(self, error: BaseException, reason: str) -> None:
+    def end_by(self, error: BaseException, reason: str, cause: StopCause) -> None:
         """Be cancelled for this *reason*, and fail with *error* if nothing came of it yet."""
         if self._reason is None and not self._returned:
             self._overdue = error
-        self.cancel_here(reason)
+        self.cancel_here(reason, cause=cause)
 
     def _given_up(self) -> Outcome:
         if self._overdue is not None:
             return NodeState.Error, None, self._overdue
-        name, reason = self.function.name, self._reason or "its task was cancelled"
-        return NodeState.Canceled, None, CancellationException(name, self.path, reason)
+        reason = self._reason or _CANCELLED
+        error = CancellationException(self.function.name, self.path, reason)
+        return NodeState.Canceled, None, error
 
     async def _join(self, *, cancel: bool) -> None:
         """Wait for the children that still run; the outcome stands, whatever happens meanwhile."""
@@ -492,7 +496,10 @@ class CallNode(StatedNode):
         """Return what came of it."""
         self.concluded, self._ends = True, time.time()
         failure = None if error is None else Failure.of(error)
-        return CallEnded(self.id, state, self._ends, value, failure)
+        ended = CallEnded(self.id, state, self._ends, value, failure)
+        if state is NodeState.Canceled or (error is not None and error is self._overdue):
+            ended.stop = Stop(self._cause, self._reason or _CANCELLED, self.path)
+        return ended
 
     def _start_timers(self) -> None:
         if self._request.timeout is not None:
@@ -546,11 +553,12 @@ class CallNode(StatedNode):
         left = list(self.unclaimed.values())
         self.unclaimed = {}
         for node in left:
-            node.cancel_here(f"{self.function.name} did not ask for it again")
+            reason = f"{self.function.name} did not ask for it again"
+            node.cancel_here(reason, cause=StopCause.Unclaimed)
         if self._reason is None:
             names = ", ".join(f"{node.function.name} (node {node.path})" for node in left)
             text = f"these calls of an earlier process were not asked for again: {names}"
-            self.tree.publish(NoticeGiven(self.id, text))
+            self.tree.publish(NoticeGiven(self.id, text, tuple(node.index for node in left)))
 
 
 class CodeNode(CallNode):

@@ -25,13 +25,13 @@ class PlacedNode(AwaitedNode):
     __slots__ = (
         "_closing",
         "_failures",
-        "_index",
         "_keys",
         "_next_sequence",
         "_parent",
         "_running",
         "children",
         "id",
+        "index",
         "sequence",
         "tree",
         "unclaimed",
@@ -56,7 +56,7 @@ class PlacedNode(AwaitedNode):
         numbers: list[str] = []
         node: PlacedNode | None = self
         while node is not None:
-            numbers.append(str(node._index))
+            numbers.append(str(node.index))
             node = node._parent
         return ".".join(reversed(numbers))
 
@@ -86,7 +86,7 @@ class PlacedNode(AwaitedNode):
         """Become the next child of its parent, or the top of its tree."""
         parent = self._parent
         if parent is None:
-            self._index = self.sequence = self.tree.number
+            self.index = self.sequence = self.tree.number
             return
         parent._check_open()
         if tied_with is None:
@@ -100,7 +100,7 @@ class PlacedNode(AwaitedNode):
             )
         parent.children.append(self)
         parent._running += 1
-        self._index = len(parent.children)
+        self.index = len(parent.children)
 
     def _leave_place(self) -> None:
         """Take back ``_take_place``; nobody has seen the call."""
@@ -110,7 +110,7 @@ class PlacedNode(AwaitedNode):
 
     def _take_old_place(self, index: int, sequence: int, key: str, *, ended: bool) -> None:
         """Become the child of its parent that it was in an earlier process."""
-        self._index, self.sequence = index, sequence
+        self.index, self.sequence = index, sequence
         if (parent := self._parent) is None:
             return
         parent.children.append(self)

@@ -18,11 +18,11 @@ from treefold.core.events import (
     CallRequested,
     CallResumed,
     Event,
+    StopCause,
 )
 from treefold.core.fold import Record
 from treefold.core.reviving import exception_of
 from treefold.core.states import NodeState, check_transition
-from treefold.runtime.awaited_node import GIVEN_UP
 from treefold.runtime.call_request import CallRequest
 from treefold.runtime.home import Home
 from treefold.runtime.placed_node import PlacedNode
@@ -92,7 +92,7 @@ class StatedNode(PlacedNode):
         return CallRequested(
             self.id,
             None if parent is None else parent.id,
-            self._index,
+            self.index,
             self.sequence,
             request.function.name,
             request.args,
@@ -161,10 +161,10 @@ class StatedNode(PlacedNode):
     # What an earlier process has done
 
     @property
-    def was_given_up(self) -> bool:
-        """Whether it gave its caller nothing, since that did not wait for it any longer."""
-        cancelled = self.state is NodeState.Canceled
-        return cancelled and str(self.exception).endswith(GIVEN_UP)
+    def stopped_by(self) -> StopCause | None:
+        """Why an earlier process stopped it, if it did."""
+        ended = None if self.record is None else self.record.ended
+        return None if ended is None or ended.stop is None else ended.stop.cause
 
     def _restore(self, record: Record) -> None:
         requested, ended = record.requested, record.ended
@@ -205,6 +205,7 @@ class StatedNode(PlacedNode):
         """Be open again: what came of it cannot be had any longer."""
         if self.record is not None:
             self.record = self.record.copy()  # the views go on from here
+            self.record.ended = None
         self.tree.publish(CallReopened(self.id, time.time()))
         self._ended, self.concluded = None, False
         self.state, self.outputs, self.exception = NodeState.Running, None, None

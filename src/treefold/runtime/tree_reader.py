@@ -13,6 +13,7 @@ from treefold.core.events import Event, TreeForked
 from treefold.core.forking import inherit
 from treefold.core.journaling import events_of
 from treefold.core.store import Store
+from treefold.core.version_1 import Upgrade
 
 _MANY: Final = 50_000  # objects; to look at fewer takes no time
 
@@ -28,6 +29,7 @@ class TreeReader:
         self._store = store
         self._tree = tree
         self._long_texts = long_texts
+        self._upgrade = Upgrade()
         self._with_source = True  # what a fork shares is read, too
         self._read = 0  # the place in the journal of the last entry that was read
         self.numbers: dict[int, int] = {}  # of the last entry of each node
@@ -53,7 +55,7 @@ class TreeReader:
             return []
         with damage_told(self._store, self._tree):
             with without_collection():
-                events = events_of(entries, text_of)
+                events = events_of(entries, text_of, self._upgrade)
             if not self._read and self._with_source and isinstance(events[0], TreeForked):
                 events[:0] = self._inherited(events[0])
         self._read = entries[-1].seq

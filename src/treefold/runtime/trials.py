@@ -30,7 +30,7 @@ from treefold.core.events import (
     QuestionAsked,
     QuestionSettled,
 )
-from treefold.core.question import QuestionKind
+from treefold.core.question import QuestionKey, QuestionKind
 from treefold.runtime.asking import pause
 from treefold.runtime.call_request import CallRequest
 from treefold.runtime.home import settle_from_anywhere
@@ -192,7 +192,7 @@ class _Suspect:
         """Wait for the turn of the tree, and for whatever stood before its call."""
         await self._turn
         if self._first_ask:
-            await pause(node, _WHY)
+            await pause(node, _WHY, QuestionKey.Crashes)
         args = node.inputs if self._gate is None else await self._gate(node)
         node.tree.publish(ProcessDied(node.id, time.time(), self.deaths))
         return args

@@ -9,6 +9,7 @@ from struct import Struct
 from typing import Any, Final
 from zlib import crc32
 
+from treefold.core import version_1
 from treefold.core.question import Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry
@@ -156,14 +157,19 @@ def _sum(  # noqa: PLR0913 - one for each column
 def question_text(question: Question) -> str:
     """Return a question as text."""
     said = [question.id, question.node_id, question.kind, question.text, question.choices]
-    return json.dumps(said)
+    return json.dumps([*said, question.key])
 
 
 def question_of(text: str) -> Question:
     """Return the question that was written as *text*."""
-    id, node, kind, words, choices = json.loads(text)
+    id, node, kind, words, choices, *key = json.loads(text)
     return Question(
-        id=id, node_id=node, kind=QuestionKind(kind), text=words, choices=tuple(choices)
+        id=id,
+        node_id=node,
+        kind=QuestionKind(kind),
+        text=words,
+        choices=tuple(choices),
+        key=key[0] if key else version_1.key_of_question(QuestionKind(kind), words),
     )
 
 

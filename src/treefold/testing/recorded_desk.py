@@ -29,8 +29,9 @@ class RecordedDesk(Desk):
         text: str,
         choices: Sequence[str],
         settle: Callable[[Answer], None],
+        key: str,
     ) -> Question:
-        question = super().ask(node_id, tree, home, kind, text, choices, settle)
+        question = super().ask(node_id, tree, home, kind, text, choices, settle, key)
         self._answer(question, partial(self._give, question.id))
         return question
 

@@ -4,7 +4,6 @@ Read from events and nothing else. What is done with it, and what has changed si
 module's business.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -18,18 +17,17 @@ from treefold.core.errors import RecordedError
 from treefold.core.events import (
     CallEnded,
     CallRequested,
-    CallStarted,
     Event,
     Failure,
     QuestionAsked,
     QuestionSettled,
+    Stop,
 )
 from treefold.core.fold import Record, TreeFold
 from treefold.core.question import FAIL, REPORT, USE, Answer, Question, QuestionKind
 from treefold.core.reviving import exception_of
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
-from treefold.runtime.awaited_node import GIVEN_UP
 
 _BY_TIME = {"CallTimeoutError", "BudgetExceeded"}
 _STOPPED = "it was stopped when this was recorded"
@@ -97,22 +95,19 @@ class RecordedCall:
 
     @property
     def reason(self) -> str:
-        """Why it was stopped, as far as that was told."""
-        failure = None if self.ended is None else self.ended.exception
-        told = "" if failure is None else failure.message
-        return told.partition(" was cancelled: ")[2] or _STOPPED
+        """Why it was stopped, as far as that was recorded."""
+        return _STOPPED if self.stop is None else self.stop.reason
 
     @property
     def ended_here(self) -> bool:
         """Whether it was stopped in this tree, and not in one that this is a fork or a copy of."""
-        failure = None if self.ended is None else self.ended.exception
-        told = "" if failure is None else failure.message
-        return self.parent is None or f" (node {self.record.path}) " in told
+        path = None if self.stop is None else self.stop.path
+        return self.parent is None or path == self.record.path
 
     @property
-    def was_given_up(self) -> bool:
-        """Whether it was stopped because its caller did not wait for it any longer."""
-        return self.was_stopped and self.reason == GIVEN_UP
+    def stop(self) -> Stop | None:
+        """How it was stopped, if it was."""
+        return None if self.ended is None else self.ended.stop
 
     @property
     def seconds(self) -> float:
@@ -130,15 +125,13 @@ class RecordedCall:
     def answer_to(self, question: Question) -> RecordedAnswer | None:
         """Return what was said to the same question, and not taken out of ``answers`` yet."""
         for known in self.answers:
-            if (known.question.kind, known.question.text) == (question.kind, question.text):
+            if known.question.has_key(question.kind, question.key):
                 return known
         return None
 
     def was_left(self, call: "RecordedCall") -> bool:
-        """Whether it did not ask for one of its calls again, when it was gone on with."""
-        place = call.record.path.partition(".")[2]  # the number of a tree is not the same elsewhere
-        named = re.compile(rf"\(node \d+\.{re.escape(place)}\)")
-        return any(named.search(notice) for notice in self.record.notices)
+        """Whether it did not make one of its calls again when it was resumed."""
+        return call.record.requested.index in self.record.unclaimed
 
 
 class Recording:
@@ -157,8 +150,6 @@ class Recording:
         self._opened: dict[int, ConversationOpened] = {}
         for place, event in enumerate(events):
             self._take(place, event, self.calls[event.node])
-        for given in _given(events):
-            self.calls[given].is_given = True
 
     def _add(self, record: Record) -> None:
         requested = record.requested
@@ -171,6 +162,7 @@ class Recording:
         match event:
             case CallEnded():
                 call.end = place if call.ended is event else None
+                call.is_given = call.is_given or event.given
             case ConversationOpened():
                 self._opened[event.node] = event
             case RequestSent() | RequestFailed() | ResponseCompleted():
@@ -208,16 +200,6 @@ class Recording:
         """Whether a person was asked what to do about functions that failed."""
         questions = [one.question for call in self.calls.values() for one in call.answers]
         return any(q.kind is QuestionKind.Paused and REPORT in q.choices for q in questions)
-
-
-def _given(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the calls whose results were given with a fork: of this tree, or one it comes from."""
-    started: dict[int, float] = {}
-    for event in events:
-        if isinstance(event, CallStarted):
-            started[event.node] = event.at
-        elif isinstance(event, CallEnded) and started.get(event.node) == event.at:
-            yield event.node  # nothing that is done takes no time
 
 
 def recorded_exception(failure: Failure) -> Exception | SystemExit:

@@ -15,7 +15,7 @@ from treefold.agents.results import ReturnResult
 from treefold.core.agent_events import RequestFailed, ResponseCompleted
 from treefold.core.decisions import Hooks
 from treefold.core.errors import InvalidValueError, UsageError
-from treefold.core.events import CallOptions, Event, Failure
+from treefold.core.events import CallOptions, Event, Failure, StopCause
 from treefold.core.function import Function
 from treefold.core.packing import digest
 from treefold.core.question import Answer, Question
@@ -373,7 +373,8 @@ class ReplayRuntime(Runtime):
 
     async def _stop_from_outside(self, call: RecordedCall) -> Never:
         """Stop what was stopped by a person, or by time, together with *call*."""
-        if call.stopped_first.was_given_up:  # which its caller does once more, if it is as it was
+        first = call.stopped_first.stop
+        if first is not None and first.cause is StopCause.Abandoned:  # its caller does so again
             await asyncio.sleep(call.stopped_first.seconds + _GRACE)
         self._cancel(call)
         return await _never()
@@ -382,11 +383,12 @@ class ReplayRuntime(Runtime):
         call = call.stopped_first
         node = self._forest.find(call.id)
         failure = None if call.ended is None else call.ended.exception
+        cause = StopCause.Cancelled if call.stop is None else call.stop.cause
         cancelled = call.ended is not None and call.ended.state is NodeState.Canceled
         if failure is None or (cancelled and call.ended_here):
-            node.cancel_here(call.reason)
+            node.cancel_here(call.reason, cause=cause)
         else:
-            node.end_by(recorded_exception(failure), call.reason)
+            node.end_by(recorded_exception(failure), call.reason, cause)
 
     async def _rest(self, node: CallNode, call: RecordedCall | None) -> Never:
         """Wait for the end of the replay: the recording does not tell what comes of *node*.
