@@ -186,3 +186,33 @@ def test_a_flame_graph_grows_with_its_run(eyes: Eyes):
         expect(page.locator(".frame").filter(has_text="publish")).to_be_visible()
         stage.runtime.answer(stage.runtime.questions()[0].id, "publish")
         expect(page.locator(".frame[data-state=success]").filter(has_text="digest")).to_be_visible()
+
+
+DISAGREEMENTS = """detail => {
+    window.seen = [];
+    new MutationObserver(() => {
+        const facts = detail.querySelector(".facts");
+        const all = detail.querySelector("table.usage tr.total td:last-child");
+        const spent = facts?.textContent.match(/([0-9][^ ·]*) tokens/);
+        if (all && spent) window.seen.push([spent[1], all.textContent]);
+    }).observe(detail, { subtree: true, childList: true, characterData: true });
+}"""
+
+
+def test_the_usage_of_a_call_agrees_with_its_header_at_any_moment(eyes: Eyes):
+    with staged(pace=0.005) as stage:
+        stage.model.gate.clear()
+        page = eyes.open(stage.url)
+        node = stage.digest()
+        open_run(page)
+        detail = choose(page, "digest")
+        detail.evaluate(DISAGREEMENTS)
+        stage.model.gate.set()
+        expect(page.get_by_role("button", name="1 question for you")).to_be_visible()
+        stage.runtime.answer(stage.runtime.questions()[0].id, "publish")
+        state(call(page, "digest"), "success")
+        total = f"{stage.runtime.get_view(node.id).total_usage.total:,}"
+        expect(detail.locator("table.usage tr.total td").last).to_have_text(total)
+        seen = page.evaluate("window.seen")
+    assert seen
+    assert [pair for pair in seen if pair[0] != pair[1]] == []

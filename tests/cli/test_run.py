@@ -349,7 +349,7 @@ def test_a_run_that_is_killed_goes_on_when_it_is_started_again(tmp_path: Path):
     with subprocess.Popen(
         [sys.executable, "-m", "treefold", *args], cwd=ROOT, stderr=subprocess.PIPE
     ) as process:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while sum(node.state.final for node in calls_in(store)) < 10:
             assert time.monotonic() < end, "it never got that far"
             assert process.poll() is None, "it was over before it could be killed"

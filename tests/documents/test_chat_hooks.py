@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -40,6 +40,7 @@ from treefold import (
     ToolUseBlock,
     ToolUseError,
     UserPromptSubmitEvent,
+    chat,
     tool,
 )
 from wire.protocols import Protocol
@@ -335,3 +336,21 @@ async def test_a_result_without_a_name_is_told_with_the_input_of_its_call():
         await client.add_tool_result("a", {"sum": 42})
     [event] = seen
     assert (event.tool_input, event.tool_result) == ({"a": 25, "b": 17}, {"sum": 42})
+
+
+async def test_hooks_may_be_annotated_by_the_documented_names():
+    seen: list[chat.HookEvent] = []
+
+    async def note(event: chat.HookEvent) -> HookDecision | None:
+        seen.append(event)
+        return None
+
+    handlers: list[chat.HookHandler] = [note]
+    hooks: dict[str, Any] = {chat.HOOK_USER_PROMPT_SUBMIT: handlers}
+    async with (
+        serving(OPENAI.text("Hello.")) as server,
+        Client(options(server, hooks=hooks)) as client,
+    ):
+        assert text_of(await asked(client, "Hi")) == "Hello."
+    assert [isinstance(event, chat.HookEvent) for event in seen] == [True]
+    assert {*get_args(chat.HookEvent)} == {PreToolUseEvent, PostToolUseEvent, UserPromptSubmitEvent}

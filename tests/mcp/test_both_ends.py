@@ -1,13 +1,19 @@
 """treefold's own client and server, joined."""
 
 import asyncio
+import sqlite3
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
+import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
 from pydantic import BaseModel, Field
 
 import warm_python
@@ -311,3 +317,36 @@ async def test_what_cannot_be_served_is_refused():
         await serve([])
     with pytest.raises(InvalidValueError, match="other machines could reach 0.0.0.0"):
         await serve([first], http="0.0.0.0:0")
+
+
+async def ask_colour(ctx: RunContext) -> str:
+    return f"it is {await ctx.ask('Which colour?')}"
+
+
+async def test_an_answer_of_a_client_is_kept_though_another_program_has_the_journal_locked(
+    tmp_path: Path,
+):
+    path = tmp_path / "run.db"
+    asking = CodeFunction(callable=ask_colour, name="ask", repeatable=True)
+    other = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    freeing = threading.Timer(1.0, other.execute, ["ROLLBACK"])
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        other.execute("BEGIN IMMEDIATE")
+        freeing.start()
+        return ElicitResult(action="accept", content={"answer": "blue"})
+
+    async with (
+        Runtime([asking], store=path) as runtime,
+        serving(asking, runtime=runtime) as address,
+        httpx2.AsyncClient(headers=WITH_TOKEN, timeout=60, trust_env=False) as http,
+        Client(
+            streamable_http_client(address, http_client=http),
+            mode="legacy",
+            elicitation_callback=elicited,
+        ) as client,
+    ):
+        result: Any = await client.call_tool("ask", {})
+    freeing.join()
+    other.close()
+    assert (result.is_error, result.content[0].text) == (False, "it is blue")

@@ -84,7 +84,7 @@ def meeting(
             timeout=90,
         )
         assert done.returncode == 0, done.stderr
-        end = time.monotonic() + 10  # a server over HTTP goes on, and ends its shells by itself
+        end = time.monotonic() + 60  # a server over HTTP goes on, and ends its shells by itself
         while living(folder) and time.monotonic() < end:
             time.sleep(0.01)
         assert living(folder) == []
@@ -231,7 +231,7 @@ def napping(folder: Path, *command: str) -> Generator[subprocess.Popen[str], Non
             process.stdin.flush()
         try:
             assert any("serving" in line for line in process.stderr)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while not living(folder):
                 assert process.poll() is None
                 assert time.monotonic() < deadline

@@ -101,7 +101,7 @@ def test_a_request_that_is_given_up_is_computed_no_further(server: LlamaServer, 
     body = LONG | {"messages": [{"role": "user", "content": "dog " * words}]}
     with client(server) as http, pytest.raises(httpx.ReadTimeout):
         http.post("/chat/completions", json=body, timeout=0.3)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     spent = 1.0
     while spent > 0.02:
         assert time.monotonic() < deadline

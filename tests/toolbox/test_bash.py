@@ -214,16 +214,16 @@ async def test_long_output_loses_its_middle_and_the_loss_is_counted():
     assert told == f"{'a' * 50}\n[... 500 characters left out ...]\n{'b' * 50}"
 
 
-async def test_a_gigabyte_of_output_is_not_kept_in_memory():
+async def test_hundreds_of_megabytes_of_output_are_not_kept_in_memory():
     tracemalloc.start()
     try:
-        [told] = await run("echo first; head -c 1000000000 /dev/zero | tr '\\0' x; echo last")
+        [told] = await run("echo first; head -c 300000000 /dev/zero | tr '\\0' x; echo last")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert told.startswith("first\nxxx")
     assert told.endswith("xxxlast")
-    assert "[... 999,970,0" in told
+    assert "[... 299,970,0" in told
     assert len(told) < 31_000
     assert peak < 20_000_000
 

@@ -110,6 +110,8 @@ def test_a_run_that_was_killed_and_goes_on_elsewhere_is_one_trace(tmp_path: Path
         wait_until(lambda: requests_in(path) == 2)
         process.kill()
         process.wait(PATIENCE)
+        with treefold.attach(path) as observer:  # what was started ends a moment after its command
+            wait_until(lambda: not observer.is_driven)
     runtime = Runtime([report], models=ScriptedModel("done"), store=path)
     with traced(runtime) as second, runtime:
         [node] = runtime.recover()

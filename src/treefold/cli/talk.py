@@ -116,7 +116,7 @@ class Talk:
         self._screen.note(shown(question))
         while (line := await self._reader.answer("? ")) is not None:
             try:
-                self._runtime.answer(question.id, line.strip())
+                await asyncio.to_thread(self._runtime.answer, question.id, line.strip())
             except KeyError:  # it is not open any more
                 return True
             except TreefoldError as error:

@@ -99,7 +99,9 @@ class Bridge:
                 node.cancel(f"nobody answered its question {question.text!r}")
                 return
             try:
-                self._runtime.answer(question.id, str(reply.content.get(_ANSWER, "")))
+                # In a thread, which may wait for a lock of another program; the loop must not.
+                answer = str(reply.content.get(_ANSWER, ""))
+                await asyncio.to_thread(self._runtime.answer, question.id, answer)
             except UnknownQuestionError:  # answered elsewhere
                 return
             except InvalidValueError as error:

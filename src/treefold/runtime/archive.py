@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -297,13 +297,18 @@ class Archive:
         """Go on beside the tree *root* from a *cut* through it; return the new top-level node.
 
         With a *key* this happens once, whatever becomes of the process meanwhile. The fork starts
-        before it is written, and like every call it has no effect until it is.
+        before it is written, and like every call it has no effect until it is. On any other thread
+        than the loop's it is written when this returns, if the store can be written at all.
 
         Raises:
             StoreBusyError: this is the loop, and *root* could not be written for a moment.
         """
         self._flush(home)  # *root* is read from the store
-        return home.call(self._fork, root, cut, edit, key)
+        forked = home.call(self._fork, root, cut, edit, key)
+        if not home.is_here():
+            with suppress(StoreError):
+                self.journal.flush()
+        return forked
 
     def _flush(self, home: Home) -> None:
         """Block until all so far is written, on the loop for a moment at most.

@@ -48,6 +48,8 @@ def damage_of(rows: sqlite3.Connection) -> tuple[str, bool]:
             for table in _TABLES:
                 if damage := _checked(rows, table):
                     return damage, True
+    except RuntimeError:  # there is no thread to be had that could end the check in time
+        return "", False
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
             raise
