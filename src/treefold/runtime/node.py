@@ -496,10 +496,10 @@ class CallNode(StatedNode):
         """Return what came of it."""
         self.concluded, self._ends = True, time.time()
         failure = None if error is None else Failure.of(error)
-        ended = CallEnded(self.id, state, self._ends, value, failure)
+        stop: Stop | None = None
         if state is NodeState.Canceled or (error is not None and error is self._overdue):
-            ended.stop = Stop(self._cause, self._reason or _CANCELLED, self.path)
-        return ended
+            stop = Stop(self._cause, self._reason or _CANCELLED, self.path)
+        return CallEnded(self.id, state, self._ends, value, failure, stop)
 
     def _start_timers(self) -> None:
         if self._request.timeout is not None:
