@@ -295,7 +295,7 @@ def test_what_the_server_refuses_is_said_as_a_sentence(eyes: Eyes):
         dialog.get_by_label("With other arguments").check()
         dialog.get_by_label("Arguments", exact=True).fill("[1, 2]")
         dialog_button(page, "Fork")
-        expect(dialog.get_by_role("alert")).to_have_text("Args has to be an object.")
+        expect(dialog.get_by_role("alert")).to_have_text("Args must be an object, got [1, 2].")
         eyes.picture(page)
         eyes.complaints.clear()  # the browser notes an answer of 400
 

@@ -93,10 +93,10 @@ def test_it_is_started_once(journal: Path):
         viewer.close()  # which is fine, too
         with viewer:
             for again in viewer.start, viewer.serve:
-                with pytest.raises(UsageError, match="has been started before; make another"):
+                with pytest.raises(UsageError, match="has been started before; create another"):
                     again()
             assert httpx.get(viewer.address + "/api/").status_code == 401
-        with pytest.raises(UsageError, match="has been started before; make another"):
+        with pytest.raises(UsageError, match="has been started before; create another"):
             viewer.serve()
 
 
