@@ -157,7 +157,7 @@ def test_it_is_said_that_nobody_drives_the_journal(eyes: Eyes, tmp_path: Path):
         expect(page.get_by_text("Answered. No program drives")).to_be_visible()
         gone(page.get_by_role("button", name="question for you"))
         gone(page.get_by_text("waits for you"))
-        expect(call(page, "publish")).to_contain_text("answered; it goes on when its program does")
+        expect(call(page, "publish")).to_contain_text("answered; it resumes when its program runs")
         expect(detail).to_contain_text("Answered; it goes on when its program does.")
         expect(detail.get_by_role("article")).to_have_count(0)
 

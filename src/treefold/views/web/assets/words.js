@@ -1,7 +1,7 @@
 // Numbers and times as people read them, and words that several places have.
 
 /** What a call does whose question is answered; a file is written with the same words. */
-export const ANSWERED = "answered; it goes on when its program does";
+export const ANSWERED = "answered; it resumes when its program runs";
 
 /** What an open call does whose process has ended; a file is written with the same words. */
 export const INTERRUPTED = "interrupted; it resumes when its program is started again";

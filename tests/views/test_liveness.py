@@ -1,9 +1,9 @@
-"""Calls whose questions somebody has answered, and that nobody has told so yet."""
+"""Calls whose questions are answered before a process has picked up the answers."""
 
 from importlib.resources import files
 
 from treefold import Question, QuestionKind
-from treefold.views.answered import ANSWERED, with_answers
+from treefold.views.liveness import ANSWERED, with_answers
 from view_trees import call, planted
 
 
