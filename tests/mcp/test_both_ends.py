@@ -145,7 +145,7 @@ async def test_leaving_here_ends_the_programs_there(tmp_path: Path):
             node = runtime.invoke(nap, {"folder": str(tmp_path)})
             await until(tmp_path, "sleep 300")
         assert living(tmp_path) == []
-        with pytest.raises(Exception, match="is gone"):
+        with pytest.raises(Exception, match="is disconnected"):
             await node
 
 

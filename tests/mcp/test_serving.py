@@ -151,7 +151,7 @@ def test_a_call_gives_its_value_or_says_what_went_wrong(meeting: Meeting):
         ],
     }
     assert meeting.told["dubble"] == (
-        "there is no tool 'dubble'; did you mean 'double'? there are: ask_colour, chatter, double,"
+        "there is no tool 'dubble'; did you mean 'double'? tools: ask_colour, chatter, double,"
         " fail, leave, many, nap, planner, remember"
     )
 
@@ -198,7 +198,7 @@ def test_a_question_is_put_to_the_client_or_the_call_fails(meeting: Meeting):
         assert meeting.told["colour"] == told
     else:
         text, _, is_error = meeting.told["colour"]
-        assert "was cancelled: it asks a person 'Which colour?', and this client cannot" in text
+        assert "was cancelled: it asks a person 'Which colour?', and this client does not" in text
         assert is_error
 
 
