@@ -85,7 +85,7 @@ def test_a_question_that_is_answered_does_not_wait_in_a_file(eyes: Eyes, tmp_pat
     gone(page.get_by_text("waits for you"))
     gone(page.get_by_role("button", name="question for you"))
     detail = choose(page, "publish")
-    expect(detail).to_contain_text("Answered; it goes on when its program does.")
+    expect(detail).to_contain_text("Answered; it resumes when its program runs.")
     expect(detail.get_by_role("article")).to_have_count(0)
 
 

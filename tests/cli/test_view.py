@@ -125,7 +125,7 @@ def test_what_cannot_be_served_is_exit_code_2(journal: Path, tmp_path: Path):
     for host in "0.0.0.0", "::", "example.org":
         told = failed(*store, "--host", host, "--port", "0")
         assert told.startswith(f"treefold view: other machines could reach {host}, ")
-        assert told.endswith("say public (--public) if that is wanted\n")
+        assert told.endswith("pass public=True (--public) if that is intended\n")
 
 
 @pytest.mark.parametrize("options", [["--public"], ["--public", "--host", "0.0.0.0"]])

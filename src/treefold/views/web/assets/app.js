@@ -1,9 +1,9 @@
-// The page: what is in the address decides what is seen, and one stream keeps it up to date.
+// The page: the URL decides which view is shown, and one stream keeps it up to date.
 
-import { fillWith, icon, isTyping, make, remember, remembered, setText } from "./dom.js";
+import { replaceContent, icon, isTyping, make, remember, remembered, setText } from "./dom.js";
 import { openHelp } from "./dialogs.js";
 import { DifferenceView } from "./difference.js";
-import { noticePlaces, sentence, speak, tell } from "./notices.js";
+import { announce, noticePlaces, sentence, showToast } from "./notices.js";
 import { questionCard } from "./questions.js";
 import { RunView } from "./run.js";
 import { RunsView } from "./runs.js";
@@ -12,8 +12,8 @@ import { oneLine } from "./text.js";
 import { Tree } from "./tree.js";
 import { many } from "./words.js";
 
-const KEPT = 6; // runs that were looked at last, and are not asked for anew
-const LATER = "No program drives this journal now; it is done when the next one opens it.";
+const KEPT = 6; // runs that were shown last, and are not loaded again
+const LATER = "No program has this journal open; it will be done when one opens it.";
 const MOST = 40; // questions in the list of them
 const TICK = 250; // milliseconds
 const THEMES = [["system", "as the system"], ["light", "light"], ["dark", "dark"]];
@@ -31,17 +31,17 @@ class App {
 
   constructor(source) {
     this.source = source;
-    this.desk = {
+    this.context = {
       source,
       trees: () => this.trees ?? [],
       detail: (id) => source.detail(id),
-      note: () => (this.driven ? "" : ` ${LATER}`),
+      pendingNote: () => (this.driven ? "" : ` ${LATER}`),
       open: (id) => this.go(`#/run/${id}`),
       compare: (a, b) => this.go(`#/compare/${a}/${b}`),
       go: (address) => this.go(address),
-      waits: (id) => this.#waiting?.has(id) ?? true,
+      isOpenQuestion: (id) => this.#waiting?.has(id) ?? true,
       questionOf: (id) => this.questions.find(({ node }) => node === id),
-      isHeld: (row, tree) => this.questions.some(
+      isPaused: (row, tree) => this.questions.some(
         (one) => one.kind === "paused" && one.tree === tree && `${one.path}.`.startsWith(`${row.path}.`),
       ),
     };
@@ -51,7 +51,7 @@ class App {
     setInterval(() => document.visibilityState === "visible" && this.#view?.tick?.(), TICK);
   }
 
-  // The frame around everything
+  // Header and panels
 
   #build() {
     this.journal = make("bdi.journal");
@@ -67,14 +67,14 @@ class App {
       },
     );
     this.askedPanel = make(
-      "section.asked-panel", { id: "asked-panel", hidden: true, "aria-label": "What waits for you" }
+      "section.asked-panel", { id: "asked-panel", hidden: true, "aria-label": "Open questions" }
     );
     this.theme = make("button.quiet.round", { type: "button", click: () => this.#nextTheme() });
     this.main = make("main", { id: "main", tabindex: "-1" });
     this.alone = make(
       "p.alone",
       { hidden: true, role: "status" },
-      "No program drives this journal now. What you ask for here is done when the next one opens it.",
+      "No program has this journal open. Actions are carried out when one opens it.",
     );
     const skip = make(
       "a.skip",
@@ -104,7 +104,7 @@ class App {
     this.themeName = theme;
     if (theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
-    fillWith(this.theme, icon({ system: "system", light: "sun", dark: "moon" }[theme]));
+    replaceContent(this.theme, icon({ system: "system", light: "sun", dark: "moon" }[theme]));
     this.theme.setAttribute("aria-label", `Colours: ${title}. Change them`);
     this.theme.title = `Colours: ${title}`;
   }
@@ -116,14 +116,14 @@ class App {
     this.#useTheme(next);
   }
 
-  // Beginning
+  // Start
 
   async start() {
     const journal = this.source.journal();
-    if (this.source.live) this.route(); // the stream begins with all there is
+    if (this.source.live) this.route(); // the stream sends everything first
     try {
       setText(this.journal, oneLine((await journal).name));
-    } catch { /* the stream says what is wrong */ }
+    } catch { /* the stream reports the error */ }
     if (this.source.live) return;
     this.#takeTrees({ trees: await this.source.trees() });
     this.#takeQuestions({ questions: await this.source.questions() });
@@ -150,13 +150,13 @@ class App {
       this.#view = null;
       this.start();
     });
-    fillWith(this.main, form);
+    replaceContent(this.main, form);
   }
 
   #notThere(why) {
     this.#view?.close?.();
     this.#view = null;
-    fillWith(
+    replaceContent(
       this.main,
       make(
         "div.plain",
@@ -168,7 +168,7 @@ class App {
     );
   }
 
-  // Where one is
+  // Routing
 
   go(address) {
     if (location.hash === address) this.route();
@@ -195,7 +195,7 @@ class App {
   #swap(view) {
     this.#view?.close?.();
     this.#view = view;
-    fillWith(this.main, view.element);
+    replaceContent(this.main, view.element);
     (view.element.querySelector("h1") ?? this.main).focus({ preventScroll: true });
   }
 
@@ -210,12 +210,12 @@ class App {
   #showRun(id, where) {
     if (!(this.#view instanceof RunView) || this.#view.tree.id !== id) {
       const tree = this.#runs.get(id) ?? new Tree(id);
-      if (this.#waiting) tree.ask(this.#waiting);
-      tree.list(this.trees?.find((one) => one.id === id));
+      if (this.#waiting) tree.setQuestions(this.#waiting);
+      tree.setRun(this.trees?.find((one) => one.id === id));
       this.#runs.delete(id);
       this.#runs.set(id, tree);
       if (this.#runs.size > KEPT) this.#runs.delete(this.#runs.keys().next().value);
-      this.#swap(new RunView(tree, this.desk));
+      this.#swap(new RunView(tree, this.context));
       this.#follow(tree);
     }
     this.#view.show(where);
@@ -223,11 +223,11 @@ class App {
 
   #showCompare(a, b) {
     if (this.#view instanceof DifferenceView && this.#view.a === a && this.#view.b === b) return;
-    this.#swap(new DifferenceView(a, b, this.desk));
+    this.#swap(new DifferenceView(a, b, this.context));
     this.#follow(null);
   }
 
-  // What is new
+  // Updates
 
   #follow(tree) {
     this.#stop();
@@ -246,7 +246,7 @@ class App {
       trees: (data) => this.#takeTrees(data),
       questions: (data) => this.#takeQuestions(data),
       connection: (state, why, status) => {
-        if (state === "connected") tree?.texts.clear(); // the server tells again what is under way
+        if (state === "connected") tree?.texts.clear(); // the server sends partial texts again
         this.#connected(state, why, status);
       },
     });
@@ -258,14 +258,14 @@ class App {
     if (state !== "refused") return;
     if (status === 401) this.#needsToken();
     else if (status === 404) this.#notThere(why);
-    else tell(sentence(why), { wrong: true });
+    else showToast(sentence(why), { wrong: true });
   }
 
-  /** Say whether what is new comes in; nothing does of what is open if no program drives it. */
+  /** Show the state of the connection, and whether a program has the journal open. */
   #drawConnection() {
     const words = {
       live: "live",
-      undriven: "not driven",
+      undriven: "no program",
       reconnecting: "reconnecting…",
       refused: "not connected",
       file: "saved run",
@@ -280,7 +280,7 @@ class App {
     this.trees = trees;
     this.driven = driven ?? this.driven;
     this.alone.hidden = this.driven || !this.source.live || !trees.some((tree) => tree.open);
-    for (const [id, tree] of this.#runs) tree.list(trees.find((one) => one.id === id));
+    for (const [id, tree] of this.#runs) tree.setRun(trees.find((one) => one.id === id));
     this.#drawConnection();
     if (this.#view instanceof RunsView) this.#view.show(trees);
     else this.#view?.update?.();
@@ -289,9 +289,9 @@ class App {
   #takeQuestions({ questions }) {
     this.questions = questions;
     this.#waiting = new Set(questions.map(({ id }) => id));
-    for (const tree of this.#runs.values()) tree.ask(this.#waiting);
+    for (const tree of this.#runs.values()) tree.setQuestions(this.#waiting);
     this.asked.hidden = questions.length === 0;
-    fillWith(
+    replaceContent(
       this.asked,
       icon("ask"),
       make("span", {}, String(questions.length)),
@@ -301,14 +301,14 @@ class App {
     for (const question of questions) {
       if (this.#spoken.has(question.id)) continue;
       this.#spoken.add(question.id);
-      speak(`${oneLine(question.fn ?? "A call")} asks: ${oneLine(question.text).slice(0, 300)}`);
+      announce(`${oneLine(question.fn ?? "A call")} asks: ${oneLine(question.text).slice(0, 300)}`);
     }
     if (this.#view instanceof RunView) this.#view.update();
     if (!this.askedPanel.hidden) this.#fillAsked();
     if (!questions.length) this.#closeAsked();
   }
 
-  // What waits
+  // Open questions
 
   #toggleAsked() {
     if (!this.askedPanel.hidden) {
@@ -321,7 +321,7 @@ class App {
     this.askedPanel.querySelector("a, button, textarea")?.focus();
   }
 
-  /** Cards that are there stay, with what somebody has begun to write in them. */
+  /** Existing cards are kept, with what the user has typed into them. */
   #fillAsked() {
     const there = new Map([...this.askedPanel.children].map((card) => [card.dataset.question, card]));
     for (const question of this.questions.slice(0, MOST)) {
@@ -333,12 +333,12 @@ class App {
         make("span.path", {}, question.path ?? ""),
         make("bdi", {}, oneLine(question.fn ?? `node ${question.node}`)),
       );
-      this.askedPanel.append(questionCard(question, link, this.desk));
+      this.askedPanel.append(questionCard(question, link, this.context));
     }
     for (const card of there.values()) card.remove();
     const more = this.questions.length - MOST;
     if (more > 0) this.askedPanel.append(
-      make("p.hint", {}, `and ${more} more, when some of these are answered`)
+      make("p.hint", {}, `and ${more} more after these`)
     );
   }
 

@@ -1,4 +1,4 @@
-// A journal that is part of the page: the same answers as a server gives, and nothing to be done.
+// A journal embedded in the page: the same interface as LiveSource, without actions.
 
 import { stopClock } from "./words.js";
 

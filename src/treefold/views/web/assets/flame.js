@@ -1,16 +1,16 @@
-// A run as a flame graph: the widths are shares of its time, tokens or money.
+// The flame graph of a run: widths are shares of its time, tokens or money.
 
-import { fillWith, make, setText } from "./dom.js";
+import { replaceContent, make, setText } from "./dom.js";
 import { oneLine } from "./text.js";
 import { brief, duration, money, percent } from "./words.js";
 
 const LINE = 22; // pixels from one lane to the next
-const THIN = 1; // pixels; what is narrower is not drawn
-const NAMED = 34; // pixels; what is narrower has no name written on it
+const LEAST_DRAWN = 1; // pixels; narrower frames are not drawn
+const LEAST_NAMED = 34; // pixels; narrower frames have no name
 const HUES = 8;
-const LABEL = "Flame graph. Arrow keys go from call to call, Enter shows a call, z makes it as wide as can be.";
+const LABEL = "Flame graph. Arrow keys move between calls, Enter shows a call, z zooms to it.";
 const NOTHING = {
-  time: "Nothing has begun.",
+  time: "Nothing has started.",
   tokens: "No tokens were used.",
   money: "No money was spent, or no price is known.",
 };
@@ -23,10 +23,10 @@ export class FlameView {
   #pending = false;
   #elements = new Map();
   by = "time";
-  zoom = null; // the id of the frame that has the whole width
+  zoom = null; // the id of the frame that takes the full width
   active = null;
 
-  /** load(by) gives the graph; open(id) shows a call. */
+  /** load(by) resolves to the graph; open(id) shows a call. */
   constructor({ load, open }) {
     Object.assign(this, { load, open });
     const choose = BY.map(
@@ -52,7 +52,7 @@ export class FlameView {
         role: "application",
         "aria-label": LABEL,
         keydown: (event) => this.#pressed(event),
-        scroll: () => this.#soon(),
+        scroll: () => this.#requestPaint(),
       },
       this.canvas,
     );
@@ -65,13 +65,13 @@ export class FlameView {
       make(
         "div.bar-line",
         {},
-        make("div.segments", { role: "group", "aria-label": "What the widths mean" }, choose),
+        make("div.segments", { role: "group", "aria-label": "Measure of the widths" }, choose),
         this.total,
         this.back,
         this.asTable,
       ),
       this.viewport, this.table, this.spoken);
-    this.resized = new ResizeObserver(() => this.#soon());
+    this.resized = new ResizeObserver(() => this.#requestPaint());
     this.resized.observe(this.viewport);
     this.refresh();
   }
@@ -87,7 +87,7 @@ export class FlameView {
       if (by !== this.by) return;
       this.#take(graph);
     } catch (error) {
-      fillWith(this.canvas, make("p.failed", { role: "alert" }, error.message));
+      replaceContent(this.canvas, make("p.failed", { role: "alert" }, error.message));
     }
   }
 
@@ -112,7 +112,7 @@ export class FlameView {
     if (this.zoom !== null && !this.#byId.has(this.zoom)) this.zoom = null;
     this.canvas.replaceChildren();
     this.#elements.clear();
-    if (!(Number(graph.total) > 0)) fillWith(this.canvas, make("p.hint", {}, NOTHING[this.by]));
+    if (!(Number(graph.total) > 0)) replaceContent(this.canvas, make("p.hint", {}, NOTHING[this.by]));
     this.#paint();
     this.#fillTable();
   }
@@ -123,7 +123,7 @@ export class FlameView {
     return this.by === "tokens" ? `${brief(Number(value))} tokens` : money(value);
   }
 
-  #soon() {
+  #requestPaint() {
     if (this.#pending) return;
     this.#pending = true;
     requestAnimationFrame(() => {
@@ -132,7 +132,7 @@ export class FlameView {
     });
   }
 
-  /** Draw what is in sight and wide enough. */
+  /** Draw the frames that are in view and wide enough. */
   #paint() {
     if (!this.graph || !(Number(this.graph.total) > 0)) return;
     const { viewport, canvas } = this;
@@ -140,7 +140,7 @@ export class FlameView {
     const [start, length, lane] = zoomed ? [zoomed.start, zoomed.width || 1, zoomed.lane] : [0, 1, 0];
     const width = canvas.clientWidth;
     canvas.style.height = `${(this.#lanes - Math.max(0, lane - 3)) * LINE + 8}px`;
-    const up = Math.max(0, lane - 3); // some of what is above stays in sight
+    const up = Math.max(0, lane - 3); // keep some callers in view
     const first = viewport.scrollTop / LINE - 2 + up;
     const last = first + viewport.clientHeight / LINE + 4;
     const unused = new Set(this.#elements.keys());
@@ -149,7 +149,7 @@ export class FlameView {
       const left = Math.max(0, (frame.start - start) / length);
       const right = Math.min(1, (frame.start + frame.width - start) / length);
       const pixels = (right - left) * width;
-      if (pixels < THIN && frame.id !== this.active) continue;
+      if (pixels < LEAST_DRAWN && frame.id !== this.active) continue;
       unused.delete(frame.id);
       this.#place(frame, left * width, Math.max(2, pixels), (frame.lane - up) * LINE);
     }
@@ -166,7 +166,7 @@ export class FlameView {
         `div.frame.hue-${hue(frame.fn)}`,
         {
           "data-id": frame.id,
-          title: this.#told(frame),
+          title: this.#description(frame),
           click: () => this.#chosen(frame),
           dblclick: () => this.#zoomTo(frame.id),
         },
@@ -180,10 +180,10 @@ export class FlameView {
     element.style.transform = `translate(${left}px, ${top}px)`;
     element.style.width = `${Math.max(1, pixels - 1)}px`;
     element.classList.toggle("active", frame.id === this.active);
-    setText(element.firstElementChild, pixels >= NAMED ? oneLine(frame.fn) : "");
+    setText(element.firstElementChild, pixels >= LEAST_NAMED ? oneLine(frame.fn) : "");
   }
 
-  #told(frame) {
+  #description(frame) {
     const whole = `${this.#amount(frame.value)}, ${percent(frame.width)} of the run`;
     return `${frame.path} ${oneLine(frame.fn)}: ${whole}; ${this.#amount(frame.own)} of its own; ${frame.state}`;
   }
@@ -195,7 +195,7 @@ export class FlameView {
 
   #go(frame) {
     this.active = frame.id;
-    setText(this.spoken, this.#told(frame));
+    setText(this.spoken, this.#description(frame));
     this.#paint();
     const top = (frame.lane - Math.max(0, (this.#byId.get(this.zoom)?.lane ?? 0) - 3)) * LINE;
     const { viewport } = this;
@@ -244,7 +244,7 @@ export class FlameView {
     this.#paint();
   }
 
-  /** The same numbers by function, the largest first. */
+  /** The same numbers as a table by function, the largest first. */
   #fillTable() {
     const sums = new Map();
     for (const frame of this.#frames) {
@@ -255,14 +255,14 @@ export class FlameView {
     }
     const all = [...sums.values()].sort((a, b) => b.own - a.own);
     const whole = all.reduce((sum, { own }) => sum + own, 0) || 1;
-    fillWith(this.table, make("table", {},
+    replaceContent(this.table, make("table", {},
       make(
         "thead",
         {},
         make(
           "tr",
           {},
-          ["Function", "Calls", "Of its own", "Share"].map((title) => make("th", { scope: "col" }, title)),
+          ["Function", "Calls", "Own", "Share"].map((title) => make("th", { scope: "col" }, title)),
         ),
       ),
       make("tbody", {}, all.slice(0, 500).map(({ fn, calls, own }) => make("tr", {},
@@ -274,7 +274,7 @@ export class FlameView {
   }
 }
 
-/** Calls at the same time lie below each other: give every call below a frame a lane of its own. */
+/** Assign a lane to every call below a frame; concurrent calls lie below each other. */
 function layOut(frame) {
   const order = [];
   const stack = [frame];
@@ -289,7 +289,7 @@ function layOut(frame) {
   }
 }
 
-/** Place siblings, each as far up as there is room at its time; gives how high they are together. */
+/** Place siblings in the highest lanes that are free at their time; returns their total height. */
 function stackUp(children) {
   const ends = []; // of each lane
   const inOrder = [...children].sort((a, b) => a.start - b.start);
