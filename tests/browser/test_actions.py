@@ -239,7 +239,7 @@ def test_an_agent_is_told_something_else_in_a_fork(eyes: Eyes):
         open_run(page)
         detail = choose(page, "write_digest")
         detail.get_by_role("button", name="Fork… 1.5 write_digest").click()
-        prompt = page.get_by_role("dialog").get_by_label("Prompt")
+        prompt = page.get_by_role("dialog").get_by_label("Prompt", exact=True)
         assert prompt.input_value().startswith("Please write digest this: ponds.txt is about")
         prompt.fill("Write it in rhyme.")
         eyes.picture(page, "fork")

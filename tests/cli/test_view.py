@@ -119,7 +119,7 @@ def test_what_cannot_be_served_is_exit_code_2(journal: Path, tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])
         assert failed(*store, "--port", port).startswith(
-            f"treefold view: nothing can be served at 127.0.0.1:{port}: "
+            f"treefold view: cannot listen on 127.0.0.1:{port}: "
         )
     assert "invalid int value: 'x'" in failed(*store, "--port", "x")
     for host in "0.0.0.0", "::", "example.org":

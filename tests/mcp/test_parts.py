@@ -64,7 +64,7 @@ def test_an_address_for_others_does():
             parse_address(text, allow_remote=False)
         assert parse_address(text, allow_remote=True)[1] == 80
     for text in ("", "x", "1:", ":-1", "65536", "80:x"):
-        with pytest.raises(InvalidValueError, match="is no address"):
+        with pytest.raises(InvalidValueError, match="address must be PORT or HOST:PORT"):
             parse_address(text, allow_remote=True)
 
 

@@ -292,8 +292,11 @@ def test_what_a_module_imports_is_served_only_if_it_is_named(tmp_path: Path):
         (["examples/survey.py:nothing"], "it has measure, note, name_longest, survey"),
         (["tests/support.py:settle"], "needs a Function, which <function settle"),
         (["json"], "json has no public functions of its own"),
-        (["examples/survey.py", "--http", "here"], "'here' is no address: give PORT or HOST:PORT"),
-        (["examples/survey.py", "--http", "99999"], "'99999' is no address"),
+        (
+            ["examples/survey.py", "--http", "here"],
+            "address must be PORT or HOST:PORT, such as 8000, got 'here'",
+        ),
+        (["examples/survey.py", "--http", "99999"], "such as 8000, got '99999'"),
         (["examples/survey.py", "--http", "0.0.0.0:0"], "other machines could reach 0.0.0.0"),
         (["examples/survey.py", "--http", "example.org:80"], "--allow-remote"),
     ],
@@ -310,7 +313,7 @@ def test_an_address_that_is_taken_is_said_to_be():
         port = address.rpartition(":")[2].removesuffix("/mcp")
         done = treefold("examples/survey.py", "--http", port)
         assert done.returncode == 2
-        assert f"nothing can be served at 127.0.0.1:{port}: " in done.stderr
+        assert f"cannot listen on 127.0.0.1:{port}: " in done.stderr
 
 
 def initialize(address: str, headers: dict[str, str]) -> httpx.Response:

@@ -132,13 +132,13 @@ def test_the_port_is_the_usual_one_or_the_next_that_is_free(journal: Path):
         ports = {port_of(first), port_of(second)}
         assert len(ports) == 2
         assert ports <= set(range(PORT + 2, PORT + 20))
-        with pytest.raises(UsageError, match=f"nothing can be served at 127.0.0.1:{PORT}: "):
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{PORT}: "):
             view(journal, port=PORT)
 
 
 @pytest.mark.parametrize("port", [-1, 65_536, 10**30])
 def test_a_port_that_is_none_is_refused(journal: Path, port: int):
-    with pytest.raises(UsageError, match=f"nothing can be served at 127.0.0.1:{port}: "):
+    with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: "):
         view(journal, port=port)
 
 
