@@ -123,7 +123,7 @@ def test_a_call_is_allowed_with_other_arguments(eyes: Eyes):
 
 
 @pytest.mark.parametrize("how", ["retry", "use", "empty", "fail"])
-def test_a_call_that_nobody_knows_the_end_of_is_decided_upon(eyes: Eyes, tmp_path: Path, how: str):
+def test_a_call_whose_end_is_unknown_is_decided_upon(eyes: Eyes, tmp_path: Path, how: str):
     path = tmp_path / "run.db"
     died = subprocess.run(warm_python.command("-c", DIES, str(path)), check=False, timeout=60)
     assert died.returncode == 7

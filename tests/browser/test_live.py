@@ -1,4 +1,4 @@
-"""A run that goes on is seen to go on."""
+"""A run in progress is updated on the page."""
 
 import asyncio
 import sqlite3
@@ -135,7 +135,7 @@ def spins(row: Locator) -> bool:
     return sign.evaluate("sign => sign.getAnimations().length > 0")
 
 
-def test_it_is_said_that_nobody_drives_the_journal(eyes: Eyes, tmp_path: Path):
+def test_the_page_says_that_no_program_drives_the_journal(eyes: Eyes, tmp_path: Path):
     path = tmp_path / "run.db"
     with staged(store=SqliteStore(path)) as stage:
         page = eyes.open(stage.url)

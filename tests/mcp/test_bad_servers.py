@@ -1,4 +1,4 @@
-"""Servers that die, hang, lie or talk nonsense: said clearly, soon, and nothing is left of them."""
+"""Servers that crash, hang or send garbage: clear errors, soon, and no process is left."""
 
 import asyncio
 import gc
@@ -182,7 +182,7 @@ async def test_leaving_while_calls_run_ends_them_with_a_sentence(tmp_path: Path)
     assert living(tmp_path) == []
 
 
-async def test_whoever_is_cancelled_inside_the_block_leaves_it_cleanly(tmp_path: Path):
+async def test_cancellation_inside_the_block_leaves_it_cleanly(tmp_path: Path):
     opened = asyncio.Event()
 
     async def use() -> None:

@@ -1,4 +1,4 @@
-"""Names, secrets, addresses and lines."""
+"""Names, secrets, addresses and messages."""
 
 import asyncio
 import json

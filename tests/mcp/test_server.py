@@ -52,7 +52,7 @@ async def connected(
 
 async def noted(functions: dict[str, McpFunction], runtime: Runtime, words: str) -> None:
     async with asyncio.timeout(60):
-        while words not in await runtime.invoke(functions["noted"]):  # noqa: ASYNC110 - nobody tells us
+        while words not in await runtime.invoke(functions["noted"]):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)
 
 

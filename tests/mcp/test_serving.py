@@ -1,4 +1,4 @@
-"""``treefold mcp``, as clients of the official SDK and the people who start it see it."""
+"""``treefold mcp``, with clients of the official SDK and from the command line."""
 
 import asyncio
 import json
@@ -243,7 +243,7 @@ def napping(folder: Path, *command: str) -> Generator[subprocess.Popen[str], Non
 @pytest.mark.parametrize(
     ("how", "code"), [("end of input", 0), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
-def test_whoever_ends_it_ends_what_runs(how: str | signal.Signals, code: int, tmp_path: Path):
+def test_ending_the_server_ends_running_calls(how: str | signal.Signals, code: int, tmp_path: Path):
     with napping(tmp_path) as process:
         if isinstance(how, str):
             assert process.stdin is not None

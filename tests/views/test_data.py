@@ -1,4 +1,4 @@
-"""Views as JSON data, whatever is in them."""
+"""Views as JSON data, with any content."""
 
 import json
 from collections.abc import Iterator

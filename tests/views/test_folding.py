@@ -1,4 +1,4 @@
-"""What of a tree is shown when there is not room for all of it."""
+"""Which calls of a tree are shown if not all of them fit."""
 
 from dataclasses import replace
 

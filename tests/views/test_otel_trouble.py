@@ -1,4 +1,4 @@
-"""Whatever is wrong with whoever takes the spans: the run goes on, and the log says it once."""
+"""Failing or hanging exporters do not affect the run, and are logged once."""
 
 import subprocess
 import threading

@@ -1,4 +1,4 @@
-"""A tree as lines for a terminal, of any width, whatever is in it."""
+"""A tree as styled lines for a terminal of any width, with any content."""
 
 from decimal import Decimal
 from typing import Any

@@ -1,4 +1,4 @@
-"""A tree as text, for people, whatever is in it."""
+"""A tree as plain text, with any content."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What is asked for once: every route, and every way to be told no."""
+"""The JSON API: every route, and every error response."""
 
 import json
 import socket
@@ -266,7 +266,7 @@ runtime.invoke(function).result()
 """
 
 
-def test_a_call_that_nobody_knows_the_end_of_is_settled(tmp_path: Path):
+def test_a_call_whose_end_is_unknown_is_settled(tmp_path: Path):
     def pay(ctx: RunContext) -> str:
         raise AssertionError("it is not run again")
 

@@ -1,4 +1,4 @@
-"""Who is answered: by token, Host and Origin; and what every answer says about itself."""
+"""Requests are checked by token, Host and Origin, and every response has the security headers."""
 
 import platform
 import socket

@@ -1,4 +1,4 @@
-"""The files of the page over HTTP: those of a folder, and nothing beside it."""
+"""The static files of the page over HTTP, and nothing outside their folder."""
 
 import asyncio
 import json

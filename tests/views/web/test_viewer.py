@@ -1,4 +1,4 @@
-"""Starting and ending a viewer."""
+"""Starting and closing a viewer."""
 
 import asyncio
 import os
@@ -120,7 +120,7 @@ def test_it_serves_in_this_thread_until_another_closes_it(journal: Path):
 
 @contextmanager
 def taken(port: int) -> Generator[None, None, None]:
-    """Have a port taken, by this test or by somebody else."""
+    """Occupy a port, unless it is occupied already."""
     with ExitStack() as stack:
         with suppress(OSError):
             stack.enter_context(socket.create_server(("127.0.0.1", port)))

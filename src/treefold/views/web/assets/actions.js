@@ -4,6 +4,7 @@ import { make } from "./dom.js";
 import { CANCEL_WARNING, field, openForm, readJson } from "./dialogs.js";
 import { attempt, showToast } from "./notices.js";
 import { editable, oneLine } from "./text.js";
+import { isFromModel } from "./transcript.js";
 import { when } from "./words.js";
 
 const LIVE = new Set(["waiting", "running", "paused", "interrupted"]);
@@ -30,7 +31,8 @@ export function actionButtons(row, context, { isTop = row.parent === null } = {}
 
 function pause(row, context, name) {
   return attempt(
-    () => context.source.pause(row.id), `${name} will pause before its next request or call.${context.pendingNote()}`
+    () => context.source.pause(row.id),
+    `${name} will pause before its next request or call.${context.pendingNote()}`,
   );
 }
 
@@ -44,7 +46,8 @@ async function resume(row, context) {
     return;
   }
   showToast(`It resumes as a new run, which shares everything done so far.${context.pendingNote()}`);
-  await openWhenFound(() => context.trees().find((tree) => !before.has(tree.id) && tree.source === row.id)?.id, context);
+  const isNew = (tree) => !before.has(tree.id) && tree.source === row.id;
+  await openWhenFound(() => context.trees().find(isNew)?.id, context);
 }
 
 function cancel(row, context, name) {
@@ -66,14 +69,7 @@ function cancel(row, context, name) {
 
 /** How many responses an agent has received: each is a run of consecutive parts of the model. */
 export function responsesIn(transcript) {
-  let count = 0;
-  let inside = false;
-  for (const { kind } of transcript) {
-    const said = kind === "text" || kind === "thinking" || kind === "call";
-    if (said && !inside) count += 1;
-    inside = said;
-  }
-  return count;
+  return transcript.filter((part, at) => isFromModel(part) && !(at && isFromModel(transcript[at - 1]))).length;
 }
 
 /** Open the form for a fork of a call; at is the number of responses that the fork keeps. */

@@ -23,10 +23,10 @@ class App {
   questions = [];
   driven = true;
   #runs = new Map();
-  #waiting = null; // the ids of the questions, once they are known
+  #openQuestions = null; // the ids of the questions, once they are known
   #view = null;
   #stop = () => {};
-  #spoken = new Set();
+  #announced = new Set();
   #state = ""; // of the connection
 
   constructor(source) {
@@ -39,7 +39,7 @@ class App {
       open: (id) => this.go(`#/run/${id}`),
       compare: (a, b) => this.go(`#/compare/${a}/${b}`),
       go: (address) => this.go(address),
-      isOpenQuestion: (id) => this.#waiting?.has(id) ?? true,
+      isOpenQuestion: (id) => this.#openQuestions?.has(id) ?? true,
       questionOf: (id) => this.questions.find(({ node }) => node === id),
       isPaused: (row, tree) => this.questions.some(
         (one) => one.kind === "paused" && one.tree === tree && `${one.path}.`.startsWith(`${row.path}.`),
@@ -56,22 +56,22 @@ class App {
   #build() {
     this.journal = make("bdi.journal");
     this.connection = make("span.connection", { role: "status" });
-    this.asked = make(
+    this.questionsButton = make(
       "button.asked",
       {
         type: "button",
         hidden: true,
         "aria-expanded": "false",
         "aria-controls": "asked-panel",
-        click: () => this.#toggleAsked(),
+        click: () => this.#toggleQuestions(),
       },
     );
-    this.askedPanel = make(
+    this.questionsPanel = make(
       "section.asked-panel", { id: "asked-panel", hidden: true, "aria-label": "Open questions" }
     );
     this.theme = make("button.quiet.round", { type: "button", click: () => this.#nextTheme() });
     this.main = make("main", { id: "main", tabindex: "-1" });
-    this.alone = make(
+    this.noProgramBanner = make(
       "p.alone",
       { hidden: true, role: "status" },
       "No program has this journal open. Actions are carried out when one opens it.",
@@ -89,13 +89,13 @@ class App {
           icon("mark"),
           make("span", {}, "treefold"),
         ),
-        this.journal, this.connection, make("span.gap"), this.asked, this.theme,
+        this.journal, this.connection, make("span.gap"), this.questionsButton, this.theme,
         make(
           "button.quiet.round",
           { type: "button", "aria-label": "Keys", title: "Keys (?)", click: openHelp },
           make("span.key-sign", { "aria-hidden": "true" }, "?"),
         )),
-      this.askedPanel, this.alone, this.main, ...noticePlaces());
+      this.questionsPanel, this.noProgramBanner, this.main, ...noticePlaces());
     this.#useTheme(remembered("theme", "system"));
   }
 
@@ -125,15 +125,15 @@ class App {
       setText(this.journal, oneLine((await journal).name));
     } catch { /* the stream reports the error */ }
     if (this.source.live) return;
-    this.#takeTrees({ trees: await this.source.trees() });
-    this.#takeQuestions({ questions: await this.source.questions() });
+    this.#updateTrees({ trees: await this.source.trees() });
+    this.#updateQuestions({ questions: await this.source.questions() });
     if (this.trees.length === 1 && !location.hash.startsWith("#/run/")) history.replaceState(
       null, "", `#/run/${this.trees[0].id}`
     );
     this.route();
   }
 
-  #needsToken() {
+  #askForToken() {
     const input = make("input", { type: "text", autocomplete: "off", "aria-label": "Token" });
     const form = make("form.plain", {}, make("h1", {}, "This page needs its token"),
       make(
@@ -153,7 +153,7 @@ class App {
     replaceContent(this.main, form);
   }
 
-  #notThere(why) {
+  #showNotFound(why) {
     this.#view?.close?.();
     this.#view = null;
     replaceContent(
@@ -180,7 +180,7 @@ class App {
     const [page, ...rest] = place.split("/");
     const given = new URLSearchParams(query);
     const number = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
-    this.#closeAsked();
+    this.#closeQuestions();
     if (page === "run" && number(rest[0])) {
       const tab = ["timeline", "flame"].includes(rest[1]) ? rest[1] : "tree";
       this.#showRun(
@@ -210,7 +210,7 @@ class App {
   #showRun(id, where) {
     if (!(this.#view instanceof RunView) || this.#view.tree.id !== id) {
       const tree = this.#runs.get(id) ?? new Tree(id);
-      if (this.#waiting) tree.setQuestions(this.#waiting);
+      if (this.#openQuestions) tree.setQuestions(this.#openQuestions);
       tree.setRun(this.trees?.find((one) => one.id === id));
       this.#runs.delete(id);
       this.#runs.set(id, tree);
@@ -243,8 +243,8 @@ class App {
         if (tree.write(data)) view.wrote(data.node);
         else view.missed(data.node);
       },
-      trees: (data) => this.#takeTrees(data),
-      questions: (data) => this.#takeQuestions(data),
+      trees: (data) => this.#updateTrees(data),
+      questions: (data) => this.#updateQuestions(data),
       connection: (state, why, status) => {
         if (state === "connected") tree?.texts.clear(); // the server sends partial texts again
         this.#connected(state, why, status);
@@ -256,8 +256,8 @@ class App {
     this.#state = state === "connected" ? "live" : state;
     this.#drawConnection();
     if (state !== "refused") return;
-    if (status === 401) this.#needsToken();
-    else if (status === 404) this.#notThere(why);
+    if (status === 401) this.#askForToken();
+    else if (status === 404) this.#showNotFound(why);
     else showToast(sentence(why), { wrong: true });
   }
 
@@ -270,60 +270,60 @@ class App {
       refused: "not connected",
       file: "saved run",
     };
-    const state = this.#state === "live" && !this.alone.hidden ? "undriven" : this.#state;
+    const state = this.#state === "live" && !this.noProgramBanner.hidden ? "undriven" : this.#state;
     setText(this.connection, words[state] ?? "");
     this.connection.dataset.state = state;
-    document.body.classList.toggle("undriven", !this.alone.hidden);
+    document.body.classList.toggle("undriven", !this.noProgramBanner.hidden);
   }
 
-  #takeTrees({ trees, driven }) {
+  #updateTrees({ trees, driven }) {
     this.trees = trees;
     this.driven = driven ?? this.driven;
-    this.alone.hidden = this.driven || !this.source.live || !trees.some((tree) => tree.open);
+    this.noProgramBanner.hidden = this.driven || !this.source.live || !trees.some((tree) => tree.open);
     for (const [id, tree] of this.#runs) tree.setRun(trees.find((one) => one.id === id));
     this.#drawConnection();
     if (this.#view instanceof RunsView) this.#view.show(trees);
     else this.#view?.update?.();
   }
 
-  #takeQuestions({ questions }) {
+  #updateQuestions({ questions }) {
     this.questions = questions;
-    this.#waiting = new Set(questions.map(({ id }) => id));
-    for (const tree of this.#runs.values()) tree.setQuestions(this.#waiting);
-    this.asked.hidden = questions.length === 0;
+    this.#openQuestions = new Set(questions.map(({ id }) => id));
+    for (const tree of this.#runs.values()) tree.setQuestions(this.#openQuestions);
+    this.questionsButton.hidden = questions.length === 0;
     replaceContent(
-      this.asked,
+      this.questionsButton,
       icon("ask"),
       make("span", {}, String(questions.length)),
       make("span.word", {}, questions.length === 1 ? "question" : "questions"),
     );
-    this.asked.setAttribute("aria-label", `${many(questions.length, "question")} for you`);
+    this.questionsButton.setAttribute("aria-label", `${many(questions.length, "question")} for you`);
     for (const question of questions) {
-      if (this.#spoken.has(question.id)) continue;
-      this.#spoken.add(question.id);
+      if (this.#announced.has(question.id)) continue;
+      this.#announced.add(question.id);
       announce(`${oneLine(question.fn ?? "A call")} asks: ${oneLine(question.text).slice(0, 300)}`);
     }
     if (this.#view instanceof RunView) this.#view.update();
-    if (!this.askedPanel.hidden) this.#fillAsked();
-    if (!questions.length) this.#closeAsked();
+    if (!this.questionsPanel.hidden) this.#fillQuestions();
+    if (!questions.length) this.#closeQuestions();
   }
 
   // Open questions
 
-  #toggleAsked() {
-    if (!this.askedPanel.hidden) {
-      this.#closeAsked();
+  #toggleQuestions() {
+    if (!this.questionsPanel.hidden) {
+      this.#closeQuestions();
       return;
     }
-    this.#fillAsked();
-    this.askedPanel.hidden = false;
-    this.asked.setAttribute("aria-expanded", "true");
-    this.askedPanel.querySelector("a, button, textarea")?.focus();
+    this.#fillQuestions();
+    this.questionsPanel.hidden = false;
+    this.questionsButton.setAttribute("aria-expanded", "true");
+    this.questionsPanel.querySelector("a, button, textarea")?.focus();
   }
 
   /** Existing cards are kept, with what the user has typed into them. */
-  #fillAsked() {
-    const there = new Map([...this.askedPanel.children].map((card) => [card.dataset.question, card]));
+  #fillQuestions() {
+    const there = new Map([...this.questionsPanel.children].map((card) => [card.dataset.question, card]));
     for (const question of this.questions.slice(0, MOST)) {
       if (there.delete(question.id)) continue;
       const tree = question.tree ?? this.trees[0]?.id;
@@ -333,20 +333,20 @@ class App {
         make("span.path", {}, question.path ?? ""),
         make("bdi", {}, oneLine(question.fn ?? `node ${question.node}`)),
       );
-      this.askedPanel.append(questionCard(question, link, this.context));
+      this.questionsPanel.append(questionCard(question, link, this.context));
     }
     for (const card of there.values()) card.remove();
     const more = this.questions.length - MOST;
-    if (more > 0) this.askedPanel.append(
+    if (more > 0) this.questionsPanel.append(
       make("p.hint", {}, `and ${more} more after these`)
     );
   }
 
-  #closeAsked() {
-    if (this.askedPanel.hidden) return;
-    this.askedPanel.hidden = true;
-    this.askedPanel.replaceChildren();
-    this.asked.setAttribute("aria-expanded", "false");
+  #closeQuestions() {
+    if (this.questionsPanel.hidden) return;
+    this.questionsPanel.hidden = true;
+    this.questionsPanel.replaceChildren();
+    this.questionsButton.setAttribute("aria-expanded", "false");
   }
 
   // Keys
@@ -354,9 +354,9 @@ class App {
   #pressed(event) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (document.querySelector("dialog[open]")) return;
-    if (event.key === "Escape" && !this.askedPanel.hidden) {
-      this.#closeAsked();
-      this.asked.focus();
+    if (event.key === "Escape" && !this.questionsPanel.hidden) {
+      this.#closeQuestions();
+      this.questionsButton.focus();
       return;
     }
     if (isTyping(event.target) && event.key !== "Escape") return;

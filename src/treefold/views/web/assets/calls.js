@@ -88,11 +88,13 @@ function mark(element, row) {
 }
 
 function redrawOutcome(cell, row, text) {
-  const said = outcomeOf(row, text);
-  cell.title = said.text;
+  const outcome = outcomeOf(row, text);
+  cell.title = outcome.text;
   const old = cell.firstElementChild;
-  if (old?.dataset.kind === said.kind) setText(old, said.text);
-  else replaceContent(cell, said.text ? make(`bdi.${said.kind}`, { "data-kind": said.kind }, said.text) : null);
+  if (old?.dataset.kind === outcome.kind) setText(old, outcome.text);
+  else replaceContent(
+    cell, outcome.text ? make(`bdi.${outcome.kind}`, { "data-kind": outcome.kind }, outcome.text) : null
+  );
 }
 
 /** The outcome of a call: its result or error, its question or partial answer (text), or its status. */

@@ -262,7 +262,7 @@ export class DetailView {
     const id = frame.node_id ?? frame.id;
     const row = this.context.tree.rows.get(id);
     const name = frame.function ?? frame.fn;
-    const told = [
+    const facts = [
       frame.model,
       frame.responses ? many(frame.responses, "response") : "",
     ].filter(Boolean).join(", ");
@@ -275,7 +275,7 @@ export class DetailView {
       ),
       make(
         "bdi.args", {}, oneLine(frame.arguments ?? frame.args ?? "")
-      ), told ? make("span.hint", {}, oneLine(told)) : null);
+      ), facts ? make("span.hint", {}, oneLine(facts)) : null);
   }
 }
 

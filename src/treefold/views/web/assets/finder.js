@@ -30,7 +30,7 @@ export class Finder {
       placeholder: "Search",
       "aria-label": "Search in names, arguments, results and transcripts",
       "aria-keyshortcuts": "/",
-      input: () => this.#typed(),
+      input: () => this.#search(),
     });
     this.filters = make("div.filters", { role: "group", "aria-label": "Show only calls in these states" });
     this.count = make("p.count", { role: "status" });
@@ -51,8 +51,8 @@ export class Finder {
 
   #hasText(row) {
     if (!this.#text || this.#found?.has(row.id)) return true;
-    const said = [row.path, row.fn, row.args, row.result, row.error, row.status, row.model];
-    return said.filter(Boolean).join(" ").toLowerCase().includes(this.#text);
+    const fields = [row.path, row.fn, row.args, row.result, row.error, row.status, row.model];
+    return fields.filter(Boolean).join(" ").toLowerCase().includes(this.#text);
   }
 
   /** Show how many of the visible calls match. */
@@ -101,18 +101,18 @@ export class Finder {
 
   clear() {
     this.input.value = "";
-    this.#typed();
+    this.#search();
   }
 
-  #typed() {
+  #search() {
     this.#text = this.input.value.trim().toLowerCase();
     this.#found = null;
     this.changed();
     clearTimeout(this.#timer);
-    if (this.#text.length > 1) this.#timer = setTimeout(() => this.#ask(this.#text), DEBOUNCE);
+    if (this.#text.length > 1) this.#timer = setTimeout(() => this.#searchServer(this.#text), DEBOUNCE);
   }
 
-  async #ask(text) {
+  async #searchServer(text) {
     try {
       const ids = await this.search(text);
       if (text !== this.#text) return;

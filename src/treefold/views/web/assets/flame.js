@@ -60,7 +60,7 @@ export class FlameView {
       "div.flame-table",
       { hidden: true, tabindex: "0", role: "region", "aria-label": "Share of each function" },
     );
-    this.spoken = make("p.flame-told", { role: "status" });
+    this.description = make("p.flame-told", { role: "status" });
     this.element = make("div.flame-view", {},
       make(
         "div.bar-line",
@@ -70,7 +70,7 @@ export class FlameView {
         this.back,
         this.asTable,
       ),
-      this.viewport, this.table, this.spoken);
+      this.viewport, this.table, this.description);
     this.resized = new ResizeObserver(() => this.#requestPaint());
     this.resized.observe(this.viewport);
     this.refresh();
@@ -85,7 +85,7 @@ export class FlameView {
     try {
       const graph = await this.load(by);
       if (by !== this.by) return;
-      this.#take(graph);
+      this.#setGraph(graph);
     } catch (error) {
       replaceContent(this.canvas, make("p.failed", { role: "alert" }, error.message));
     }
@@ -97,7 +97,7 @@ export class FlameView {
     this.refresh();
   }
 
-  #take(graph) {
+  #setGraph(graph) {
     this.graph = graph;
     this.#frames = graph.frames.map((frame) => ({ ...frame, children: [], lane: frame.depth }));
     const byPath = new Map(this.#frames.map((frame) => [frame.path, frame]));
@@ -106,7 +106,7 @@ export class FlameView {
       frame.above = byPath.get(frame.path.slice(0, Math.max(0, frame.path.lastIndexOf(".")))) ?? null;
       frame.above?.children.push(frame);
     }
-    if (graph.by === "time") for (const frame of this.#frames) if (!frame.above) layOut(frame);
+    if (graph.by === "time") for (const frame of this.#frames) if (!frame.above) assignLanes(frame);
     this.#lanes = this.#frames.reduce((most, frame) => Math.max(most, frame.lane + 1), 0);
     setText(this.total, graph.frames.length ? `${this.#amount(graph.total)} in all` : "");
     if (this.zoom !== null && !this.#byId.has(this.zoom)) this.zoom = null;
@@ -167,7 +167,7 @@ export class FlameView {
         {
           "data-id": frame.id,
           title: this.#description(frame),
-          click: () => this.#chosen(frame),
+          click: () => this.#select(frame),
           dblclick: () => this.#zoomTo(frame.id),
         },
         make("bdi"),
@@ -188,14 +188,14 @@ export class FlameView {
     return `${frame.path} ${oneLine(frame.fn)}: ${whole}; ${this.#amount(frame.own)} of its own; ${frame.state}`;
   }
 
-  #chosen(frame) {
-    this.#go(frame);
+  #select(frame) {
+    this.#activate(frame);
     this.open(frame.id);
   }
 
-  #go(frame) {
+  #activate(frame) {
     this.active = frame.id;
-    setText(this.spoken, this.#description(frame));
+    setText(this.description, this.#description(frame));
     this.#paint();
     const top = (frame.lane - Math.max(0, (this.#byId.get(this.zoom)?.lane ?? 0) - 3)) * LINE;
     const { viewport } = this;
@@ -227,7 +227,7 @@ export class FlameView {
     if (next) {
       event.preventDefault();
       const to = now ? next() : this.#frames[0];
-      if (to) this.#go(to);
+      if (to) this.#activate(to);
     } else if (event.key === "Enter" && now) this.open(now.id);
     else if (event.key === "z" && now) this.#zoomTo(this.zoom === now.id ? null : now.id);
     else if (event.key === "Escape" && this.zoom !== null) {
@@ -275,7 +275,7 @@ export class FlameView {
 }
 
 /** Assign a lane to every call below a frame; concurrent calls lie below each other. */
-function layOut(frame) {
+function assignLanes(frame) {
   const order = [];
   const stack = [frame];
   while (stack.length) {
@@ -283,14 +283,14 @@ function layOut(frame) {
     order.push(one);
     stack.push(...one.children);
   }
-  for (const one of order.reverse()) one.high = 1 + stackUp(one.children);
+  for (const one of order.reverse()) one.high = 1 + placeSiblings(one.children);
   for (const one of order.reverse()) {
     for (const child of one.children) child.lane = one.lane + 1 + child.offset;
   }
 }
 
 /** Place siblings in the highest lanes that are free at their time; returns their total height. */
-function stackUp(children) {
+function placeSiblings(children) {
   const ends = []; // of each lane
   const inOrder = [...children].sort((a, b) => a.start - b.start);
   for (const child of inOrder) {

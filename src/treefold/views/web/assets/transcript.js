@@ -7,6 +7,11 @@ import { many } from "./words.js";
 const WHO = { system: "system", user: "user", text: "model", thinking: "thinking", call: "call", result: "result" };
 const FOLDED = 400; // characters; a longer system prompt is collapsed
 
+/** Whether a part is from the model: consecutive ones are one response. */
+export function isFromModel({ kind }) {
+  return kind === "text" || kind === "thinking" || kind === "call";
+}
+
 export class TranscriptView {
   #drawn = [];
   #links = [];
@@ -22,10 +27,9 @@ export class TranscriptView {
     let response = 0;
     let inside = false;
     parts.forEach((part, index) => {
-      const said = part.kind === "text" || part.kind === "thinking" || part.kind === "call";
-      if (said && !inside) response += 1;
-      const begins = said && !inside;
-      inside = said;
+      const begins = isFromModel(part) && !inside;
+      if (begins) response += 1;
+      inside = isFromModel(part);
       const sign = `${part.kind} ${part.length} ${part.node} ${part.text}`;
       if (this.#drawn[index]?.sign === sign) return;
       const element = this.#draw(part, index, begins ? response : 0);

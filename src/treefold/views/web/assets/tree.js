@@ -10,8 +10,8 @@ export class Tree {
   collapsed = new Set();
   texts = new Map(); // partial texts of responses, by node
   #children = new Map();
-  #waiting = null; // the ids of the open questions, once they are known
-  #stopped = null; // the time of the last event, if the process has ended before the run
+  #openQuestions = null; // the ids of the open questions, once they are known
+  #interruptedAt = null; // the time of the last event, if the process has ended before the run
 
   constructor(id) {
     this.id = id;
@@ -36,16 +36,16 @@ export class Tree {
   }
 
   /** Set the ids of the open questions: an answer may wait until a program picks it up. */
-  setQuestions(waiting) {
-    this.#waiting = waiting;
+  setQuestions(ids) {
+    this.#openQuestions = ids;
     this.#adjust();
   }
 
   /** Set the entry of the list of runs: if the run is interrupted, so are its open calls. */
   setRun(run) {
-    const stopped = run?.state === "interrupted" ? run.ended : null;
-    if (stopped === this.#stopped) return;
-    this.#stopped = stopped;
+    const interruptedAt = run?.state === "interrupted" ? run.ended : null;
+    if (interruptedAt === this.#interruptedAt) return;
+    this.#interruptedAt = interruptedAt;
     this.#adjust();
   }
 
@@ -63,12 +63,12 @@ export class Tree {
    */
   #shown(sent) {
     if (sent.questions.length) {
-      const questions = sent.questions.filter((id) => this.#waiting?.has(id) ?? true);
+      const questions = sent.questions.filter((id) => this.#openQuestions?.has(id) ?? true);
       return { ...sent, sent, questions, status: questions.length ? sent.status : ANSWERED };
     }
     // In an exported file, answered questions are already removed.
-    if (this.#stopped === null || !LIVE.has(sent.state) || sent.status === ANSWERED) return sent;
-    return { ...sent, sent, state: "interrupted", ended: this.#stopped, status: INTERRUPTED };
+    if (this.#interruptedAt === null || !LIVE.has(sent.state) || sent.status === ANSWERED) return sent;
+    return { ...sent, sent, state: "interrupted", ended: this.#interruptedAt, status: INTERRUPTED };
   }
 
   #place(row) {
