@@ -41,7 +41,7 @@ def _ask(
     """Ask until *question* is answered, here or elsewhere; False if there is nobody to ask."""
     prompt.print(shown(question))
     while True:
-        with prompt.read_line("> "):
+        with prompt.line_input("> "):
             line = lines.read(is_wanted)
             if line is None:
                 prompt.end_line()

@@ -29,8 +29,7 @@ async def serve(
     stdio: Stdio | None = None,
     on_ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve *functions* as the tools of an MCP server, until the client disconnects.
-
+    """Serve *functions* as MCP tools until the client disconnects or the task is cancelled.
 
     Each call is a top-level node of *runtime*, which the caller closes; without one, a runtime is
     created for the time of serving, and drops each tree when its call has ended. When a client

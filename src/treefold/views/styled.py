@@ -39,7 +39,7 @@ _QUESTION: Final = Style(color="yellow", bold=True, reverse=True)
 
 _COLOR_SYSTEM: Final = ColorSystem.STANDARD  # the terminal's own colours, which suit its background
 _QUESTION_SIGN: Final = "?"
-_THOUSANDS_FROM: Final = 100_000  # tokens are counted in thousands
+_THOUSANDS_FROM: Final = 100_000  # tokens; larger counts are shown in thousands
 _LONGEST_TEXT: Final = 400  # characters; no terminal is wider
 _COLUMNS_FOR_TIME, _COLUMNS_FOR_TOKENS, _COLUMNS_FOR_MONEY = 20, 60, 75  # of the terminal
 _COLUMNS_FOR_ARGS: Final = 30  # after the name of a call

@@ -167,7 +167,7 @@ class Prompt:
         print(text, file=self._stream, flush=True)
 
     @contextmanager
-    def read_line(self, prompt: str) -> Generator[None]:
+    def line_input(self, prompt: str) -> Generator[None]:
         """Print *prompt* for a line that the user types, and ends, inside the ``with`` block."""
         print(prompt, end="", file=self._stream, flush=True)
         with self._canvas.single_row_input() if self._rows else nullcontext():
