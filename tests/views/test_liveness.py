@@ -45,5 +45,5 @@ def test_a_deep_tree_is_no_trouble():
 
 
 def test_the_viewer_says_it_in_the_same_words():
-    words = files("treefold.views.web") / "assets" / "words.js"
+    words = files("treefold.views.web") / "assets" / "format.js"
     assert f'export const ANSWERED = "{ANSWERED}";\n' in words.read_text("utf-8")

@@ -14,7 +14,7 @@ from treefold.core.views import NodeView
 
 INTERRUPTED: Final = "interrupted"
 
-# Statuses; words.js has the same.
+# Statuses; format.js has the same.
 WHEN_RESUMED: Final = "interrupted; it resumes when its program is started again"
 ANSWERED: Final = "answered; it resumes when its program runs"
 

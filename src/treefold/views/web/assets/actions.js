@@ -5,7 +5,7 @@ import { CANCEL_WARNING, field, openForm, readJson } from "./dialogs.js";
 import { attempt, showToast } from "./notices.js";
 import { editable, oneLine } from "./text.js";
 import { isFromModel } from "./transcript.js";
-import { when } from "./words.js";
+import { when } from "./format.js";
 
 const LIVE = new Set(["waiting", "running", "paused", "interrupted"]);
 const NOT_YET = "The new run has not appeared yet. If its program could not start it, its log says why.";

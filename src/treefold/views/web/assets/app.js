@@ -1,6 +1,6 @@
 // The page: the URL decides which view is shown, and one stream keeps it up to date.
 
-import { replaceContent, icon, isTyping, make, remember, remembered, setText } from "./dom.js";
+import { icon, isTyping, make, remember, remembered, replaceContent, setText } from "./dom.js";
 import { openHelp } from "./dialogs.js";
 import { DifferenceView } from "./difference.js";
 import { announce, noticePlaces, sentence, showToast } from "./notices.js";
@@ -10,7 +10,7 @@ import { RunsView } from "./runs.js";
 import { openSource, useToken } from "./source.js";
 import { oneLine } from "./text.js";
 import { Tree } from "./tree.js";
-import { many } from "./words.js";
+import { many } from "./format.js";
 
 const KEPT = 6; // runs that were shown last, and are not loaded again
 const LATER = "No program has this journal open; it will be done when one opens it.";

@@ -1,9 +1,9 @@
 // The calls of a run as a tree: a table with cost, or a timeline.
 
-import { replaceContent, icon, make, setState, setText } from "./dom.js";
+import { icon, make, replaceContent, setState, setText } from "./dom.js";
 import { Grid } from "./grid.js";
 import { oneLine } from "./text.js";
-import { brief, duration, elapsed, exactly, grouped, money, now } from "./words.js";
+import { brief, duration, elapsed, exactly, grouped, money, now } from "./format.js";
 
 const TREE = [
   ["call", "Call"],

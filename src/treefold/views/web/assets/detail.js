@@ -1,12 +1,12 @@
 // The details of one call.
 
-import { askIcon, replaceContent, icon, make, setText, stateIcon } from "./dom.js";
+import { askIcon, icon, make, replaceContent, setText, stateIcon } from "./dom.js";
 import { actionButtons, fork } from "./actions.js";
 import { sentence } from "./notices.js";
 import { questionCard } from "./questions.js";
 import { longText, oneLine, shownValue } from "./text.js";
 import { TranscriptView } from "./transcript.js";
-import { ANSWERED, elapsed, exactly, grouped, many, money, when } from "./words.js";
+import { ANSWERED, elapsed, exactly, grouped, many, money, when } from "./format.js";
 
 const REFRESH_INTERVAL = 300; // milliseconds, at least, between two requests for a call that changes
 const NEAR_END = 60; // pixels from the end, within which new text scrolls the pane along

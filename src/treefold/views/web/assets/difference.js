@@ -1,11 +1,11 @@
 // Compare two runs side by side.
 
-import { replaceContent, make, setState, setText, stateIcon } from "./dom.js";
+import { make, replaceContent, setState, setText, stateIcon } from "./dom.js";
 import { Grid } from "./grid.js";
 import { outcomeOf } from "./calls.js";
 import { longText, oneLine, shownValue } from "./text.js";
 import { TranscriptView } from "./transcript.js";
-import { elapsed, many } from "./words.js";
+import { elapsed, many } from "./format.js";
 
 export class DifferenceView {
   #rows = [];

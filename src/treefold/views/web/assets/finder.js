@@ -1,7 +1,7 @@
 // Search and filter the calls of a run, by text and by state.
 
-import { replaceContent, icon, make, setText, stateIcon } from "./dom.js";
-import { grouped } from "./words.js";
+import { icon, make, replaceContent, setText, stateIcon } from "./dom.js";
+import { grouped } from "./format.js";
 
 const STATES = [
   ["asking", "waits for you"],

@@ -1,8 +1,8 @@
 // The flame graph of a run: widths are shares of its time, tokens or money.
 
-import { replaceContent, make, setText } from "./dom.js";
+import { make, replaceContent, setText } from "./dom.js";
 import { oneLine } from "./text.js";
-import { brief, duration, money, percent } from "./words.js";
+import { brief, duration, money, percent } from "./format.js";
 
 const LINE = 22; // pixels from one lane to the next
 const LEAST_DRAWN = 1; // pixels; narrower frames are not drawn

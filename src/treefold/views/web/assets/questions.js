@@ -1,6 +1,6 @@
 // Questions to a person, and the controls to answer them.
 
-import { replaceContent, icon, make } from "./dom.js";
+import { icon, make, replaceContent } from "./dom.js";
 import { CANCEL_WARNING, openForm, readJson } from "./dialogs.js";
 import { attempt, showToast } from "./notices.js";
 import { editable, longText, oneLine } from "./text.js";

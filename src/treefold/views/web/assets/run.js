@@ -1,6 +1,6 @@
 // The view of one run: its calls as a tree, timeline or flame graph, beside the details of one call.
 
-import { replaceContent, icon, isTyping, make, setText, stateIcon } from "./dom.js";
+import { icon, isTyping, make, replaceContent, setText, stateIcon } from "./dom.js";
 import { actionButtons, chooseOther } from "./actions.js";
 import { callGrid, drawScale, extent } from "./calls.js";
 import { DetailView } from "./detail.js";
@@ -9,7 +9,7 @@ import { FlameView } from "./flame.js";
 import { forkOf, stateOf } from "./runs.js";
 import { Splitter } from "./splitter.js";
 import { oneLine } from "./text.js";
-import { brief, elapsed, exactly, many, money } from "./words.js";
+import { brief, elapsed, exactly, many, money } from "./format.js";
 
 const TABS = [["tree", "Tree"], ["timeline", "Timeline"], ["flame", "Flame graph"]];
 const FLAME_INTERVAL = 1_500; // milliseconds between two flame graphs of an open run

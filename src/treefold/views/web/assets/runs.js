@@ -1,9 +1,9 @@
 // The list of runs: the front page.
 
-import { replaceContent, icon, make, setState, setText } from "./dom.js";
+import { icon, make, replaceContent, setState, setText } from "./dom.js";
 import { Grid } from "./grid.js";
 import { oneLine } from "./text.js";
-import { elapsed, exactly, many, when } from "./words.js";
+import { elapsed, exactly, many, when } from "./format.js";
 
 const COLUMNS = [
   ["number.id", "Run"],

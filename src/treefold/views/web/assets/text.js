@@ -1,7 +1,7 @@
 // Show text of functions and models: never as markup, and unprintable characters as escape sequences.
 
-import { replaceContent, make } from "./dom.js";
-import { grouped } from "./words.js";
+import { make, replaceContent } from "./dom.js";
+import { grouped } from "./format.js";
 
 // Control and format characters (including changes of direction), unassigned and ignorable ones.
 // Joiners and the emoji variation selector stay: some scripts need them.

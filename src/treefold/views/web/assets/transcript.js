@@ -1,8 +1,8 @@
 // The transcript of a call. Existing parts are not redrawn when more arrive.
 
-import { replaceContent, icon, make, stateIcon } from "./dom.js";
+import { icon, make, replaceContent, stateIcon } from "./dom.js";
 import { fill, longText, oneLine, shownValue } from "./text.js";
-import { many } from "./words.js";
+import { many } from "./format.js";
 
 const WHO = { system: "system", user: "user", text: "model", thinking: "thinking", call: "call", result: "result" };
 const FOLDED = 400; // characters; a longer system prompt is collapsed

@@ -1,6 +1,6 @@
 // The rows of one run that have been received, and which of them are visible.
 
-import { ANSWERED, INTERRUPTED } from "./words.js";
+import { ANSWERED, INTERRUPTED } from "./format.js";
 
 const LIVE = new Set(["waiting", "running", "paused"]);
 
