@@ -283,20 +283,13 @@ function section(title, ...content) {
   return make("section", {}, title && make("h3", {}, title), content);
 }
 
-const KINDS = [
-  ["input", "input"],
-  ["cache_read", "cache read"],
-  ["cache_write", "cache write"],
-  ["reasoning", "reasoning"],
-  ["output", "output"],
-  ["total", "total"],
-];
+const KINDS = ["input", "cache_read", "cache_write", "reasoning", "output", "total"];
 
 function usageTable(detail) {
   const rows = KINDS.filter(
-    ([kind]) => detail.total_usage[kind]
-  ).map(([kind, title]) => make("tr", { class: kind === "total" ? "total" : null },
-    make("th", { scope: "row" }, title), make("td", {}, grouped(detail.usage[kind] ?? 0)), make(
+    (kind) => detail.total_usage[kind]
+  ).map((kind) => make("tr", { class: kind === "total" ? "total" : null },
+    make("th", { scope: "row" }, kind.replace("_", " ")), make("td", {}, grouped(detail.usage[kind] ?? 0)), make(
       "td", {}, grouped(detail.total_usage[kind])
     )));
   return make("table.usage", {},
