@@ -25,7 +25,7 @@ from treefold.views.search import search
 from treefold.views.web.body import read_fields
 from treefold.views.web.listing import Listing
 
-_MOST_DIGITS: Final = 18  # of an id: SQLite has no larger integers
+_MOST_DIGITS: Final = 18  # of an id; as many always fit into 64 bits
 _LONGEST_SEARCH: Final = 1_000  # characters
 _EDITS: Final = ("prompt", "model", "args", "result")
 
