@@ -1,4 +1,4 @@
-"""A road to a server that can be cut: whatever is on it is lost, and nobody gets through."""
+"""A proxy whose connections can be cut: data in transit is lost, and new ones are refused."""
 
 import socket
 import threading

@@ -54,7 +54,7 @@ def test_a_question_is_answered_in_words_wherever_one_is(eyes: Eyes):
         node = stage.runtime.invoke(function)
         page = eyes.open(stage.url)
         page.get_by_role("button", name="1 question for you").click()
-        panel = page.get_by_role("region", name="What waits for you")
+        panel = page.get_by_role("region", name="Open questions")
         panel.get_by_label("Your answer").fill("Ulm\non the river")
         eyes.picture(page)
         panel.get_by_label("Your answer").press("Control+Enter")
@@ -123,7 +123,7 @@ def test_a_call_is_allowed_with_other_arguments(eyes: Eyes):
 
 
 @pytest.mark.parametrize("how", ["retry", "use", "empty", "fail"])
-def test_a_call_that_nobody_knows_the_end_of_is_decided_upon(eyes: Eyes, tmp_path: Path, how: str):
+def test_a_call_whose_end_is_unknown_is_decided_upon(eyes: Eyes, tmp_path: Path, how: str):
     path = tmp_path / "run.db"
     died = subprocess.run(warm_python.command("-c", DIES, str(path)), check=False, timeout=60)
     assert died.returncode == 7
@@ -136,7 +136,7 @@ def test_a_call_that_nobody_knows_the_end_of_is_decided_upon(eyes: Eyes, tmp_pat
         open_run(page)
         detail = choose(page, "pay")
         detail.get_by_role("button", name="Use a result").click()
-        expect(detail.get_by_role("alert")).to_contain_text("Write down the result that it had")
+        expect(detail.get_by_role("alert")).to_contain_text("Enter the result that it had")
         expect(detail.get_by_label("The result it had")).to_be_focused()
         eyes.picture(page, "in_doubt")
         if how != "empty":
@@ -168,7 +168,7 @@ def test_a_run_is_paused_and_goes_on(eyes: Eyes):
         state(call(page, "1.1"), "running")
         actions = page.get_by_role("group", name="Actions on this run")
         actions.get_by_role("button", name="Pause").click()
-        expect(page.get_by_text("is to make no further request or call.")).to_be_visible()
+        expect(page.get_by_text("will pause before its next request or call.")).to_be_visible()
         expect(actions.get_by_role("button", name="Resume")).to_be_visible()
         stage.model.gate.set()
         state(call(page, "1.1"), "paused")
@@ -239,7 +239,7 @@ def test_an_agent_is_told_something_else_in_a_fork(eyes: Eyes):
         open_run(page)
         detail = choose(page, "write_digest")
         detail.get_by_role("button", name="Fork… 1.5 write_digest").click()
-        prompt = page.get_by_role("dialog").get_by_label("Prompt")
+        prompt = page.get_by_role("dialog").get_by_label("Prompt", exact=True)
         assert prompt.input_value().startswith("Please write digest this: ponds.txt is about")
         prompt.fill("Write it in rhyme.")
         eyes.picture(page, "fork")
@@ -295,7 +295,7 @@ def test_what_the_server_refuses_is_said_as_a_sentence(eyes: Eyes):
         dialog.get_by_label("With other arguments").check()
         dialog.get_by_label("Arguments", exact=True).fill("[1, 2]")
         dialog_button(page, "Fork")
-        expect(dialog.get_by_role("alert")).to_have_text("Args has to be an object.")
+        expect(dialog.get_by_role("alert")).to_have_text("Args must be an object, got [1, 2].")
         eyes.picture(page)
         eyes.complaints.clear()  # the browser notes an answer of 400
 

@@ -81,11 +81,11 @@ def test_a_question_that_is_answered_does_not_wait_in_a_file(eyes: Eyes, tmp_pat
         observer.answer(question.id, "publish")
     assert main(["export", "--html", str(target), "--store", str(journal)]) == 0
     page = eyes.open(target.as_uri())
-    expect(call(page, "publish")).to_contain_text("answered; it goes on when its program does")
+    expect(call(page, "publish")).to_contain_text("answered; it resumes when its program runs")
     gone(page.get_by_text("waits for you"))
     gone(page.get_by_role("button", name="question for you"))
     detail = choose(page, "publish")
-    expect(detail).to_contain_text("Answered; it goes on when its program does.")
+    expect(detail).to_contain_text("Answered; it resumes when its program runs.")
     expect(detail.get_by_role("article")).to_have_count(0)
 
 

@@ -115,7 +115,7 @@ def test_a_question_with_hostile_text_and_choices_is_only_text(eyes: Eyes):
         node = stage.runtime.invoke(function)
         page = eyes.open(stage.url)
         page.get_by_role("button", name="1 question for you").click()
-        panel = page.get_by_role("region", name="What waits for you")
+        panel = page.get_by_role("region", name="Open questions")
         check_harmless(page)
         eyes.picture(page)
         panel.get_by_role("button", name="pay").click()

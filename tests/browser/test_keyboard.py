@@ -135,7 +135,7 @@ def test_the_tabs_are_turned_with_the_keyboard(eyes: Eyes):
         page.get_by_role("tab", name="Tree").focus()
         page.keyboard.press("ArrowRight")
         expect(page.get_by_role("tab", name="Timeline")).to_have_attribute("aria-selected", "true")
-        expect(page.get_by_role("treegrid", name="When each call was")).to_be_visible()
+        expect(page.get_by_role("treegrid", name="Timeline of calls")).to_be_visible()
         page.keyboard.press("3")
         graph = page.get_by_role("application")
         expect(graph).to_be_visible()
@@ -206,7 +206,7 @@ def test_assistive_technology_is_told_what_is_there(eyes: Eyes):
                 - button "Cancel 1 digest"
                 - button "Fork… 1 digest"
               - button "Go to it"
-              - tablist "Ways to look at this run":
+              - tablist "Views of this run":
                 - tab "Tree" [selected]
                 - tab "Timeline"
                 - tab "Flame graph"
@@ -222,7 +222,7 @@ def test_assistive_technology_is_told_what_is_there(eyes: Eyes):
                   - rowgroup:
                     - row /running 1 digest/ [expanded] [level=1]
                     - row /success 1.1 ∥1 agent summarise/ [expanded] [level=2]
-              - separator "Width of the call beside the tree"
+              - separator "Width of the call details"
               - complementary "Call 1.6 publish":
                 - navigation "Called by"
                 - heading /publish/ [level=2]

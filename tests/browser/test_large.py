@@ -39,7 +39,7 @@ large = CodeFunction(callable=all_groups, name="large", uses=[group])
 
 PAINTED = """() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0"""
 
-# Frames that took long while somebody scrolled through everything: the longest, in milliseconds.
+# Frames that took long while scrolling through everything: the longest, in milliseconds.
 SCROLL = """async (grid) => {
   const gaps = [];
   let last = performance.now();

@@ -1,4 +1,4 @@
-"""A run that goes on is seen to go on."""
+"""A run in progress is updated on the page."""
 
 import asyncio
 import sqlite3
@@ -135,30 +135,30 @@ def spins(row: Locator) -> bool:
     return sign.evaluate("sign => sign.getAnimations().length > 0")
 
 
-def test_it_is_said_that_nobody_drives_the_journal(eyes: Eyes, tmp_path: Path):
+def test_the_page_says_that_no_program_drives_the_journal(eyes: Eyes, tmp_path: Path):
     path = tmp_path / "run.db"
     with staged(store=SqliteStore(path)) as stage:
         page = eyes.open(stage.url)
         stage.digest()
         expect(page.get_by_role("button", name="1 question for you")).to_be_visible()
-        gone(page.get_by_text("No program drives this journal now"))
+        gone(page.get_by_text("No program has this journal open"))
         expect(page.locator(".connection")).to_have_text("live")
         open_run(page)
         assert spins(call(page, "digest"))
     with view(path, port=0) as viewer:
         page = eyes.open(viewer.url)
-        expect(page.get_by_text("No program drives this journal now")).to_be_visible()
-        expect(page.locator(".connection")).to_have_text("not driven")
+        expect(page.get_by_text("No program has this journal open")).to_be_visible()
+        expect(page.locator(".connection")).to_have_text("no program")
         open_run(page)
         state(call(page, "digest"), "interrupted")
         assert not spins(call(page, "digest"))
         detail = choose(page, "publish")
         detail.get_by_role("button", name="publish", exact=True).click()
-        expect(page.get_by_text("Answered. No program drives")).to_be_visible()
+        expect(page.get_by_text("Answered. No program has")).to_be_visible()
         gone(page.get_by_role("button", name="question for you"))
         gone(page.get_by_text("waits for you"))
-        expect(call(page, "publish")).to_contain_text("answered; it goes on when its program does")
-        expect(detail).to_contain_text("Answered; it goes on when its program does.")
+        expect(call(page, "publish")).to_contain_text("answered; it resumes when its program runs")
+        expect(detail).to_contain_text("Answered; it resumes when its program runs.")
         expect(detail.get_by_role("article")).to_have_count(0)
 
 

@@ -44,7 +44,7 @@ def test_a_stream_that_is_cut_goes_on_where_it_was(eyes: Eyes):
         expect(page.get_by_text("reconnecting…")).to_be_visible()
         eyes.picture(page, "reconnecting")
         stage.model.gate.set()
-        when(page, stage.runtime.questions)  # much happens while nobody hears of it
+        when(page, stage.runtime.questions)  # much happens while the connection is cut
         relay.mend()
         expect(page.get_by_text("live", exact=True)).to_be_visible()
         state(call(page, "publish"), "waits for you")

@@ -15,7 +15,7 @@ from command_line import PATIENCE, environment, treefold
 from driving import ERRANDS, Drive, act, asked, is_over, seen, wait
 from terminal import Terminal
 from treefold import NodeState
-from treefold.views.answered import ANSWERED
+from treefold.views.liveness import ANSWERED
 
 LATER: Final = (
     "when the program that made it is started again, such as by the same 'treefold run ... --store"
@@ -119,7 +119,7 @@ def test_an_answer_waits_for_a_program_if_none_runs(path: Path, drive: Drive):
     assert act(path, "questions")[1] == "nothing waits for an answer\n"
     shown = act(path, "tree")[1]
     assert "deploy(" in shown
-    assert " … answered; it goes on when its program does" in shown
+    assert " … answered; it resumes when its program runs" in shown
     assert "Deploy here?" not in shown
     assert act(path, "ps")[1].splitlines()[1].split()[2:4] == ["deploy", "answered"]
     drive()
@@ -326,7 +326,7 @@ async def test_an_answer_that_nobody_takes_is_seen_by_whoever_follows(path: Path
     async with Terminal(*following, env={}) as terminal:
         await terminal.see_on_screen("? 1 deploy(", "Deploy here?", "? 1 waits for you")
         assert (await asyncio.to_thread(act, path, "answer", "1-1", "yes"))[0] == 0
-        await terminal.see_on_screen("‖ 1 deploy(", "answered; it goes on", "‖ 1 paused")
+        await terminal.see_on_screen("‖ 1 deploy(", "answered; it resumes", "‖ 1 paused")
         assert "waits for you" not in "\n".join(terminal.screen)
 
 

@@ -119,13 +119,13 @@ def test_what_cannot_be_served_is_exit_code_2(journal: Path, tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])
         assert failed(*store, "--port", port).startswith(
-            f"treefold view: nothing can be served at 127.0.0.1:{port}: "
+            f"treefold view: cannot listen on 127.0.0.1:{port}: "
         )
     assert "invalid int value: 'x'" in failed(*store, "--port", "x")
     for host in "0.0.0.0", "::", "example.org":
         told = failed(*store, "--host", host, "--port", "0")
         assert told.startswith(f"treefold view: other machines could reach {host}, ")
-        assert told.endswith("say public (--public) if that is wanted\n")
+        assert told.endswith("pass public=True (--public) if that is intended\n")
 
 
 @pytest.mark.parametrize("options", [["--public"], ["--public", "--host", "0.0.0.0"]])

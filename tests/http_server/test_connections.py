@@ -1,4 +1,4 @@
-"""Connections that have no token, over real sockets."""
+"""Connections without a token, over real sockets."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""treefold's own client and server, joined."""
+"""treefold's own MCP client and server together."""
 
 import asyncio
 import sqlite3
@@ -133,7 +133,7 @@ async def test_cancelling_here_ends_the_programs_there(tmp_path: Path):
         node.cancel("enough")
         with pytest.raises(CancellationException, match="enough"):
             await node
-        while living(tmp_path):  # noqa: ASYNC110 - nobody tells us
+        while living(tmp_path):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)
         assert (tmp_path / "ended").exists()
 
@@ -145,7 +145,7 @@ async def test_leaving_here_ends_the_programs_there(tmp_path: Path):
             node = runtime.invoke(nap, {"folder": str(tmp_path)})
             await until(tmp_path, "sleep 300")
         assert living(tmp_path) == []
-        with pytest.raises(Exception, match="is gone"):
+        with pytest.raises(Exception, match="is disconnected"):
             await node
 
 
@@ -217,11 +217,11 @@ async def test_a_client_that_gives_up_cancels_the_tree_and_only_that():
         call = group.create_task(server.call("job"))
         other = group.create_task(server.call("job"))
         await began.wait()
-        while len(runtime.list_toplevel()) < 2:  # noqa: ASYNC110 - nobody tells us
+        while len(runtime.list_toplevel()) < 2:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
         first, second = runtime.list_toplevel()
         call.cancel()
-        while not (first.state.final or second.state.final):  # noqa: ASYNC110 - nobody tells us
+        while not (first.state.final or second.state.final):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
         await settle()
         gone, left = (first, second) if first.state.final else (second, first)

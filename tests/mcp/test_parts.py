@@ -1,4 +1,4 @@
-"""Names, secrets, addresses and lines."""
+"""Names, secrets, addresses and messages."""
 
 import asyncio
 import json
@@ -10,9 +10,9 @@ from mcp.shared.message import SessionMessage
 
 from treefold.core.errors import InvalidValueError
 from treefold.http_server.address import parse_address
+from treefold.mcp.messages import MessageReader
 from treefold.mcp.naming import fit_names
 from treefold.mcp.secrets import Secrets
-from treefold.mcp.wire import Incoming
 
 
 @given(st.lists(st.text(max_size=100), unique=True, max_size=20), st.sampled_from(["", "pre"]))
@@ -64,17 +64,17 @@ def test_an_address_for_others_does():
             parse_address(text, allow_remote=False)
         assert parse_address(text, allow_remote=True)[1] == 80
     for text in ("", "x", "1:", ":-1", "65536", "80:x"):
-        with pytest.raises(InvalidValueError, match="is no address"):
+        with pytest.raises(InvalidValueError, match="address must be PORT or HOST:PORT"):
             parse_address(text, allow_remote=True)
 
 
-def read(chunks: Iterable[bytes]) -> tuple[list[object], Incoming]:
+def read(chunks: Iterable[bytes]) -> tuple[list[object], MessageReader]:
     left = iter(chunks)
 
     async def more() -> bytes:
         return next(left, b"")
 
-    incoming = Incoming(more)
+    incoming = MessageReader(more)
 
     async def collect() -> list[object]:
         return [item.message.model_dump(exclude_unset=True) async for item in incoming]
@@ -94,12 +94,12 @@ def test_messages_are_the_same_whole_byte_by_byte_and_in_any_parts():
         chunks = [raw[start : start + size] for start in range(0, len(raw), size)]
         found, incoming = read(chunks)
         assert found == messages
-        assert (incoming.junk, incoming.fault) == ("hello", "")
+        assert (incoming.junk, incoming.error) == ("hello", "")
 
 
 def test_what_is_cut_off_is_no_message():
     found, incoming = read([b'{"jsonrpc": "2.0", "id": 1, "res'])
-    assert (found, incoming.has_spoken) == ([], False)
+    assert (found, incoming.has_messages) == ([], False)
     assert incoming.junk.startswith('{"jsonrpc"')
 
 
@@ -109,11 +109,11 @@ def test_a_line_may_be_long_once_messages_came_and_not_before():
     parts = [long[start : start + 65_536] for start in range(0, len(long), 65_536)]
     assert len(read([short, *parts])[0]) == 2
     found, incoming = read(parts)
-    assert (found, incoming.fault) == ([], "it wrote a line of more than 1,048,576 bytes")
+    assert (found, incoming.error) == ([], "it wrote a line of more than 1,048,576 bytes")
 
 
 def test_a_message_is_what_the_sdk_wants():
     async def more() -> bytes:
         return b'{"jsonrpc": "2.0", "method": "x"}\n'
 
-    assert isinstance(asyncio.run(Incoming(more).receive()), SessionMessage)
+    assert isinstance(asyncio.run(MessageReader(more).receive()), SessionMessage)

@@ -52,7 +52,7 @@ async def connected(
 
 async def noted(functions: dict[str, McpFunction], runtime: Runtime, words: str) -> None:
     async with asyncio.timeout(60):
-        while words not in await runtime.invoke(functions["noted"]):  # noqa: ASYNC110 - nobody tells us
+        while words not in await runtime.invoke(functions["noted"]):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)
 
 
@@ -257,7 +257,9 @@ async def test_a_program_that_dies_in_a_call_says_its_last_words():
     async with connected(tools()) as (functions, _), Runtime() as runtime:
         with pytest.raises(McpConnectionError) as caught:
             await runtime.invoke(functions["die"], {"words": "farewell"})
-        assert "tools.py' is gone; it has ended (exit code 3); its stderr" in str(caught.value)
+        assert "tools.py' is disconnected; its process ended (exit code 3); its stderr" in str(
+            caught.value
+        )
         assert str(caught.value).endswith("farewell")
 
 
@@ -267,9 +269,9 @@ async def test_an_http_server_that_goes_away_fails_its_calls():
             waiting = runtime.invoke(functions["wait"], {"mark": "here"})
             await noted(functions, runtime, "here began")
             process.kill()
-            with pytest.raises(McpConnectionError, match=f"MCP server {url} is gone"):
+            with pytest.raises(McpConnectionError, match=f"MCP server {url} is disconnected"):
                 await waiting
-            with pytest.raises(McpConnectionError, match="is gone"):
+            with pytest.raises(McpConnectionError, match="is disconnected"):
                 await runtime.invoke(functions["add"], {"a": 1})
 
 
@@ -313,7 +315,7 @@ async def test_a_server_of_the_old_transport_gets_a_hint():
 async def test_an_http_server_that_never_answers_is_given_up():
     with http_server(sys.executable, "-c", _SILENT) as (url, _):
         server = McpServer(url, start_timeout=0.5)
-        with pytest.raises(McpConnectionError, match=f"{url} has not answered in 0.5 s"):
+        with pytest.raises(McpConnectionError, match=f"{url} did not respond within 0.5 s"):
             await server.__aenter__()
 
 
@@ -361,7 +363,7 @@ async def test_leaving_while_calls_run_ends_them(target: str | list[str]):
             nodes = [runtime.invoke(functions["wait"], {"mark": "left"}) for _ in range(5)]
             await settle()
         for node in nodes:
-            with pytest.raises(McpConnectionError, match="is gone"):
+            with pytest.raises(McpConnectionError, match="is disconnected"):
                 await node
 
 

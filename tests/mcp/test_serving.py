@@ -1,4 +1,4 @@
-"""``treefold mcp``, as clients of the official SDK and the people who start it see it."""
+"""``treefold mcp``, with clients of the official SDK and from the command line."""
 
 import asyncio
 import json
@@ -151,7 +151,7 @@ def test_a_call_gives_its_value_or_says_what_went_wrong(meeting: Meeting):
         ],
     }
     assert meeting.told["dubble"] == (
-        "there is no tool 'dubble'; did you mean 'double'? there are: ask_colour, chatter, double,"
+        "there is no tool 'dubble'; did you mean 'double'? tools: ask_colour, chatter, double,"
         " fail, leave, many, nap, planner, remember"
     )
 
@@ -198,7 +198,7 @@ def test_a_question_is_put_to_the_client_or_the_call_fails(meeting: Meeting):
         assert meeting.told["colour"] == told
     else:
         text, _, is_error = meeting.told["colour"]
-        assert "was cancelled: it asks a person 'Which colour?', and this client cannot" in text
+        assert "was cancelled: it asks a person 'Which colour?', and this client does not" in text
         assert is_error
 
 
@@ -243,7 +243,7 @@ def napping(folder: Path, *command: str) -> Generator[subprocess.Popen[str], Non
 @pytest.mark.parametrize(
     ("how", "code"), [("end of input", 0), (signal.SIGINT, 130), (signal.SIGTERM, 143)]
 )
-def test_whoever_ends_it_ends_what_runs(how: str | signal.Signals, code: int, tmp_path: Path):
+def test_ending_the_server_ends_running_calls(how: str | signal.Signals, code: int, tmp_path: Path):
     with napping(tmp_path) as process:
         if isinstance(how, str):
             assert process.stdin is not None
@@ -292,8 +292,11 @@ def test_what_a_module_imports_is_served_only_if_it_is_named(tmp_path: Path):
         (["examples/survey.py:nothing"], "it has measure, note, name_longest, survey"),
         (["tests/support.py:settle"], "needs a Function, which <function settle"),
         (["json"], "json has no public functions of its own"),
-        (["examples/survey.py", "--http", "here"], "'here' is no address: give PORT or HOST:PORT"),
-        (["examples/survey.py", "--http", "99999"], "'99999' is no address"),
+        (
+            ["examples/survey.py", "--http", "here"],
+            "address must be PORT or HOST:PORT, such as 8000, got 'here'",
+        ),
+        (["examples/survey.py", "--http", "99999"], "such as 8000, got '99999'"),
         (["examples/survey.py", "--http", "0.0.0.0:0"], "other machines could reach 0.0.0.0"),
         (["examples/survey.py", "--http", "example.org:80"], "--allow-remote"),
     ],
@@ -310,7 +313,7 @@ def test_an_address_that_is_taken_is_said_to_be():
         port = address.rpartition(":")[2].removesuffix("/mcp")
         done = treefold("examples/survey.py", "--http", port)
         assert done.returncode == 2
-        assert f"nothing can be served at 127.0.0.1:{port}: " in done.stderr
+        assert f"cannot listen on 127.0.0.1:{port}: " in done.stderr
 
 
 def initialize(address: str, headers: dict[str, str]) -> httpx.Response:

@@ -1,9 +1,9 @@
-"""Views as JSON data, whatever is in them."""
+"""Views as JSON data, with any content."""
 
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,23 +27,9 @@ from treefold import (
 )
 from treefold.core.events import Failure
 from treefold.views import data
+from view_trees import START, call
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-LEAF = NodeView(
-    id=2,
-    path="1",
-    fn="leaf",
-    inputs={"n": 1},
-    outputs=None,
-    exception=None,
-    state=NodeState.Running,
-    values=(),
-    children=(),
-    sequence=1,
-    started_at=START,
-    ended_at=None,
-    update_seqnum=7,
-)
+LEAF = replace(call("leaf", "running", inputs={"n": 1}), id=2, path="1", update_seqnum=7)
 
 
 @pytest.fixture(scope="module")

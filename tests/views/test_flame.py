@@ -1,4 +1,4 @@
-"""Where time, tokens and money went, as numbers."""
+"""The flame graph by time, tokens and money, as numbers."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

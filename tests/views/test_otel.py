@@ -1,4 +1,4 @@
-"""Spans of runs: what they are called, how they hang together, and what they say."""
+"""Spans of runs: their names, parents and attributes."""
 
 import asyncio
 import json
@@ -487,7 +487,7 @@ def test_the_same_run_gives_the_same_spans_every_time():
     assert sorted(span.to_json() or "" for span in sent_of(store)) == live
     with treefold.attach(store) as observer:
         assert sorted(span.to_json() or "" for span in sent_of(observer)) == live
-        assert len(observer.trees()) == 1  # whoever gave it may still use it
+        assert len(observer.trees()) == 1  # the observer of the caller is not closed
 
 
 def test_different_runs_have_different_ids():

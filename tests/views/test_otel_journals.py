@@ -1,4 +1,4 @@
-"""Spans of journals: of other processes, of those that were killed, of forks."""
+"""Spans of journals: of other processes, of killed processes, of forks."""
 
 import os
 import subprocess

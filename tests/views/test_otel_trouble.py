@@ -1,4 +1,4 @@
-"""Whatever is wrong with whoever takes the spans: the run goes on, and the log says it once."""
+"""Failing or hanging exporters do not affect the run, and are logged once."""
 
 import subprocess
 import threading
@@ -94,7 +94,7 @@ def test_a_processor_that_raises_does_not_touch_the_run(caplog: pytest.LogCaptur
         assert tracing.close(PATIENCE)
 
     assert complaints(caplog.records) == [
-        "spans of <Observer of memory> are missing: a span could not be begun:"
+        "spans of <Observer of memory> are missing: a span could not be started:"
         " OSError('no room to begin')"
     ]
 
@@ -113,7 +113,7 @@ def test_an_exporter_that_is_stuck_keeps_neither_the_run_nor_the_end_waiting(
     assert tracing.close(PATIENCE)
 
     assert complaints(caplog.records) == [
-        "spans of <Observer of memory> are missing: they could not all be sent within 0.01 s"
+        "spans of <Observer of memory> are missing: not all of them could be sent within 0.01 s"
     ]
 
 
@@ -174,12 +174,12 @@ with Runtime([adding], store=MemoryStore()) as runtime, otel.trace(runtime) as t
     [
         (
             'sys.modules["opentelemetry"] = None',
-            "no spans are made: OpenTelemetry is not installed; install treefold[otel]\n",
+            "no spans are created: install OpenTelemetry with treefold[otel]\n",
         ),
         (
             "",
-            "no spans are made: the program has set no tracer provider; call"
-            " opentelemetry.trace.set_tracer_provider first, or give one as tracer_provider=\n",
+            "no spans are created: there is no tracer provider; call"
+            " opentelemetry.trace.set_tracer_provider first, or pass tracer_provider=\n",
         ),
     ],
     ids=["not installed", "not set up"],

@@ -32,7 +32,7 @@ from treefold import (
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.testing.scripted import Reply
 from treefold.toolbox import human_in_loop, raise_exception
-from treefold.views.frame import framed
+from treefold.views.styled import styled_lines
 from view_trees import after
 
 PICTURE = Path(__file__).parent.parent.parent / "docs" / "pictures" / "terminal.svg"
@@ -143,7 +143,7 @@ def drawn(view: NodeView) -> str:
         record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="standard"
     )
     console.print(Segments([Segment(f"$ {COMMAND}\n")]), end="")
-    for line in framed(view, COLUMNS, ROWS, after(14.2)):
+    for line in styled_lines(view, COLUMNS, ROWS, after(14.2)):
         console.print(Segments([*line, Segment("\n")]), end="")
     svg = console.export_svg(title="treefold", theme=DARK, unique_id="tree")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)  # nothing from elsewhere

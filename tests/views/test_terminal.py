@@ -1,4 +1,4 @@
-"""A live tree in a real terminal, with a program that does not care."""
+"""A live tree in a real terminal, beside a program that prints."""
 
 import re
 from collections.abc import Mapping

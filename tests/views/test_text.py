@@ -1,29 +1,15 @@
-"""A tree as text, for people, whatever is in it."""
+"""A tree as plain text, with any content."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
-from treefold import NodeState, NodeView, TokenUsage
+from treefold import NodeState, TokenUsage
 from treefold.core.events import Failure
 from treefold.views.text import render
+from view_trees import START, call
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-LEAF = NodeView(
-    id=2,
-    path="1",
-    fn="leaf",
-    inputs={"n": 1},
-    outputs=None,
-    exception=None,
-    state=NodeState.Running,
-    values=(),
-    children=(),
-    sequence=1,
-    started_at=START,
-    ended_at=None,
-    update_seqnum=1,
-)
+LEAF = replace(call("leaf", "running", inputs={"n": 1}), id=2, path="1")
 
 
 def test_every_state_has_its_sign_and_every_call_its_line():

@@ -33,7 +33,7 @@ report = CodeFunction(name="report", callable=write, uses=[read])
 def main(path: str, last: Any) -> None:
     calls = [ToolUse("c1", "fetch", {"page": 1}), ToolUse("c2", "fetch", {"page": 2})]
     with Runtime([report], models=ScriptedModel(calls, last), store=path) as runtime:
-        print("started", flush=True)  # noqa: T201 - for whoever waits for it
+        print("started", flush=True)  # noqa: T201 - the test waits for it
         sys.stdin.readline()
         runtime.invoke(report).result()
 

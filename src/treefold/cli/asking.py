@@ -9,14 +9,14 @@ from treefold.core.errors import TreefoldError
 from treefold.core.question import Question, QuestionKind
 from treefold.core.views import NodeView
 from treefold.runtime.runtime import Runtime
-from treefold.views.terminal import Aside
+from treefold.views.terminal import Prompt
 from treefold.views.text import printable
 
 _ELSEWHERE: Final = "(it is not asked any more: answered elsewhere, or cancelled)"
 
 
 def ask_for_answers(
-    runtime: Runtime, lines: TypedLines, aside: Aside, view: Callable[[], NodeView]
+    runtime: Runtime, lines: TypedLines, prompt: Prompt, view: Callable[[], NodeView]
 ) -> bool:
     """Ask for the answer to each open question; False if there is nobody to ask any more.
 
@@ -25,38 +25,38 @@ def ask_for_answers(
     asked = (question for question in runtime.questions() if _is_open(runtime, question))
 
     def is_wanted(question: Question) -> bool:
-        aside.move(view)
+        prompt.update_tree(view)
         return _is_open(runtime, question)
 
-    return all(_ask(runtime, one, lines, aside, partial(is_wanted, one)) for one in asked)
+    return all(_ask(runtime, one, lines, prompt, partial(is_wanted, one)) for one in asked)
 
 
 def _ask(
     runtime: Runtime,
     question: Question,
     lines: TypedLines,
-    aside: Aside,
+    prompt: Prompt,
     is_wanted: Callable[[], bool],
 ) -> bool:
     """Ask until *question* is answered, here or elsewhere; False if there is nobody to ask."""
-    aside.say(shown(question))
+    prompt.print(shown(question))
     while True:
-        with aside.typing("> "):
+        with prompt.line_input("> "):
             line = lines.read(is_wanted)
             if line is None:
-                aside.end_line()
+                prompt.end_line()
         if line is None:
-            aside.say(_ELSEWHERE)
+            prompt.print(_ELSEWHERE)
             return True
         if not line:
             return False
         try:
             runtime.answer(question.id, line.strip())
         except KeyError:  # it is not open any more
-            aside.say(_ELSEWHERE)
+            prompt.print(_ELSEWHERE)
             return True
         except TreefoldError as error:
-            aside.say(printable(str(error)))
+            prompt.print(printable(str(error)))
         else:
             return True
 

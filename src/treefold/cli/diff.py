@@ -9,8 +9,8 @@ from treefold.cli.journal import HOW, add_store_to, node_id, opened
 from treefold.cli.output import add_json_to, columns, print_json
 from treefold.core.views import NodeView
 from treefold.views import data
-from treefold.views.answered import as_it_stands
 from treefold.views.difference import Pair, pairs_of
+from treefold.views.liveness import up_to_date
 from treefold.views.text import cut, printable
 
 _ROWS: Final = {"function": "fn", "inputs": "args", "values": None, "transcript": None}
@@ -62,7 +62,7 @@ def diff(options: argparse.Namespace) -> int:
 
 def _found(options: argparse.Namespace, name: str) -> NodeView:
     with opened(options) as observer:
-        return as_it_stands(observer, observer.get_view(node_id(observer, name)))
+        return up_to_date(observer, observer.get_view(node_id(observer, name)))
 
 
 def _lines(pair: Pair) -> Iterator[str]:

@@ -16,7 +16,7 @@ from treefold.runtime.observer import Observer
 from treefold.stores.private_file import write_file
 from treefold.version import __version__
 from treefold.views import data
-from treefold.views.answered import as_it_stands
+from treefold.views.liveness import up_to_date
 from treefold.views.values import encodable
 
 
@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace, observer: Observer, run: int) -> dict[str,
     name = encodable(os.path.basename(journal_path(options)))
     journal = {"name": name, "driven": False, "version": __version__}
     row = next(tree for tree in observer.trees() if tree.id == run)
-    view = as_it_stands(observer, observer.get_view(run))
+    view = up_to_date(observer, observer.get_view(run))
     return data.run(view, row, questions_by_run(observer)[run], journal)
 
 

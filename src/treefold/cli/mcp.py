@@ -18,7 +18,7 @@ from treefold.core.errors import TreefoldError
 from treefold.core.function import Function
 from treefold.http_server.tokens import checked_token, new_token
 from treefold.mcp.serving import ServingRuntime, serve
-from treefold.mcp.stdio import Stdio, own_stdio
+from treefold.mcp.stdio import Stdio, take_over_stdio
 from treefold.views.text import printable
 
 TOKEN_VARIABLE: Final = "TREEFOLD_MCP_TOKEN"
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     printed: TextIO = sys.stdout
     if isinstance(printed, io.TextIOWrapper):
         printed.reconfigure(line_buffering=True)  # it goes where people follow it
-    with nullcontext() if options.http else own_stdio() as stdio:  # imports may print
+    with nullcontext() if options.http else take_over_stdio() as stdio:  # imports may print
         try:
             token = _token() if options.http else None
             functions = load_functions(options.targets)

@@ -125,7 +125,7 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
             code = TERMINATED if is_sigterm else INTERRUPTED
             if left is not None:
                 runtime.close()
-                with tree.aside():
+                with tree.prompt():
                     what = "terminated" if is_sigterm else "interrupted"
                     print(f"treefold {command}: {what}; {left}", file=sys.stderr)
                 return code
@@ -212,10 +212,10 @@ def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
         if somebody and runtime.questions():
             # What was shown may be older than the question, which needs some rows of the screen.
             tree.show(view(), spare=_FOR_QUESTIONS)
-            with tree.aside() as aside:
-                somebody = ask_for_answers(runtime, lines, aside, view)
+            with tree.prompt() as prompt:
+                somebody = ask_for_answers(runtime, lines, prompt, view)
                 if not somebody and runtime.store is not None:
-                    aside.say(_ELSEWHERE)
+                    prompt.print(_ELSEWHERE)
             if not somebody and runtime.store is None:
                 node.cancel("there was nobody to answer its question")
 

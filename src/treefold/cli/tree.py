@@ -11,7 +11,7 @@ from treefold.cli.output import add_json_to, columns, print_json
 from treefold.core.errors import InvalidValueError
 from treefold.core.views import NodeView
 from treefold.views import data
-from treefold.views.answered import as_it_stands
+from treefold.views.liveness import up_to_date
 from treefold.views.text import render
 
 
@@ -60,9 +60,9 @@ def tree(options: argparse.Namespace) -> int:
 
             if not view.state.final:
                 tell_if_undriven(observer)
-            follow(observer.watch(node, timeout=TICK), sys.stdout, partial(as_it_stands, observer))
+            follow(observer.watch(node, timeout=TICK), sys.stdout, partial(up_to_date, observer))
             return DONE
-        view = as_it_stands(observer, view)
+        view = up_to_date(observer, view)
         if options.json:
             top = view.path.count(".")
             deepest = float("inf") if options.depth is None else top + options.depth

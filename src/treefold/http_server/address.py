@@ -1,4 +1,4 @@
-"""Addresses to serve at, and which of them only this machine can reach."""
+"""Parse addresses to listen on, and tell which of them only this machine can reach."""
 
 import ipaddress
 from typing import Final
@@ -12,7 +12,7 @@ def parse_address(text: str, *, allow_remote: bool) -> tuple[str, int]:
     """Return the host and the port of *text*, "[HOST:]PORT".
 
     Raises:
-        InvalidValueError: it is no address, or other machines could reach it.
+        InvalidValueError: it is not an address, or other machines could reach it.
 
     Example:
         >>> parse_address("8000", allow_remote=False)
@@ -23,7 +23,7 @@ def parse_address(text: str, *, allow_remote: bool) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     if not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
-        raise InvalidValueError(f"{text!r} is no address: give PORT or HOST:PORT, such as 8000")
+        raise InvalidValueError(f"address must be PORT or HOST:PORT, such as 8000, got {text!r}")
     if not allow_remote and not is_loopback(host):
         raise InvalidValueError(
             f"other machines could reach {host}, and a client that has the token may call every"

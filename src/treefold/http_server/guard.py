@@ -1,7 +1,7 @@
-"""Which requests are answered: those with the token, the server's own Host and no foreign Origin.
+"""Refuse requests without the token, with a foreign Host or from a foreign Origin.
 
 A page of another site can make a browser send requests here, and by DNS rebinding even read the
-answers; it can forge neither Host nor Origin, and it has no token.
+responses; it can forge neither Host nor Origin, and it does not have the token.
 """
 
 import hmac
@@ -19,17 +19,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from treefold.http_server.connections import authenticated
 
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1")
-_EVERYWHERE: Final = ("0.0.0.0", "::")  # what a socket is bound to that listens on every address
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # a socket bound to these listens on every address
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
 
 
 class Hosts:
-    """The names that a server is known under, whatever port they are reached by.
-
-    Ports are left open so that a tunnel may lead to another one.
+    """The names that a server may be addressed by, with any port, as a tunnel may use another one.
 
     Args:
-        bound: the address that it listens at.
+        bound: the address that it listens on.
 
     Example:
         >>> hosts = Hosts("127.0.0.1")
@@ -53,7 +51,7 @@ class Hosts:
 
 
 def _is_address(name: str) -> bool:
-    """Whether *name* is a number: what no name server can give another meaning."""
+    """Whether *name* is an IP address, which no name server can redirect."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -63,7 +61,7 @@ def _is_address(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a guard demands, and what it adds to each answer.
+    """What a guard requires of requests, and which headers it adds to responses.
 
     Attributes:
         token: the token that requests send as ``Authorization: Bearer TOKEN``.
@@ -72,7 +70,7 @@ class Policy:
         wrong_origin: the error message for a request from a page of another origin.
         wrong_token: the error message for a request without the token.
         needs_token: whether a path needs the token.
-        headers: the headers of every answer.
+        headers: the headers of every response.
     """
 
     token: str
@@ -85,7 +83,7 @@ class Policy:
 
 
 class Guard:
-    """An ASGI application that answers the requests that *policy* allows with *app*."""
+    """ASGI middleware that passes the requests that *policy* allows to *app*."""
 
     def __init__(self, app: ASGIApp, policy: Policy) -> None:
         self._app = app
@@ -124,7 +122,7 @@ class Guard:
         if len(credentials) != 1:
             return False
         scheme, _, token = credentials[0].partition(" ")
-        # headers are read as Latin-1: a character for each byte
+        # Starlette decodes headers as Latin-1, one character per byte.
         right = hmac.compare_digest(token.strip().encode("latin-1", "replace"), self._token)
         return right and scheme.lower() == "bearer"
 

@@ -16,25 +16,25 @@ _QUEUED: Final = 1024  # connections
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket to serve on; port 0 is any that is free.
+    """Return a listening socket; port 0 for any free port.
 
     Raises:
-        UsageError: nothing can be served at that address.
+        UsageError: the address is not available.
     """
     if not 0 <= port <= LAST_PORT:
-        raise UsageError(f"nothing can be served at {host}:{port}: ports end at {LAST_PORT}")
+        raise UsageError(f"cannot listen on {host}:{port}: the highest port is {LAST_PORT}")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise UsageError(f"nothing can be served at {host}:{port}: {error}") from None
-    # Connections inherit it; otherwise every second part of an answer waits for 40 ms.
+        raise UsageError(f"cannot listen on {host}:{port}: {error}") from None
+    # Connections inherit it; otherwise every second chunk of a response is delayed by 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
 def url_of(listening: socket.socket, host: str) -> str:
-    """Return the URL under which *listening* is reached by the name *host*."""
+    """Return the URL of *listening*, with *host* as the name of this machine."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{listening.getsockname()[1]}"
 
@@ -47,7 +47,7 @@ async def serve_on(
 ) -> None:
     """Serve *app* on a socket until cancelled; call *on_ready* when it accepts connections.
 
-    Requests that still run then are cancelled, and data that was not read by then is dropped.
+    Cancellation also cancels requests that are still running, and drops unsent data.
     Connections are limited until ``connections.authenticated`` is called for one of their requests.
     """
     config = uvicorn.Config(
@@ -58,7 +58,7 @@ async def serve_on(
         log_config=None,
         log_level="critical",
         access_log=False,
-        proxy_headers=False,  # a client may have made them up
+        proxy_headers=False,  # clients can forge them
         server_header=False,
         backlog=_ACCEPTED_AT_ONCE,
     )
@@ -69,8 +69,8 @@ async def serve_on(
     server.lifespan = config.lifespan_class(config)
     try:
         await server.startup(sockets=[listening])
-        # asyncio accepts as many connections at once as the backlog has, before it tells us of the
-        # first; the others wait in the kernel's queue, which costs no file descriptors.
+        # asyncio accepts as many connections at once as the backlog, before it reports the first
+        # one; the others wait in the kernel's queue, which costs no file descriptors.
         listening.listen(_QUEUED)
         on_ready()
         await server.main_loop()
@@ -79,4 +79,4 @@ async def serve_on(
             await server.shutdown(sockets=[listening])
             for connection in list(server.server_state.connections):
                 connection.transport.abort()
-            await asyncio.sleep(0)  # for what that calls
+            await asyncio.sleep(0)  # let the callbacks of abort() run

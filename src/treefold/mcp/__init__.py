@@ -1,10 +1,10 @@
-"""The Model Context Protocol: use the tools of its servers, and serve functions as its tools.
+"""The Model Context Protocol: use the tools of MCP servers, and serve functions as MCP tools.
 
 Needs the extra ``treefold[mcp]``, which is loaded when the first connection is made.
 
-To use tools: ``server`` has a ``connection``, over HTTP or to a ``program``, and gives a
-``function`` for each tool. To serve them: ``serving`` puts a ``bridge`` before a runtime, over
-``stdio`` or ``http``. Both sides share ``content`` and ``wire``.
+As a client: ``server`` has a ``connection`` over an ``http_transport`` or a ``stdio_transport``,
+and gives a ``function`` for each tool. As a server: ``serving`` puts a ``tool_server`` before a
+runtime, over ``stdio`` or ``http``. Both sides share ``content`` and ``messages``.
 """
 
 from treefold.exports import exports

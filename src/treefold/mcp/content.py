@@ -1,4 +1,4 @@
-"""What a tool gives back, as a value for code and as text for a model; and the other way round."""
+"""Convert the result of a tool to a value for code or text for a model, and back."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,7 +17,7 @@ from mcp_types import (
 from treefold.agents.prompts import as_text
 from treefold.core.errors import SerializationError
 from treefold.core.plain import to_plain
-from treefold.mcp.output import Output
+from treefold.mcp.output import OutputSchema
 from treefold.models.characters import whole
 from treefold.toolbox.shell.truncation import cut_middle
 
@@ -25,15 +25,15 @@ _NOTHING: Final = "[it returned nothing]"
 _UNITS: Final = ("bytes", "KB", "MB", "GB")
 
 
-def value_of(result: CallToolResult, max_chars: int | None, *, wrapped: bool = False) -> Any:
-    """Return what code is given: the structured content if there is any, otherwise text.
+def to_value(result: CallToolResult, max_chars: int | None, *, wrapped: bool = False) -> Any:
+    """Return the value for code: the structured content if there is any, otherwise the text.
 
-    What is longer than *max_chars* as text is cut, and is text then. If the tool's output schema
-    says that its result is *wrapped*, it is unwrapped.
+    A value that is longer than *max_chars* as text becomes that text, cut. A result that is
+    *wrapped*, by the output schema of the tool, is unwrapped.
     """
     value: Any = result.structured_content
     if value is None:
-        return _cut(text_of(result.content), max_chars)
+        return _cut(to_text(result.content), max_chars)
     if wrapped:
         value = _unwrapped(value)
     if max_chars is not None and len(text := as_text(value)) > max_chars:
@@ -49,20 +49,20 @@ def _unwrapped(value: Any) -> Any:
             return value
 
 
-def fault_of(result: CallToolResult, max_chars: int | None) -> str:
-    """Return why a call failed."""
-    return _cut(text_of(result.content), max_chars) or "it failed, and does not say why"
+def error_text(result: CallToolResult, max_chars: int | None) -> str:
+    """Return the message of a failed call."""
+    return _cut(to_text(result.content), max_chars) or "the tool failed without a message"
 
 
-def text_of(blocks: Sequence[ContentBlock]) -> str:
-    """Return *blocks* as a model may read them: what is no text is described."""
+def to_text(blocks: Sequence[ContentBlock]) -> str:
+    """Return *blocks* as text for a model; content of other types is described."""
     return "\n".join(map(_text, blocks))
 
 
-def result_of(value: Any, output: Output | None) -> CallToolResult:
-    """Return what a client is given: text, and structured content that fits *output*.
+def to_result(value: Any, output: OutputSchema | None) -> CallToolResult:
+    """Return *value* as a result for a client: text, and structured content that fits *output*.
 
-    Without a declared output, an object is structured content as it is.
+    Without an output schema, an object is also structured content, unchanged.
 
     Raises:
         InvalidValueError: *value* does not fit *output*.
@@ -81,8 +81,8 @@ def result_of(value: Any, output: Output | None) -> CallToolResult:
     return found
 
 
-def failed_result(message: str) -> CallToolResult:
-    """Return what a client is given of a call that failed."""
+def to_error_result(message: str) -> CallToolResult:
+    """Return the result of a failed call for a client."""
     return CallToolResult(content=[TextContent(text=whole(message))], is_error=True)
 
 
@@ -104,7 +104,7 @@ def _text(block: ContentBlock) -> str:
 
 
 def _size(data: str) -> str:
-    """Return the size of what is base64."""
+    """Return the size of base64 *data*, once decoded."""
     padding = len(data) - len(data.rstrip("="))
     return _in_units(max(0, len(data) * 3 // 4 - padding))
 

@@ -1,10 +1,10 @@
-"""What goes wrong with servers that others wrote."""
+"""Errors of MCP servers and connections to them."""
 
-from treefold.core.errors import CallError
+from treefold.core.errors import CallError, UsageError
 
 
 class McpToolError(CallError):
-    """The server says that the call failed; the message is what it says, for a model to read.
+    """The server reports that a tool failed; the message is the server's own, for a model to read.
 
     Example:
         >>> from treefold.mcp import McpToolError
@@ -14,9 +14,9 @@ class McpToolError(CallError):
 
 
 class McpConnectionError(CallError):
-    """The server cannot be started or reached, or is gone.
+    """The server cannot be started or reached, or is disconnected.
 
-    The message has what it last wrote to its stderr, if it is a program of ours.
+    If the server was started for the connection, the message has the end of its stderr.
 
     Example:
         >>> import asyncio
@@ -29,3 +29,11 @@ class McpConnectionError(CallError):
             ...
         treefold.mcp.errors.McpConnectionError: MCP server 'no-such-program' cannot be started: ...
     """
+
+
+def missing_package(error: ModuleNotFoundError) -> UsageError:
+    """Return the error to raise when a package of the extra is not installed."""
+    missing = str(error.name).partition(".")[0]
+    return UsageError(
+        f"MCP needs a package that is not installed ({missing}): pip install 'treefold[mcp]'"
+    )

@@ -11,7 +11,7 @@ from treefold.core.parameters import Parameters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTool:
-    """What a server says of one of its tools."""
+    """A tool, as a server lists it."""
 
     name: str
     description: str
@@ -23,19 +23,23 @@ class McpTool:
 
 
 class ToolCaller(Protocol):
-    """Whoever can have a tool called."""
+    """Calls tools of a server."""
 
     async def call(self, tool: str, args: Mapping[str, Any]) -> Any:
-        """Return what the tool gives, or raise what went wrong."""
+        """Return the result of a tool.
+
+        Raises:
+            CallError: the call failed.
+        """
         ...
 
 
 class McpFunction(Function):
-    """A tool of an MCP server; ``McpServer.functions`` has them.
+    """A tool of an MCP server; ``McpServer.functions`` lists them.
 
-    It may be called again after a crash (``repeatable``) if the server says that it only reads, or
-    that doing it twice does no more than doing it once. Its tags are ``mcp``, those given to the
-    McpServer, and ``read_only`` or ``destructive`` if the server says so.
+    It is ``repeatable``, and so called again after a crash, if the server declares it read-only or
+    idempotent. Its tags are ``mcp``, those given to the McpServer, and ``read_only`` or
+    ``destructive`` if the server declares it so.
 
     Attributes:
         tool: the server's own name for it.
@@ -50,16 +54,16 @@ class McpFunction(Function):
     def __init__(
         self, name: str, tool: McpTool, server: ToolCaller, *, tags: Iterable[str] = ()
     ) -> None:
-        said = {"read_only": tool.read_only, "destructive": tool.destructive}
+        hints = {"read_only": tool.read_only, "destructive": tool.destructive}
         super().__init__(
             name,
             tool.description,
-            tags={"mcp", *tags, *(tag for tag, is_so in said.items() if is_so)},
+            tags={"mcp", *tags, *(tag for tag, is_set in hints.items() if is_set)},
             repeatable=tool.read_only or tool.idempotent,
         )
         self.tool = tool.name
         self._server = server
-        self._parameters = _read(name, tool.input_schema)
+        self._parameters = _parameters(name, tool.input_schema)
 
     @property
     def parameters(self) -> Parameters:
@@ -69,8 +73,8 @@ class McpFunction(Function):
         return await self._server.call(self.tool, args)
 
 
-def _read(name: str, schema: JsonSchema) -> Parameters:
+def _parameters(name: str, schema: JsonSchema) -> Parameters:
     try:
         return Parameters.of_schema(name, schema)
-    except Exception:  # noqa: BLE001 - a schema from elsewhere may be anything; the server checks it
+    except Exception:  # noqa: BLE001 - a foreign schema may be invalid; the server checks arguments
         return Parameters(name, [], takes_more=True, json_schema=schema)

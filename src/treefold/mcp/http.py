@@ -16,7 +16,7 @@ async def serve_http(
     """Serve *server* at /mcp until cancelled; call *on_ready* with the URL when it is reachable.
 
     Raises:
-        UsageError: nothing can be served at that address.
+        UsageError: the address is not available.
     """
     # The guard checks Host and Origin; the SDK's own check would be off for any but loopback hosts.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
@@ -24,8 +24,8 @@ async def serve_http(
     policy = Policy(
         token,
         Hosts(host),
-        wrong_host="this MCP server does not answer to that Host; use the address that it printed,"
-        " or serve at the name that clients use",
+        wrong_host="the Host header is not a name of this MCP server; use the address that it"
+        " printed, or serve at the name that clients use",
         wrong_origin="requests from web pages of another origin are refused",
         wrong_token="the token is missing or wrong; send the header 'Authorization: Bearer TOKEN'"
         " with the token of 'treefold mcp' or serve(token=...)",

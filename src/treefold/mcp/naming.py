@@ -1,4 +1,4 @@
-"""Names of tools that every provider of models accepts."""
+"""Names for tools that every model provider accepts."""
 
 import re
 from collections.abc import Iterable
@@ -6,12 +6,12 @@ from hashlib import sha256
 from typing import Final
 
 _LONGEST: Final = 64
-_DIGEST: Final = 8  # characters that tell long names with one beginning apart
+_DIGEST: Final = 8  # characters that distinguish long names with a common prefix
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def fit_names(names: Iterable[str], prefix: str = "") -> dict[str, str]:
-    """Return for each of *names* the one that it goes by, all different.
+    """Return a valid name for each of *names*, all different.
 
     Example:
         >>> fit_names(["read_file", "read.file", "2d plot"], prefix="fs")

@@ -1,7 +1,7 @@
-"""What a function returns to clients: a schema for it, and content that fits the schema.
+"""The output schema of a function, and structured content that conforms to it.
 
-The protocol wants an object. A result of another type is wrapped as ``{"result": ...}``, and the
-schema says so in the way that FastMCP does, so that clients which know it can unwrap the result.
+The protocol requires an object. A result of another type is wrapped as ``{"result": ...}``, and the
+schema is marked as FastMCP does it, so that clients which know the mark unwrap the result.
 """
 
 import json
@@ -25,8 +25,8 @@ WRAPS: Final = "x-fastmcp-wrap-result"
 _NO_SCHEMA: Final = (PydanticUserError, PydanticInvalidForJsonSchema, NameError, TypeError)
 
 
-class Output:
-    """The declared result of one function."""
+class OutputSchema:
+    """The output schema of one function, from its return annotation."""
 
     def __init__(self, name: str, adapter: TypeAdapter[Any], schema: JsonSchema) -> None:
         self._name = name
@@ -35,8 +35,8 @@ class Output:
         self.schema = _wrapping(schema) if self._wraps else {"type": "object"} | schema
 
     @classmethod
-    def of(cls, function: Function) -> "Output | None":
-        """Return what *function* declares; None if that is nothing, or not describable."""
+    def of(cls, function: Function) -> "OutputSchema | None":
+        """Return the schema of *function*; None if it declares no type, or one without a schema."""
         kind: Any = function.output_type
         if kind is Any or kind is None or kind is type(None) or isinstance(kind, str):
             return None
@@ -50,10 +50,10 @@ class Output:
         return cls(function.name, adapter, schema) if schema else None
 
     def structured(self, value: Any) -> dict[str, Any]:
-        """Return *value* as an object that fits the schema.
+        """Return *value* as an object that conforms to the schema.
 
         Raises:
-            InvalidValueError: it does not fit.
+            InvalidValueError: it does not conform.
         """
         try:
             checked = self._adapter.validate_python(value)
@@ -64,7 +64,7 @@ class Output:
             raise self._unfit(str(error)) from None
         found = {WRAPPED: plain} if self._wraps else plain
         text = json.dumps(found, ensure_ascii=False)
-        if whole(text) != text:  # half a character, which cannot be sent
+        if whole(text) != text:  # a lone surrogate, which cannot be sent
             found = json.loads(whole(text))
         for error in self._validator.iter_errors(found):
             raise self._unfit(error.message)
@@ -83,7 +83,7 @@ class Output:
 
 
 def wraps_result(schema: Mapping[str, Any] | None) -> bool:
-    """Whether the output schema of a server's tool says that the result is wrapped."""
+    """Whether the output schema of a tool says that its result is wrapped."""
     if schema is None:
         return False
     properties = schema.get("properties")

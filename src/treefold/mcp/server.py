@@ -1,4 +1,4 @@
-"""A server of the Model Context Protocol, whose tools are functions here."""
+"""A connection to an MCP server, whose tools become functions."""
 
 import os
 import shlex
@@ -8,10 +8,9 @@ from typing import Any, Final, Protocol, Self
 
 from treefold.core.errors import InvalidValueError, UsageError
 from treefold.core.function import checked_tags, checked_timeout
-from treefold.mcp.errors import McpConnectionError
+from treefold.mcp.errors import McpConnectionError, missing_package
 from treefold.mcp.function import McpFunction, McpTool
 from treefold.mcp.naming import fit_names
-from treefold.mcp.sdk import no_sdk
 from treefold.mcp.secrets import Secrets
 from treefold.models.secret import public_url
 
@@ -34,21 +33,21 @@ class McpServer:
     """A connection to an MCP server, open inside ``async with``; ``functions`` are its tools.
 
     They can be used wherever a Function can, from any thread, while the connection is open. A
-    program is started for the connection and ended with it, along with all that it started. If it
-    is gone before that, calls fail with an McpConnectionError.
+    program is started for the connection and ended with it, along with all its descendants. If it
+    ends earlier, calls fail with an McpConnectionError.
 
     Args:
-        target: the command of a program, as a list, or the address of a server (streamable HTTP).
-        env: variables for the program. Of those here it gets only the likes of PATH and HOME.
+        target: a command, as a list, or the URL of a server (streamable HTTP).
+        env: environment variables for the program, which inherits only a few such as PATH and HOME.
         cwd: the folder to start the program in.
-        headers: for every HTTP request, say to authenticate.
-        prefix: comes before the name of each function, with an underscore between.
-        only: the tools to take, by the server's own names.
-        without: tools to leave out.
-        timeout: seconds for one call; None to wait as long as it takes.
-        start_timeout: seconds until the server has to have said what tools it has.
-        max_chars: of a result that is longer as text, the middle is left out; None to keep all.
-        tags: for every function.
+        headers: sent with every HTTP request, for example to authenticate.
+        prefix: is put before the name of each function, with an underscore between.
+        only: the tools to include, by the server's own names.
+        without: the tools to exclude.
+        timeout: seconds for one call; None for no limit.
+        start_timeout: seconds to connect and list the tools.
+        max_chars: a result that is longer as text loses its middle; None for no limit.
+        tags: tags of every function.
 
     Example:
         >>> import asyncio, sys
@@ -64,7 +63,7 @@ class McpServer:
         'hello'
     """
 
-    def __init__(  # noqa: PLR0913 - what a program says once, each by its name
+    def __init__(  # noqa: PLR0913 - options, all passed by name
         self,
         target: str | Sequence[str],
         *,
@@ -86,16 +85,18 @@ class McpServer:
         self._label = self._secrets.scrub(_label(self._url, self._command))
         self._cwd = cwd
         if self._url and (env is not None or cwd is not None):
-            raise InvalidValueError(f"env and cwd are for programs, and {self._label} is none")
+            raise InvalidValueError(f"env and cwd are for commands, and {self._label} is a URL")
         if self._command and headers is not None:
-            raise InvalidValueError(f"headers are for HTTP; {self._label} is a program: give env")
+            raise InvalidValueError(
+                f"headers are for URLs, and {self._label} is a command: pass env"
+            )
         self._prefix = prefix
         self._only = None if only is None else _checked_names(only, "only")
         self._without = _checked_names(without, "without")
         self._timeout = checked_timeout(timeout, f"MCP server {self._label}")
         self._start_timeout = checked_timeout(start_timeout, f"MCP server {self._label}")
         if max_chars is not None and max_chars < 1:
-            raise InvalidValueError(f"max_chars={max_chars!r}: give at least 1, or None")
+            raise InvalidValueError(f"max_chars must be at least 1, or None, got {max_chars!r}")
         self._max_chars = max_chars
         self._tags = checked_tags(tags, f"MCP server {self._label}")
         self._connection: _Connection | None = None
@@ -106,22 +107,22 @@ class McpServer:
 
     @property
     def functions(self) -> list[McpFunction]:
-        """The tools that it had when it was last asked."""
+        """The tools that the server had when they were last listed."""
         return list(self._functions)
 
     async def __aenter__(self) -> Self:
         if self._connection is not None:
-            raise UsageError(f"{self!r} is open already; make another for a second connection")
+            raise UsageError(f"{self!r} is open already; create another for a second connection")
         connection = self._connect()
         self._connection = connection
         try:
             tools = await connection.open(self._start_timeout)
-            self._check_listed(tools)
+            self._check_filters(tools)
         except BaseException:
             self._connection = None
             await connection.aclose()
             raise
-        self._take(tools)
+        self._use(tools)
         return self
 
     async def __aexit__(
@@ -135,17 +136,17 @@ class McpServer:
             await connection.aclose()
 
     async def refresh(self) -> list[McpFunction]:
-        """Ask for the tools again, as they may have changed, and return them."""
-        self._take(await self._open_connection().tools())
+        """List the tools again, as they may have changed, and return them."""
+        self._use(await self._open_connection().tools())
         return self.functions
 
     async def call(self, tool: str, args: Mapping[str, Any] | None = None) -> Any:
         """Call a tool by the server's own name for it, outside any tree.
 
         Raises:
-            McpToolError: the server says that it failed.
-            McpConnectionError: the server is gone, or not connected.
-            CallTimeoutError: it took too long; the server was told that nobody waits any more.
+            McpToolError: the server reports that the tool failed.
+            McpConnectionError: the server is disconnected, or was never connected.
+            CallTimeoutError: it took too long; the request was cancelled on the server.
         """
         connection = self._open_connection()
         return await connection.call(tool, args or {}, self._timeout, self._max_chars)
@@ -160,17 +161,18 @@ class McpServer:
 
     def _connect(self) -> _Connection:
         try:
-            from treefold.mcp.connection import Connection, HttpEndpoint  # noqa: PLC0415 - slow
-            from treefold.mcp.program import Program  # noqa: PLC0415 - slow
+            from treefold.mcp.connection import Connection  # noqa: PLC0415 - slow
+            from treefold.mcp.http_transport import HttpTransport  # noqa: PLC0415 - slow
+            from treefold.mcp.stdio_transport import StdioTransport  # noqa: PLC0415 - slow
         except ModuleNotFoundError as error:
-            raise no_sdk(error) from None
+            raise missing_package(error) from None
         if self._url:
-            return Connection(self._label, HttpEndpoint(self._url, self._headers), self._secrets)
-        program = Program(self._command, self._env, self._cwd)
-        return Connection(self._label, program, self._secrets)
+            return Connection(self._label, HttpTransport(self._url, self._headers), self._secrets)
+        transport = StdioTransport(self._command, self._env, self._cwd)
+        return Connection(self._label, transport, self._secrets)
 
-    def _check_listed(self, tools: Sequence[McpTool]) -> None:
-        """Refuse names that nothing has: a misspelt one would leave out nothing."""
+    def _check_filters(self, tools: Sequence[McpTool]) -> None:
+        """Refuse unknown names in *only* and *without*: a misspelt one would exclude nothing."""
         known = [tool.name for tool in tools]
         unknown = [name for name in (*(self._only or ()), *self._without) if name not in known]
         if unknown:
@@ -179,29 +181,29 @@ class McpServer:
                 f"MCP server {self._label} has no tool {unknown[0]!r}; it has {listed}"
             )
 
-    def _take(self, tools: Sequence[McpTool]) -> None:
-        wanted = {tool.name: tool for tool in tools if self._wants(tool.name)}
+    def _use(self, tools: Sequence[McpTool]) -> None:
+        wanted = {tool.name: tool for tool in tools if self._is_included(tool.name)}
         names = fit_names(wanted, self._prefix)
         self._functions = [
             McpFunction(names[name], tool, self, tags=self._tags) for name, tool in wanted.items()
         ]
 
-    def _wants(self, name: str) -> bool:
+    def _is_included(self, name: str) -> bool:
         return (self._only is None or name in self._only) and name not in self._without
 
 
 def _checked_target(target: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the address or the command that *target* is."""
+    """Return the URL and the command in *target*; one of them is empty."""
     if isinstance(target, str):
         if not target.startswith(("http://", "https://")):
             raise InvalidValueError(
-                f"{target!r} is no address of a server; give a command as a list:"
+                f"target must be a URL or a list, got {target!r}; pass a command as a list:"
                 f" McpServer({shlex.split(target)!r})"
             )
         return target, ()
     command = tuple(os.fspath(part) for part in target)
     if not command or not all(isinstance(part, str) and "\0" not in part for part in command):
-        raise InvalidValueError(f"a command is a list of strings, not {target!r}")
+        raise InvalidValueError(f"a command must be a list of strings, got {target!r}")
     return "", command
 
 
@@ -214,14 +216,15 @@ def _label(url: str, command: Sequence[str]) -> str:
 def _checked_texts(given: Mapping[str, str], what: str) -> dict[str, str]:
     for name, value in given.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise InvalidValueError(f"{what} has something under {name!r} that is no text")
+            kind = type(value).__name__
+            raise InvalidValueError(f"{what} must map strings to strings, got {name!r}: {kind}")
         if any(bad in name + value for bad in ("\0", "\r", "\n" if what == "headers" else "\0")):
-            raise InvalidValueError(f"{what} has a character under {name!r} that cannot be sent")
+            raise InvalidValueError(f"{what}[{name!r}] has a control character that cannot be sent")
     return dict(given)
 
 
 def _checked_names(names: Iterable[str], what: str) -> tuple[str, ...]:
     found = tuple(names)
     if isinstance(names, str) or not all(isinstance(name, str) for name in found):
-        raise InvalidValueError(f"{what}= is a list of names, not {names!r}")
+        raise InvalidValueError(f"{what} must be a list of names, got {names!r}")
     return found

@@ -1,4 +1,4 @@
-"""Serve functions to clients of the Model Context Protocol."""
+"""Serve functions to MCP clients."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, nullcontext
@@ -7,13 +7,13 @@ from treefold.core.errors import DuplicateNameError, InvalidValueError
 from treefold.core.function import Function, checked_functions
 from treefold.http_server.address import parse_address
 from treefold.http_server.tokens import checked_token
-from treefold.mcp.sdk import no_sdk
-from treefold.mcp.stdio import Stdio, own_stdio
+from treefold.mcp.errors import missing_package
+from treefold.mcp.stdio import Stdio, take_over_stdio
 from treefold.runtime.runtime import Runtime
 
 
 class ServingRuntime(Runtime):
-    """Forgets a tree when its call has been answered."""
+    """Drops a tree when its call has ended."""
 
     keeps_finished_trees = False
 
@@ -29,21 +29,21 @@ async def serve(
     stdio: Stdio | None = None,
     on_ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve *functions* as the tools of an MCP server, until the client goes or this is cancelled.
+    """Serve *functions* as MCP tools until the client disconnects or the task is cancelled.
 
-    Each call is a top-level node of *runtime*, which is the caller's to close; without one, there
-    is a runtime for the time of serving, and it forgets each tree when its call has been answered.
-    When a client cancels a call, or goes, the node is cancelled with all below it.
+    Each call is a top-level node of *runtime*, which the caller closes; without one, a runtime is
+    created for the time of serving, and drops each tree when its call has ended. When a client
+    cancels a call, or disconnects, the node is cancelled with all calls below it.
 
     Args:
-        functions: code, agents, anything.
-        runtime: runs the calls, wherever it lives.
+        functions: functions of any kind, such as code and agents.
+        runtime: runs the calls; it may live on another event loop.
         http: "PORT" or "HOST:PORT" to serve streamable HTTP at /mcp instead of stdin and stdout.
-        token: what clients of HTTP send with each request, as ``Authorization: Bearer TOKEN``.
-        allow_remote: whether other machines may reach that. Nothing is encrypted.
-        name: what the server calls itself.
+        token: HTTP clients send it with each request, as ``Authorization: Bearer TOKEN``.
+        allow_remote: whether other machines may reach the address. There is no encryption.
+        name: the name of the server.
         stdio: stdin and stdout, if they were taken over before.
-        on_ready: is told the address, or "stdio", when requests may come.
+        on_ready: is called with the URL, or "stdio", when requests are accepted.
 
     Example:
         >>> import asyncio, secrets
@@ -67,7 +67,7 @@ async def serve(
         3
 
     Raises:
-        UsageError: nothing can be served at the address.
+        UsageError: the address is not available.
         InvalidValueError: other machines could reach the address, or the token is missing, too
             short or not ASCII.
     """
@@ -80,20 +80,22 @@ async def serve(
         )
     key = "" if token is None else checked_token(token, "token")
     try:
-        from treefold.mcp.bridge import Bridge  # noqa: PLC0415 - slow
         from treefold.mcp.http import serve_http  # noqa: PLC0415 - slow
-        from treefold.mcp.wire import Incoming, Outgoing  # noqa: PLC0415 - slow
+        from treefold.mcp.messages import MessageReader, MessageWriter  # noqa: PLC0415 - slow
+        from treefold.mcp.tool_server import ToolServer  # noqa: PLC0415 - slow
     except ModuleNotFoundError as error:
-        raise no_sdk(error) from None
+        raise missing_package(error) from None
     async with _running(runtime, served.values()) as used:
-        server = Bridge(served, used).server(name)
+        server = ToolServer(served, used).server(name)
         if address is not None:
             await serve_http(server, *address, key, on_ready)
             return
-        with own_stdio() if stdio is None else nullcontext(stdio) as wire:
+        with take_over_stdio() if stdio is None else nullcontext(stdio) as wire:
             on_ready("stdio")
             await server.run(
-                Incoming(wire.more), Outgoing(wire.write), server.create_initialization_options()
+                MessageReader(wire.read),
+                MessageWriter(wire.write),
+                server.create_initialization_options(),
             )
 
 
@@ -102,11 +104,10 @@ def _by_name(functions: Iterable[Function]) -> dict[str, Function]:
     for function in checked_functions(functions, "serve"):
         if served.setdefault(function.name, function) is not function:
             raise DuplicateNameError(
-                f"two functions are called {function.name!r}: give one another name, or serve them"
-                " apart"
+                f"two functions are called {function.name!r}: rename one, or serve them separately"
             )
     if not served:
-        raise InvalidValueError("there is nothing to serve: give at least one function")
+        raise InvalidValueError("there is nothing to serve: pass at least one function")
     return served
 
 

@@ -1,7 +1,7 @@
-"""The standard input and output of this process, as a connection to a client.
+"""The standard input and output of this process, as the connection to a client.
 
-While it is open, both belong to the protocol alone: what functions, and the programs that they
-start, print to stdout goes to stderr, and what they read from stdin is empty.
+While it is open, both are reserved for the protocol: what functions, and programs that they start,
+print to stdout goes to stderr, and their stdin is empty.
 """
 
 import os
@@ -17,31 +17,32 @@ _CHUNK: Final = 1 << 16
 
 
 class Stdio:
-    """What is written to and read from the client, in threads: either end may keep us waiting."""
+    """Reads from and writes to the client, in threads, as both may block."""
 
     def __init__(self, source: int, target: int) -> None:
         self._source = source
         self._target = target
-        self._turn = threading.Lock()  # of whole messages, even if nobody waits for one any more
+        # A cancelled write continues in its thread: the next message must not be mixed into it.
+        self._writing = threading.Lock()
 
-    async def more(self) -> bytes:
-        """Return what the client says next; nothing at its end."""
+    async def read(self) -> bytes:
+        """Return the next chunk from the client; empty at the end."""
         return await in_thread(os.read, self._source, _CHUNK)
 
     async def write(self, data: bytes) -> None:
-        """Say something to the client."""
+        """Write *data* to the client."""
         await in_thread(self._write, data)
 
     def _write(self, data: bytes) -> None:
-        with self._turn:
+        with self._writing:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(self._target, rest) :]
 
 
 @contextmanager
-def own_stdio() -> Generator[Stdio, None, None]:
-    """Take stdin and stdout for the protocol until the end of the block."""
+def take_over_stdio() -> Generator[Stdio, None, None]:
+    """Reserve stdin and stdout for the protocol until the end of the ``with`` block."""
     source, target = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -51,7 +52,7 @@ def own_stdio() -> Generator[Stdio, None, None]:
         yield Stdio(source, target)
     finally:
         with suppress(OSError, ValueError):
-            sys.stdout.flush()  # to where it was printed
+            sys.stdout.flush()  # buffered output still goes to stderr
         os.dup2(source, 0)
         os.dup2(target, 1)
-        os.close(target)  # but not the source, which a thread may still read
+        os.close(target)  # but not the source, which a thread may still be reading

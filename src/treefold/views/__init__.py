@@ -1,1 +1,1 @@
-"""Show runs: these read views and events, and never change anything."""
+"""Show runs: read views and events, and never change anything."""

@@ -1,7 +1,7 @@
-"""What a run is called in OpenTelemetry's conventions for generative AI.
+"""Names and attributes of spans by OpenTelemetry's semantic conventions for generative AI.
 
-Pure data: names and attributes of spans from what events say. Knows nothing of spans themselves,
-nor of OpenTelemetry's packages, which have constants for an older state of the conventions.
+Pure functions of events. Knows nothing of spans, nor of OpenTelemetry's packages, whose constants
+are those of an older version of the conventions.
 """
 
 import json
@@ -26,8 +26,8 @@ from treefold.views.text import cut
 
 Attributes = dict[str, str | bool | int | float | Sequence[str]]
 
-_LONGEST_NAME: Final = 200  # characters; what a model calls a thing may have any length
-_LONGEST_TEXT: Final = 20_000  # what is too long for a server makes it refuse all that came with it
+_LONGEST_NAME: Final = 200  # characters; names that models make up may have any length
+_LONGEST_TEXT: Final = 20_000  # characters; a server refuses a whole batch for one text too long
 
 _PROVIDERS: Final = {
     Provider.OpenAI: "openai",
@@ -36,7 +36,7 @@ _PROVIDERS: Final = {
     Provider.Local: "local",
 }
 _PORTS: Final = {"http": 80, "https": 443}
-_REASONS: Final = {
+_FINISH_REASONS: Final = {
     Finish.ANSWERED: "stop",
     Finish.TOOL_USE: "tool_call",
     Finish.MAX_TOKENS: "length",
@@ -45,26 +45,26 @@ _REASONS: Final = {
 
 
 def agent_name(requested: CallRequested) -> str:
-    """Return what an agent is called."""
+    """Return the name of an agent."""
     return _name(requested.function)
 
 
-def name_of(requested: CallRequested) -> str:
-    """Return what the span of a call is called."""
+def span_name(requested: CallRequested) -> str:
+    """Return the name of the span of a call."""
     function = _name(requested.function)
     if requested.is_agent:
         return f"invoke_agent {function}"
     return function if requested.tool_use_id is None else f"execute_tool {function}"
 
 
-def attributes_of(requested: CallRequested) -> Attributes:
-    """Return what is known of a call when it was asked for."""
+def call_attributes(requested: CallRequested) -> Attributes:
+    """Return the attributes that a call has from its start."""
     found: Attributes = {}
     function = _name(requested.function)
     if requested.is_agent:
         found |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": function}
     else:
-        # Code that no model has called, too: a viewer shows no kind for a span without operation.
+        # Also for code that no model has called: viewers show no kind for a span without operation.
         found |= {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": function,
@@ -76,14 +76,14 @@ def attributes_of(requested: CallRequested) -> Attributes:
 
 
 def model_attributes(name: str) -> Attributes:
-    """Return who is asked, by the name that a model has here: ``provider:model@address``."""
+    """Return the provider, model and server of a model name: ``provider:model@address``."""
     kind, _, rest = name.partition(":")
     try:
         provider = Provider(kind)
-    except ValueError:  # somebody's own
+    except ValueError:  # a model class of the program
         return {"gen_ai.provider.name": "unknown", "gen_ai.request.model": _name(name)}
     model, at, address = rest.partition("@http")
-    if provider is Provider.Local:  # which folder it is in is nobody's business
+    if provider is Provider.Local:  # without its folder, which may be private
         model = rest.replace("\\", "/").rpartition("/")[2] or "local"
     found: Attributes = {
         "gen_ai.provider.name": _PROVIDERS[provider],
@@ -104,7 +104,7 @@ def _server(address: str) -> Attributes:
 
 
 def usage_attributes(usage: TokenUsage) -> Attributes:
-    """Return what requests took; what was cached or thought is part of the two sums."""
+    """Return the token counts; cached and reasoning tokens are included in the two totals."""
     written = usage.cache_write + usage.cache_write_1h
     counts = {
         "gen_ai.usage.input_tokens": usage.input + usage.cache_read + written,
@@ -118,13 +118,13 @@ def usage_attributes(usage: TokenUsage) -> Attributes:
     return {**counts, **{name: count for name, count in parts.items() if count}}
 
 
-def reason_of(finish: Finish) -> str:
-    """Return why a model stopped."""
-    return _REASONS[finish]
+def finish_reason(finish: Finish) -> str:
+    """Return why a model stopped, by the conventions."""
+    return _FINISH_REASONS[finish]
 
 
 def retry_attributes(retry: RequestRetried) -> Attributes:
-    """Return what is known of an attempt that failed."""
+    """Return the attributes of a failed attempt."""
     return {
         "error.type": error_type(retry.failure),
         "treefold.retry.attempt": retry.attempt,
@@ -133,19 +133,19 @@ def retry_attributes(retry: RequestRetried) -> Attributes:
 
 
 def error_type(failure: Failure) -> str:
-    """Return the kind of a failure: the name of an exception, or the status of a response."""
+    """Return the type of a failure: the name of the exception, or the HTTP status."""
     return _name(failure.type.removeprefix("HTTP ")) or "_OTHER"
 
 
-# What was said
+# Texts
 
 
 def input_messages(parts: Iterable[TranscriptPart]) -> str:
-    """Return what a model was told."""
+    """Return the messages to a model, as JSON."""
     messages: list[dict[str, Any]] = []
     for part in parts:
         role = _role(part)
-        # Each result is a message of its own: viewers show one result for a message.
+        # Each tool result is a separate message: viewers show one result per message.
         if not messages or messages[-1]["role"] != role or role == "tool":
             messages.append({"role": role, "parts": []})
         messages[-1]["parts"] += _part(part)
@@ -153,36 +153,36 @@ def input_messages(parts: Iterable[TranscriptPart]) -> str:
 
 
 def output_messages(parts: Iterable[TranscriptPart], finish: Finish) -> str:
-    """Return what a model answered, from all that its response added to the conversation."""
-    said = [found for part in parts if _role(part) == "assistant" for found in _part(part)]
-    return _json([{"role": "assistant", "parts": said, "finish_reason": reason_of(finish)}])
+    """Return the message of a model, as JSON, from what its response added to the transcript."""
+    shown = [found for part in parts if _role(part) == "assistant" for found in _part(part)]
+    return _json([{"role": "assistant", "parts": shown, "finish_reason": finish_reason(finish)}])
 
 
 def instructions(system: str) -> str:
-    """Return what a model is told before everything else."""
+    """Return the system prompt, as JSON."""
     return _json([{"type": "text", "content": text(system)}])
 
 
 def value(given: Any) -> str:
-    """Return arguments or a result as JSON, or as Python writes it if it has no such form."""
+    """Return arguments or a result as JSON, or its repr if it has no JSON form."""
     try:
         return text(_json(given))
     except (TypeError, ValueError, RecursionError):
         return text(repr(given))
 
 
-def text(said: str) -> str:
-    """Return a text that every exporter can send."""
-    return _whole(cut(said, _LONGEST_TEXT))
+def text(content: str) -> str:
+    """Return *content* as a text that every exporter can send."""
+    return _without_surrogates(cut(content, _LONGEST_TEXT))
 
 
 def _name(given: str) -> str:
-    return _whole(cut(given, _LONGEST_NAME))
+    return _without_surrogates(cut(given, _LONGEST_NAME))
 
 
-def _whole(said: str) -> str:
-    """Return *said* without halves of characters, which cannot be encoded."""
-    return said if said.isascii() else said.encode("utf-8", "replace").decode()
+def _without_surrogates(content: str) -> str:
+    # Lone surrogates cannot be encoded, and would make an exporter drop the whole batch.
+    return content if content.isascii() else content.encode("utf-8", "replace").decode()
 
 
 def _role(part: TranscriptPart) -> str:
@@ -212,12 +212,13 @@ def _part(part: TranscriptPart) -> list[dict[str, Any]]:
 
 
 def _arguments(args: Mapping[str, Any]) -> Any:
-    written = value(dict(args))
+    encoded = value(dict(args))
     try:
-        return json.loads(written)
+        return json.loads(encoded)
     except (ValueError, RecursionError):  # it was cut
-        return written
+        return encoded
 
 
 def _json(data: Any) -> str:
-    return _whole(json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=repr))
+    encoded = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=repr)
+    return _without_surrogates(encoded)

@@ -1,11 +1,12 @@
 """Views as plain JSON data: the one place for the shapes that other programs read.
 
-``--json`` prints them, the web server sends them, and an exported page holds them. Times are
-seconds since the epoch, money is dollars as text. What is one line is escaped as ``views.text``
-does it; texts are as they were: whoever shows one escapes it.
+``--json`` prints them, the web server sends them, and an exported page embeds them. Times are
+seconds since the epoch, money is dollars as text. Single-line values are escaped as in
+``views.text``; longer texts are unchanged, and must be escaped where they are displayed.
 """
 
 import json
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -25,25 +26,29 @@ from treefold.core.transcript import (
 )
 from treefold.core.usage import TokenUsage
 from treefold.core.views import NodeView
-from treefold.views.calls_made import calls_of
 from treefold.views.difference import pairs_of
 from treefold.views.flame import By, flame_of
 from treefold.views.liveness import INTERRUPTED, state_of
 from treefold.views.text import cut, printable, short
 from treefold.views.values import as_data, encodable
 
-LIMIT: Final = 20_000  # characters of a text, unless somebody asks for all of it
+LIMIT: Final = 20_000  # characters of a text, unless all of it is requested
 
 _LINE: Final = 160  # characters
 _NAME: Final = 40
 _ARGUMENT: Final = 60
 
 
+def to_json(data: Any) -> str:
+    """Return *data* as JSON on one line, in ASCII: no character can end a line or be unpaired."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":"))
+
+
 # Calls
 
 
 def row(view: NodeView, parent: int | None, *, tied: bool = False) -> dict[str, Any]:
-    """Return one call as a line of a tree; *tied* if it shares its number with a sibling."""
+    """Return one call as a row of a tree; *tied* if it shares its number with a sibling."""
     failure = view.exception
     return {
         "id": view.id,
@@ -72,20 +77,20 @@ def row(view: NodeView, parent: int | None, *, tied: bool = False) -> dict[str, 
 
 
 def rows(view: NodeView, *, after: int = 0) -> list[dict[str, Any]]:
-    """Return the call and all below it, callers before those they called, in the order of calls.
+    """Return the call and all calls below it, callers first, in the order of calls.
 
-    With *after*, only rows with a higher seq: what whoever has all up to there does not have.
+    With *after*, only rows with a higher seq: those that a client with version *after* lacks.
     """
     found = _walk(view, after)
     return [row(one, parent, tied=tied) | {"seq": seq} for one, parent, tied, seq in found]
 
 
 def _walk(top: NodeView, after: int = 0) -> Iterator[tuple[NodeView, int | None, bool, int]]:
-    """Yield each call, the one that made it, whether it is tied with a sibling, and its seq.
+    """Yield each call, the id of its caller, whether it is tied with a sibling, and its seq.
 
-    When a sibling comes that is tied with it, a row changes though its call does not: so the first
-    of those that are tied has the seq of the second, if that is higher. Below a call that has not
-    changed after *after*, nothing has.
+    A row changes without its call when a sibling is tied with it, so the first of several tied
+    calls has the seq of the second, if that is higher. Below a call that has not changed since
+    *after*, no call has.
     """
     stack: list[tuple[NodeView, int | None, bool, int]] = [(top, None, False, top.update_seqnum)]
     while stack:
@@ -107,7 +112,7 @@ def _walk(top: NodeView, after: int = 0) -> Iterator[tuple[NodeView, int | None,
 def detail(
     view: NodeView, parent: int | None = None, *, tied: bool = False, limit: int | None = LIMIT
 ) -> dict[str, Any]:
-    """Return all there is to be said of one call, texts cut to *limit* unless that is None."""
+    """Return everything known about one call, texts cut to *limit* unless that is None."""
     failure = view.exception
     return row(view, parent, tied=tied) | {
         "inputs": {encodable(name): as_data(value, limit) for name, value in view.inputs.items()},
@@ -115,18 +120,18 @@ def detail(
         "values": as_data(list(view.values), limit),
         "exception": None
         if failure is None
-        else {"type": encodable(failure.type), "message": _cut(failure.message, limit)},
+        else {"type": encodable(failure.type), "message": encodable(failure.message[:limit])},
         "partial": encodable(view.partial),
         "usage": usage(view.usage),
         "total_usage": usage(view.total_usage),
-        "notices": [_cut(notice, limit) for notice in view.notices],
+        "notices": [encodable(notice[:limit]) for notice in view.notices],
         "questions": [question(one) for one in view.questions],
         "transcript": transcript(view, limit=limit),
     }
 
 
 def details(view: NodeView, *, limit: int | None = LIMIT) -> dict[int, dict[str, Any]]:
-    """Return all there is to be said of a call and each below it, by their ids."""
+    """Return everything known about a call and each call below it, by id."""
     return {
         one.id: detail(one, parent, tied=tied, limit=limit) | {"seq": seq}
         for one, parent, tied, seq in _walk(view)
@@ -134,7 +139,7 @@ def details(view: NodeView, *, limit: int | None = LIMIT) -> dict[int, dict[str,
 
 
 def frame(call: Frame) -> dict[str, Any]:
-    """Return one call of a stack, under the names that a row has."""
+    """Return one call of a stack, with the same keys as a row."""
     return {
         "id": call.node_id,
         "path": call.path,
@@ -157,7 +162,7 @@ def arguments(inputs: Mapping[str, Any]) -> str:
 
 
 def usage(spent: TokenUsage) -> dict[str, int]:
-    """Return tokens by their kinds."""
+    """Return token counts by kind."""
     return {
         "cache_read": spent.cache_read,
         "cache_write": spent.cache_write + spent.cache_write_1h,
@@ -169,7 +174,7 @@ def usage(spent: TokenUsage) -> dict[str, int]:
 
 
 def question(asked: Question) -> dict[str, Any]:
-    """Return what waits for a person."""
+    """Return a question to a person."""
     return {
         "id": asked.id,
         "node": asked.node_id,
@@ -183,16 +188,43 @@ def question(asked: Question) -> dict[str, Any]:
 
 
 def transcript(view: NodeView, *, limit: int | None = LIMIT) -> list[dict[str, Any]]:
-    """Return what a call and its model said to each other, and which calls came of it.
+    """Return the conversation of a call with its model, each tool call with its node.
 
-    What the model was told before all else is the first part, if there was anything.
+    The first part is the system prompt, if there is one.
     """
-    told: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] = []
     if view.system:
-        told = [{"kind": "system", "text": _cut(view.system, limit), "length": len(view.system)}]
-    nodes = calls_of(view)
-    parts = zip(view.transcript, nodes, strict=True)
-    return told + [_part(part, node, limit) for part, node in parts]
+        text = encodable(view.system[:limit])
+        parts.append({"kind": "system", "text": text, "length": len(view.system)})
+    for part, node in zip(view.transcript, _tool_call_nodes(view), strict=True):
+        parts.append(_part(part, node, limit))
+    return parts
+
+
+def _tool_call_nodes(view: NodeView) -> list[int | None]:
+    """Return for each part of the transcript the node of the tool call that it starts or ends.
+
+    A provider may reuse an id, and a call that failed may have been made again: the last use of an
+    id belongs to the last of its nodes.
+    """
+    nodes: defaultdict[tuple[str | None, str], deque[int]] = defaultdict(deque)
+    for child in view.children:
+        nodes[child.tool_use_id, child.fn].append(child.id)
+    uses_left = Counter((one.id, one.name) for one in view.transcript if isinstance(one, ToolUse))
+    awaiting_result: defaultdict[str, deque[int | None]] = defaultdict(deque)
+    found: list[int | None] = []
+    for part in view.transcript:
+        node: int | None = None
+        if isinstance(part, ToolUse):
+            key = (part.id, part.name)
+            uses_left[key] -= 1
+            if part.fault is None and nodes[key]:
+                node = nodes[key].popleft() if uses_left[key] else nodes[key].pop()
+            awaiting_result[part.id].append(node)
+        elif isinstance(part, ToolResult) and awaiting_result[part.tool_use_id]:
+            node = awaiting_result[part.tool_use_id].popleft()
+        found.append(node)
+    return found
 
 
 def part_text(view: NodeView, index: int) -> str:
@@ -210,7 +242,7 @@ def part_text(view: NodeView, index: int) -> str:
 
 def _part(part: TranscriptPart, node: int | None, limit: int | None) -> dict[str, Any]:
     text = _text_of(part)
-    shown = {"text": _cut(text, limit), "length": len(text)}
+    shown = {"text": encodable(text[:limit]), "length": len(text)}
     match part:
         case UserText():
             return {"kind": "user", **shown}
@@ -219,10 +251,10 @@ def _part(part: TranscriptPart, node: int | None, limit: int | None) -> dict[str
         case ThinkingPart():
             return {"kind": "thinking", **shown, "redacted": part.redacted}
         case ToolUse():
-            told = {"id": encodable(part.id), "name": encodable(part.name)}
+            names = {"id": encodable(part.id), "name": encodable(part.name)}
             args = as_data(dict(part.args), limit)
-            fault = None if part.fault is None else _cut(part.fault, limit)
-            return {"kind": "call", **shown, **told, "args": args, "node": node, "fault": fault}
+            fault = None if part.fault is None else encodable(part.fault[:limit])
+            return {"kind": "call", **shown, **names, "args": args, "node": node, "fault": fault}
         case ToolResult():
             id, error = encodable(part.tool_use_id), part.is_error
             return {"kind": "result", **shown, "id": id, "error": error, "node": node}
@@ -248,7 +280,7 @@ def _text_of(part: TranscriptPart) -> str:
 
 
 def tree(row: TreeRow, questions: int, *, interrupted: bool = False) -> dict[str, Any]:
-    """Return a run as a line of a list; *questions* is how many of it wait for a person."""
+    """Return a run as a row of the list of runs; *questions* is how many of its are open."""
     return {
         "id": row.id,
         "number": row.number,
@@ -265,7 +297,7 @@ def tree(row: TreeRow, questions: int, *, interrupted: bool = False) -> dict[str
 
 
 def run(view: NodeView, row: TreeRow, questions: int, journal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all there is to be said of a run, texts whole; *journal* says where it is from."""
+    """Return everything known about a run, texts in full; *journal* describes its journal."""
     return {
         "journal": dict(journal),
         "trees": [tree(row, questions, interrupted=view.interrupted_at is not None)],
@@ -276,7 +308,7 @@ def run(view: NodeView, row: TreeRow, questions: int, journal: Mapping[str, Any]
 
 
 def flame(view: NodeView, by: By = "time", *, now: datetime | None = None) -> dict[str, Any]:
-    """Return where the time, tokens or money of a call went."""
+    """Return the flame graph of a call: where its time, tokens or money went."""
     found = flame_of(view, by, now=now)
     return {
         "by": by,
@@ -302,7 +334,7 @@ def flame(view: NodeView, by: By = "time", *, now: datetime | None = None) -> di
 
 
 def difference(a: NodeView, b: NodeView) -> dict[str, Any]:
-    """Return two calls, and all below them, side by side."""
+    """Return two calls, and all calls below them, side by side."""
     of_a = {one["id"]: one for one in rows(a)}
     of_b = {one["id"]: one for one in rows(b)}
     pairs = list(pairs_of(a, b))
@@ -324,7 +356,7 @@ def difference(a: NodeView, b: NodeView) -> dict[str, Any]:
 
 
 def money(dollars: Decimal | None) -> str | None:
-    """Return dollars as text, None if a price is not known."""
+    """Return dollars as text; None if a price is unknown."""
     if dollars is None:
         return None
     text = f"{dollars:f}"
@@ -347,7 +379,3 @@ def _value(value: Any) -> str:
 
 def _line(text: str) -> str:
     return cut(printable(text[: _LINE + 1]), _LINE)
-
-
-def _cut(text: str, limit: int | None) -> str:
-    return encodable(text if limit is None else text[:limit])

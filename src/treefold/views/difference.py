@@ -1,7 +1,7 @@
-"""What is different between two runs, call by call.
+"""Compare two runs call by call.
 
-Each call is laid beside the one that it corresponds to. Times, tokens and money always differ, and
-are not looked at.
+Each call is paired with the one that it corresponds to. Times, tokens and cost always differ, and
+are not compared.
 """
 
 from collections import defaultdict, deque
@@ -16,7 +16,7 @@ from treefold.core.views import NodeView
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A call of either run, and what changed; one that only one run has stands alone."""
+    """Two corresponding calls and what changed; one is None if only one run has the call."""
 
     a: NodeView | None
     b: NodeView | None
@@ -24,15 +24,15 @@ class Pair:
 
     @property
     def same(self) -> bool:
-        """Whether both runs have it, and nothing changed."""
+        """Whether both runs have the call, and nothing changed."""
         return self.a is not None and self.b is not None and not self.changed
 
 
 def pairs_of(a: NodeView, b: NodeView) -> Iterator[Pair]:
-    """Lay two calls, and all below them, beside each other; callers come before those they called.
+    """Pair two calls and all calls below them; callers first.
 
-    Calls of one caller correspond if they are of the same function with the same arguments, in
-    whatever order; of those that are left, the first of a function to the first of it, and so on.
+    Calls of one caller correspond if they have the same function and the same arguments, in any
+    order; of the others, the first call of a function corresponds to the first one, and so on.
     """
     stack: list[tuple[NodeView | None, NodeView | None]] = [(a, b)]
     while stack:
@@ -46,39 +46,39 @@ def pairs_of(a: NodeView, b: NodeView) -> Iterator[Pair]:
 
 
 def _changed(a: NodeView, b: NodeView) -> tuple[str, ...]:
-    looked_at = {
+    compared = {
         "function": (a.fn, b.fn),
-        "inputs": (_known_by(a.inputs), _known_by(b.inputs)),
+        "inputs": (_comparable(a.inputs), _comparable(b.inputs)),
         "model": (a.model, b.model),
         "state": (a.state, b.state),
-        "result": (_known_by(a.outputs), _known_by(b.outputs)),
+        "result": (_comparable(a.outputs), _comparable(b.outputs)),
         "error": (a.exception, b.exception),
-        "values": (_known_by(a.values), _known_by(b.values)),
-        "transcript": (_said(a), _said(b)),
+        "values": (_comparable(a.values), _comparable(b.values)),
+        "transcript": (_conversation(a), _conversation(b)),
     }
-    return tuple(name for name, (one, other) in looked_at.items() if one != other)
+    return tuple(name for name, (one, other) in compared.items() if one != other)
 
 
-def _known_by(value: Any) -> Any:
-    """Return what tells a value from others, for values that may not know it themselves."""
-    if value is None or type(value) is str:  # as most are
+def _comparable(value: Any) -> Any:
+    """Return a key that is equal for equal values, also of types that do not define ``==``."""
+    if value is None or type(value) is str:  # the usual case
         return value
     if value == () or value == {}:
         return type(value).__name__
     return ("digest", digest({**value} if isinstance(value, Mapping) else value))
 
 
-def _said(view: NodeView) -> list[Any]:
-    """Return what was said without what providers add to it."""
-    return [view.system, *map(_words, view.transcript)]
+def _conversation(view: NodeView) -> list[Any]:
+    """Return the transcript without ids and other data that providers add to it."""
+    return [view.system, *map(_content, view.transcript)]
 
 
-def _words(part: TranscriptPart) -> Any:
+def _content(part: TranscriptPart) -> Any:
     match part:
         case ThinkingPart():
             return "thinking", part.text
         case ToolUse():
-            return "call", part.name, _known_by(part.args), part.fault
+            return "call", part.name, _comparable(part.args), part.fault
         case ToolResult():
             return "result", part.content, part.is_error
         case _:
@@ -88,15 +88,15 @@ def _words(part: TranscriptPart) -> Any:
 def _matched(
     a: Sequence[NodeView], b: Sequence[NodeView]
 ) -> list[tuple[NodeView | None, NodeView | None]]:
-    """Return the calls that correspond, in the order of *a*, those of *b* alone where they were."""
+    """Return the pairs in the order of *a*; calls that only *b* has keep their position in *b*."""
     partner = _partners(a, b)
     taken = {id(other) for other in partner.values()}
     alone = deque(other for other in b if id(other) not in taken)
-    place = {id(other): index for index, other in enumerate(b)}
+    position = {id(other): index for index, other in enumerate(b)}
     found: list[tuple[NodeView | None, NodeView | None]] = []
     for one in a:
         other = partner.get(id(one))
-        while other is not None and alone and place[id(alone[0])] < place[id(other)]:
+        while other is not None and alone and position[id(alone[0])] < position[id(other)]:
             found.append((None, alone.popleft()))
         found.append((one, other))
     found.extend((None, other) for other in alone)
@@ -104,10 +104,10 @@ def _matched(
 
 
 def _partners(a: Sequence[NodeView], b: Sequence[NodeView]) -> dict[int, NodeView]:
-    """Return for calls in *a*, by their place in memory, those in *b* that they correspond to."""
+    """Return the calls in *b* that correspond to calls in *a*, by the ``id()`` of the latter."""
     found: dict[int, NodeView] = {}
     left = list(b)
-    for key in (_call, _function):
+    for key in (_function_and_inputs, _function):
         waiting: defaultdict[tuple[Any, ...], deque[NodeView]] = defaultdict(deque)
         for other in left:
             waiting[key(other)].append(other)
@@ -119,8 +119,8 @@ def _partners(a: Sequence[NodeView], b: Sequence[NodeView]) -> dict[int, NodeVie
     return found
 
 
-def _call(view: NodeView) -> tuple[Any, ...]:
-    return view.fn, _known_by(view.inputs)
+def _function_and_inputs(view: NodeView) -> tuple[Any, ...]:
+    return view.fn, _comparable(view.inputs)
 
 
 def _function(view: NodeView) -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
-"""Where the time, the tokens or the money of a run went, as numbers to draw.
+"""The flame graph of a run, as numbers: where its time, tokens or money went.
 
-Knows nothing of how they are drawn. A frame lies below that of its caller, and within it.
+Does not draw. A frame lies below the frame of its caller, and within its width.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,9 +20,9 @@ class FlameFrame:
     """One call.
 
     Attributes:
-        start: where it begins, as a fraction of the whole, and *width* likewise.
-        value: seconds, tokens or dollars of the call and all below it.
-        own: the part of *value* that no call below it has.
+        start: its left edge, as a fraction of the whole graph; *width* likewise.
+        value: seconds, tokens or dollars of the call and all calls below it.
+        own: the part of *value* that is not of a call below it.
     """
 
     view: NodeView
@@ -35,12 +35,12 @@ class FlameFrame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flame:
-    """A call and all below it.
+    """The flame graph of a call.
 
     Attributes:
         total: the value of the whole.
-        complete: whether every price is known; calls of which it is not count as nothing.
-        frames: callers before those they called, in order.
+        complete: whether every price is known; calls without a price count as 0.
+        frames: one for each call, callers first.
     """
 
     by: By
@@ -50,23 +50,23 @@ class Flame:
 
 
 def flame_of(view: NodeView, by: By = "time", *, now: datetime | None = None) -> Flame:
-    """Return where the time, tokens or money of *view* went.
+    """Return the flame graph of *view* by time, tokens or money.
 
-    Time is laid out as it passed, up to *now* for what has not ended; tokens and money side by
-    side, in the order of the calls, with what a call spent itself after all that it called.
+    Time is laid out as it passed, up to *now* for open calls. Tokens and money are laid out in the
+    order of the calls; what a call spent itself comes after the calls that it made.
     """
     if by == "time":
-        frames = list(_timed(view, now or datetime.now(UTC)))
+        frames = list(_frames_by_time(view, now or datetime.now(UTC)))
     else:
-        frames = list(_spent(view, _tokens if by == "tokens" else _money))
+        frames = list(_frames_by_amount(view, _tokens if by == "tokens" else _money))
     complete = by != "money" or all(frame.view.cost is not None for frame in frames)
     return Flame(by=by, total=frames[0].value, complete=complete, frames=frames)
 
 
-_NOTHING: Final = Decimal(0)
+_ZERO: Final = Decimal(0)
 
 
-def _timed(top: NodeView, now: datetime) -> Iterator[FlameFrame]:
+def _frames_by_time(top: NodeView, now: datetime) -> Iterator[FlameFrame]:
     begin, end = _span(top, now)
     whole = end - begin
     stack = [(top, 0)]
@@ -74,7 +74,7 @@ def _timed(top: NodeView, now: datetime) -> Iterator[FlameFrame]:
         view, depth = stack.pop()
         spans = [_span(child, now) for child in view.children]
         started, ended = _span(view, now)
-        started, ended = _within(started, begin, end), _within(ended, begin, end)
+        started, ended = _clamp(started, begin, end), _clamp(ended, begin, end)
         yield FlameFrame(
             view=view,
             depth=depth,
@@ -95,7 +95,7 @@ def _span(view: NodeView, now: datetime) -> tuple[float, float]:
 
 
 def _covered(spans: list[tuple[float, float]], begin: float, end: float) -> float:
-    """Return how long at least one of *spans* lasted between *begin* and *end*."""
+    """Return the length of the union of *spans* between *begin* and *end*."""
     total, reached = 0.0, begin
     for started, ended in sorted(spans):
         started, ended = max(started, reached), min(ended, end)
@@ -105,7 +105,7 @@ def _covered(spans: list[tuple[float, float]], begin: float, end: float) -> floa
     return total
 
 
-def _within(value: float, low: float, high: float) -> float:
+def _clamp(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
 
@@ -113,10 +113,10 @@ def _seconds(value: float) -> Decimal:
     return Decimal(round(value * 1_000_000)) / 1_000_000
 
 
-def _spent(top: NodeView, own: Callable[[NodeView], Decimal]) -> Iterator[FlameFrame]:
+def _frames_by_amount(top: NodeView, own: Callable[[NodeView], Decimal]) -> Iterator[FlameFrame]:
     values = _sums(top, own)
     whole = values[top.id]
-    stack = [(top, 0, _NOTHING)]
+    stack = [(top, 0, _ZERO)]
     while stack:
         view, depth, start = stack.pop()
         value = values[view.id]
@@ -136,14 +136,14 @@ def _spent(top: NodeView, own: Callable[[NodeView], Decimal]) -> Iterator[FlameF
 
 
 def _sums(top: NodeView, own: Callable[[NodeView], Decimal]) -> dict[int, Decimal]:
-    """Return what each call and all below it spent, as far as it is known."""
+    """Return what each call and all calls below it spent, as far as that is known."""
     order, stack = list[NodeView](), [top]
     while stack:
         view = stack.pop()
         order.append(view)
         stack.extend(view.children)
     sums: dict[int, Decimal] = {}
-    for view in reversed(order):  # those below come after their callers
+    for view in reversed(order):  # callees before their callers
         sums[view.id] = sum((sums[child.id] for child in view.children), own(view))
     return sums
 
@@ -153,4 +153,4 @@ def _tokens(view: NodeView) -> Decimal:
 
 
 def _money(view: NodeView) -> Decimal:
-    return view.cost or _NOTHING
+    return view.cost or _ZERO

@@ -1,8 +1,8 @@
-"""Which calls of a tree there is room for: what matters is shown, and the rest is counted.
+"""Fold a tree into a number of lines: important calls get a line, the others are counted.
 
-Knows states and numbers of lines, and nothing of words, widths or colours. What waits for a person
-comes first, then what failed, what is under way, what ended last, and what has not begun; what is
-below a call that has ended comes last.
+Knows states and line counts, and nothing of texts, widths or colours. Calls are chosen in this
+order: those with a question, failed, running, ended (the latest first), not started; calls below
+one that has ended come last.
 """
 
 from collections import Counter
@@ -15,17 +15,17 @@ from typing import Final, NamedTuple
 from treefold.core.states import NodeState
 from treefold.core.views import NodeView
 
-_MISSES: Final = 20  # calls that there is no room for, until no other is tried
-_OVER, _UNDER_WAY, _TO_COME = range(3)  # what one line may stand for
-_ASKS, _FAILED, _RUNS, _ENDED, _WAITS, _PAST = range(6)  # what is shown first
+_MOST_MISSES: Final = 20  # candidates that do not fit, before the others are skipped
+_ENDED_GROUP, _OPEN_GROUP, _WAITING_GROUP = range(3)  # hidden siblings of a group share a line
+_ASKS, _FAILED, _RUNS, _ENDED, _WAITS, _PAST = range(6)  # priorities, the highest first
 
 
-class Tally(NamedTuple):
-    """How many calls there are, one and all below it, and how they stand.
+class CallCounts(NamedTuple):
+    """How many calls a tree has, in all and by state.
 
-    ``active`` are those under way that wait for no other call, ``calling`` those that do,
-    ``paused`` those that stand still without a question, ``questions`` what people are asked, and
-    ``interrupted`` the open calls whose process has ended.
+    ``active`` are running calls that wait for no other call, ``calling`` those that do, ``paused``
+    are calls that are paused without a question, ``unbegun`` calls that have not started,
+    ``questions`` open questions, and ``interrupted`` open calls whose process has ended.
     """
 
     calls: int
@@ -40,14 +40,14 @@ class Tally(NamedTuple):
     interrupted: int = 0
 
 
-class Census:
-    """Counts the calls of a tree, and of a later view of it only what has changed."""
+class CallCounter:
+    """Counts the calls of a tree; of a later view, only the calls that have changed."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[NodeView, Tally]] = {}
+        self._known: dict[int, tuple[NodeView, CallCounts]] = {}
 
-    def of(self, view: NodeView) -> Tally:
-        """Return the tally of *view*."""
+    def count(self, view: NodeView) -> CallCounts:
+        """Return the counts of *view* and all calls below it."""
         stack = [view]
         while stack:
             one = stack[-1]
@@ -64,14 +64,14 @@ class Census:
         known = self._known.get(view.id)
         return known is not None and known[0] is view
 
-    def _counted(self, view: NodeView) -> Tally:
+    def _counted(self, view: NodeView) -> CallCounts:
         state = view.state
         open_below = any(not child.state.final for child in view.children)
         is_interrupted = view.interrupted_at is not None
         own = (
-            Tally(1, *[0] * 8, interrupted=1)
+            CallCounts(1, *[0] * 8, interrupted=1)
             if is_interrupted
-            else Tally(
+            else CallCounts(
                 1,
                 state is NodeState.Success,
                 state is NodeState.Error,
@@ -84,7 +84,7 @@ class Census:
             )
         )
         below = [self._known[child.id][1] for child in view.children]
-        return Tally(*map(sum, zip(own, *below, strict=True))) if below else own
+        return CallCounts(*map(sum, zip(own, *below, strict=True))) if below else own
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class CallRow:
 
     Attributes:
         lead: the branches that lead to it.
-        tied: whether it was asked for in parallel with others.
+        tied: whether it was requested in parallel with others.
         hidden: how many calls below it are not shown.
     """
 
@@ -105,7 +105,7 @@ class CallRow:
 
 @dataclass(frozen=True, slots=True)
 class MoreRow:
-    """A line for calls that there is no room for, by their states."""
+    """A line for calls that are not shown: how many there are in each state."""
 
     lead: str
     states: Mapping[NodeState, int]
@@ -114,65 +114,69 @@ class MoreRow:
 Row = CallRow | MoreRow
 
 
-def folded(top: NodeView, room: int, census: Census) -> list[Row]:
-    """Return the lines of *top* and all below it, no more than *room*."""
-    if census.of(top).calls <= room:
-        return list(_rows(top, None, census))
-    return list(_rows(top, _Choice(top, room, census).shown, census))[:room]
+def fold(top: NodeView, room: int, counter: CallCounter) -> list[Row]:
+    """Return *top* and the calls below it as at most *room* lines."""
+    if counter.count(top).calls <= room:
+        return list(_rows(top, None, counter))
+    return list(_rows(top, _Selection(top, room, counter).shown, counter))[:room]
 
 
-class _Offer(NamedTuple):
-    """A call that could be shown next, as its parent is; the least comes first."""
+class _Candidate(NamedTuple):
+    """A call whose parent is shown, so that it could be shown, too; the least comes first."""
 
-    urgency: int
+    priority: int
     order: float
-    serial: int  # of calls that are alike the one that was made first
+    serial: int  # breaks ties: the call that was made first
     depth: int
     view: NodeView
     parent: NodeView
 
 
-class _Choice:
-    """The calls that are shown, found from the top."""
+class _Selection:
+    """Selects the calls that are shown, from the top down."""
 
-    def __init__(self, top: NodeView, room: int, census: Census) -> None:
+    def __init__(self, top: NodeView, room: int, counter: CallCounter) -> None:
         self.shown = {top.id}
-        self._census = census
+        self._counter = counter
         self._serial = count()
-        self._offers: list[_Offer] = []
+        self._candidates: list[_Candidate] = []
         self._hidden: Counter[tuple[int, int]] = Counter()  # children, by parent and group
         self._room = room - 1 - _folds(top)
-        self._offer_children(top, 1)
+        self._add_children(top, 1)
         misses = 0
-        while self._offers and misses < _MISSES:
-            misses += not self._take(heappop(self._offers))
+        while self._candidates and misses < _MOST_MISSES:
+            misses += not self._take(heappop(self._candidates))
 
-    def _take(self, offer: _Offer) -> bool:
-        """Show what is offered if there is room."""
-        view, parent = offer.view, offer.parent
+    def _take(self, candidate: _Candidate) -> bool:
+        """Show the candidate if there is room; return whether there was."""
+        view, parent = candidate.view, candidate.parent
         group = parent.id, _group(view)
-        saved = self._hidden[group] == 1 and not parent.state.final  # the line that stood for it
+        # The last hidden call of a group takes over the line that stood for the group.
+        saved = self._hidden[group] == 1 and not parent.state.final
         cost = 1 + _folds(view) - saved
         if cost > self._room:
             return False
         self._room -= cost
         self._hidden[group] -= 1
         self.shown.add(view.id)
-        self._offer_children(view, offer.depth + 1)
+        self._add_children(view, candidate.depth + 1)
         return True
 
-    def _offer_children(self, parent: NodeView, depth: int) -> None:
+    def _add_children(self, parent: NodeView, depth: int) -> None:
         for child in parent.children:
-            urgency = self._urgency(child, parent)
+            priority = self._priority(child, parent)
             order = 0.0
-            if urgency == _PAST:
+            if priority == _PAST:
                 order = depth
-            elif urgency == _ENDED and child.ended_at is not None:
+            elif priority == _ENDED and child.ended_at is not None:
                 order = -child.ended_at.timestamp()
             self._hidden[parent.id, _group(child)] += 1
-            heappush(self._offers, _Offer(urgency, order, next(self._serial), depth, child, parent))
+            heappush(
+                self._candidates,
+                _Candidate(priority, order, next(self._serial), depth, child, parent),
+            )
 
-    def _urgency(self, view: NodeView, parent: NodeView) -> int:
+    def _priority(self, view: NodeView, parent: NodeView) -> int:
         state = view.state
         if state is NodeState.Error and parent.state is not NodeState.Success:
             return _FAILED
@@ -180,34 +184,34 @@ class _Choice:
             return _PAST
         if state.final:
             return _ENDED
-        tally = self._census.of(view)
-        if tally.questions:
+        counts = self._counter.count(view)
+        if counts.questions:
             return _ASKS
         if state is NodeState.Waiting:
             return _WAITS
-        return _FAILED if tally.failed else _RUNS
+        return _FAILED if counts.failed else _RUNS
 
 
 def _group(view: NodeView) -> int:
     if view.state.final:
-        return _OVER
-    return _TO_COME if view.state is NodeState.Waiting else _UNDER_WAY
+        return _ENDED_GROUP
+    return _WAITING_GROUP if view.state is NodeState.Waiting else _OPEN_GROUP
 
 
 def _folds(view: NodeView) -> int:
-    """Return how many lines stand for the children of *view* as long as none is shown."""
+    """Return how many lines the children of *view* take while all of them are hidden."""
     return 0 if view.state.final else len({_group(child) for child in view.children})
 
 
-def _rows(top: NodeView, shown: set[int] | None, census: Census) -> Iterator[Row]:
-    """Yield the lines of all that is *shown*, by id; None stands for everything."""
+def _rows(top: NodeView, shown: set[int] | None, counter: CallCounter) -> Iterator[Row]:
+    """Yield the lines of the calls whose ids are in *shown*; None for all calls."""
     stack: list[tuple[NodeView | Counter[NodeState], str, str, bool]] = [(top, "", "", False)]
     while stack:
         one, lead, below, tied = stack.pop()
         if isinstance(one, Counter):
             yield MoreRow(lead, one)
             continue
-        items, hidden = (list(one.children), 0) if shown is None else _split(one, shown, census)
+        items, hidden = (list(one.children), 0) if shown is None else _split(one, shown, counter)
         yield CallRow(lead, one, tied, hidden)
         together = Counter(child.sequence for child in one.children)
         for item in reversed(items):
@@ -221,11 +225,11 @@ def _rows(top: NodeView, shown: set[int] | None, census: Census) -> Iterator[Row
 
 
 def _split(
-    view: NodeView, shown: set[int], census: Census
+    view: NodeView, shown: set[int], counter: CallCounter
 ) -> tuple[list[NodeView | Counter[NodeState]], int]:
-    """Return what to show below *view*, and how many calls its own line has to stand for.
+    """Return the items below *view*, and how many hidden calls its own line stands for.
 
-    Calls that are not shown are counted where the first of their kind would be.
+    Hidden calls are counted at the position of the first one of their group.
     """
     items: list[NodeView | Counter[NodeState]] = []
     folds: dict[int, Counter[NodeState]] = {}
@@ -234,7 +238,7 @@ def _split(
         if child.id in shown:
             items.append(child)
         elif view.state.final:
-            hidden += census.of(child).calls
+            hidden += counter.count(child).calls
         else:
             group = _group(child)
             if group not in folds:

@@ -1,7 +1,7 @@
-"""One run as one HTML file: the viewer's own page, with its data inside.
+"""Export a run as one HTML file: the viewer's page, with the data embedded.
 
-Needs no server and loads nothing. The page is put together from the files that ``views.web``
-serves; its policy lets a browser run that script and no other, whatever the data holds.
+The file needs no server and loads nothing. It is built from the files that ``views.web`` serves;
+its content security policy allows only that script, whatever the data contains.
 """
 
 import base64
@@ -22,8 +22,8 @@ _LINKED: Final = re.compile(
     r'<link rel="icon"[^>]*>\n<link rel="stylesheet"[^>]*>\n<script type="module"[^>]*></script>\n'
     r'(?:<link rel="modulepreload"[^>]*>\n)*'
 )
-_ENDS: Final = str.maketrans({
-    "<": "\\u003c",  # or a text could end the element that it stands in
+_ESCAPES: Final = str.maketrans({
+    "<": "\\u003c",  # otherwise a text could close the script element
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
 })  # fmt: skip
@@ -32,7 +32,7 @@ _ENDS: Final = str.maketrans({
 def page(data: Mapping[str, Any], *, at: float | None = None) -> str:
     """Return the file for *data*: the journal, trees, rows, details and flame of a run.
 
-    *at* is when that was so, in seconds since the epoch: now, unless somebody knows better.
+    *at* is the time of *data*, in seconds since the epoch; the default is now.
 
     Example:
         >>> journal = {"name": "run.db", "driven": False, "version": "0.1.0"}
@@ -50,16 +50,16 @@ def page(data: Mapping[str, Any], *, at: float | None = None) -> str:
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
     ))  # fmt: skip
-    inside = (
+    embedded = (
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
     )
-    head, count = _LINKED.subn(lambda _: inside, _asset("index.html"))
+    head, count = _LINKED.subn(lambda _: embedded, _asset("index.html"))
     if count != 1:
-        raise ValueError("index.html has to name its icon, its style and its script, in that order")
-    held = {**data, "at": time.time() if at is None else at}
-    written = json.dumps(held, ensure_ascii=False, allow_nan=False).translate(_ENDS)
+        raise ValueError("index.html must link its icon, its style and its script, in that order")
+    dated = {**data, "at": time.time() if at is None else at}
+    encoded = json.dumps(dated, ensure_ascii=False, allow_nan=False).translate(_ESCAPES)
     end = (
-        f'<script type="application/json" id="treefold-data">{written}</script>\n'
+        f'<script type="application/json" id="treefold-data">{encoded}</script>\n'
         f'<script type="module">{script}</script>\n</body>'
     )
     before, _, after = head.rpartition("</body>")
@@ -67,28 +67,28 @@ def page(data: Mapping[str, Any], *, at: float | None = None) -> str:
 
 
 def _script() -> str:
-    """Return all modules as one, each in a function of its own, after those that it imports."""
-    written: dict[str, str] = {}
-    _add(_ENTRY, written)
-    script = "".join(written.values())
+    """Return all modules as one script, each as a function, after the modules that it imports."""
+    bundled: dict[str, str] = {}
+    _bundle(_ENTRY, bundled)
+    script = "".join(bundled.values())
     if "</script" in script.lower():
-        raise ValueError("a script that is put into a page cannot hold its own end")
+        raise ValueError("an embedded script must not contain '</script'")
     return script
 
 
-def _add(name: str, written: dict[str, str]) -> None:
+def _bundle(name: str, bundled: dict[str, str]) -> None:
     text = _asset(name)
     for found in _IMPORT.finditer(text):
-        if found[2] not in written:
-            _add(found[2], written)
+        if found[2] not in bundled:
+            _bundle(found[2], bundled)
     exported = ", ".join(_EXPORT.findall(text))
-    body = _EXPORT.sub("", _IMPORT.sub(_taken, text))
+    body = _EXPORT.sub("", _IMPORT.sub(_bundled_import, text))
     if re.search(r"^(?:import|export)\b", body, re.MULTILINE):
-        raise ValueError(f"{name} imports or exports in a way that cannot be put into one file")
-    written[name] = f"const {_variable(name)} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
+        raise ValueError(f"{name} has an import or export that cannot be bundled")
+    bundled[name] = f"const {_variable(name)} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 
 
-def _taken(found: re.Match[str]) -> str:
+def _bundled_import(found: re.Match[str]) -> str:
     return f"const {{{found[1]}}} = {_variable(found[2])};\n"
 
 

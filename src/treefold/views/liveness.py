@@ -1,18 +1,36 @@
-"""Open calls whose process has ended: they are interrupted, and their clocks have stopped."""
+"""Adjust views of open calls to facts that their events do not have yet.
 
-from collections.abc import Mapping
+An open call whose process has ended is interrupted, and its clock has stopped. An answer stays in
+the journal until a process picks it up: until then the call still has its question.
+"""
+
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
+from treefold.core.question import Question
 from treefold.core.views import NodeView
 
 INTERRUPTED: Final = "interrupted"
-WHEN_RESUMED: Final = "interrupted; it resumes when its program is started again"  # as in words.js
+
+# Statuses; format.js has the same.
+WHEN_RESUMED: Final = "interrupted; it resumes when its program is started again"
+ANSWERED: Final = "answered; it resumes when its program runs"
+
+
+class JournalReader(Protocol):
+    """The part of an observer that is needed here."""
+
+    def interrupted(self) -> Mapping[int, float]: ...
+
+    def tree_of(self, node: int, /) -> int: ...
+
+    def questions(self) -> Sequence[Question]: ...
 
 
 def state_of(view: NodeView) -> str:
-    """Return the word for the state of a call."""
+    """Return the name of the state of a call."""
     return view.state.value if view.interrupted_at is None else INTERRUPTED
 
 
@@ -21,27 +39,58 @@ def end_of(view: NodeView, now: datetime) -> datetime:
     return view.ended_at or view.interrupted_at or now
 
 
+def up_to_date(journal: JournalReader, view: NodeView) -> NodeView:
+    """Return *view* with its interrupted calls, and without questions that are answered."""
+    view = with_interruption(view, journal.interrupted(), journal.tree_of(view.id))
+    return with_answers(view, {question.id for question in journal.questions()})
+
+
 def with_interruption(top: NodeView, trees: Mapping[int, float], tree: int) -> NodeView:
-    """Return *top* as interrupted, with all that is open below it, if its *tree* is in *trees*.
+    """Return *top* with all its open calls as interrupted, if its *tree* is in *trees*.
 
-    These are the interrupted trees with the times of their last events. A call that has asked a
-    question still waits for the answer, and is returned as it is.
+    *trees* are the interrupted trees, with the times of their last events. A call that has asked a
+    question still waits for the answer, and is not changed.
     """
-    return top if tree not in trees else _stopped(top, datetime.fromtimestamp(trees[tree], UTC))
+    if tree not in trees:
+        return top
+    at = datetime.fromtimestamp(trees[tree], UTC)
+
+    def interrupt(view: NodeView) -> NodeView:
+        if view.questions:
+            return view
+        return replace(view, interrupted_at=at, status=WHEN_RESUMED)
+
+    return _map_open_calls(top, interrupt)
 
 
-def _stopped(top: NodeView, at: datetime) -> NodeView:
+def with_answers(top: NodeView, open_questions: Container[str]) -> NodeView:
+    """Return *top* with only those questions whose ids are in *open_questions*.
+
+    The status of a call that has none left says that it was answered.
+    """
+
+    def remove_answered(view: NodeView) -> NodeView:
+        left = tuple(question for question in view.questions if question.id in open_questions)
+        if len(left) == len(view.questions):
+            return view
+        return replace(view, questions=left, status=view.status if left else ANSWERED)
+
+    return _map_open_calls(top, remove_answered)
+
+
+def _map_open_calls(top: NodeView, change: Callable[[NodeView], NodeView]) -> NodeView:
+    """Return *top* with *change* applied to every open call; unchanged views are not copied."""
     # Without recursion: trees may be deeper than Python's stack.
-    views = [top]
-    for view in views:  # which grows meanwhile
+    views = [] if top.state.final else [top]
+    for view in views:  # the list grows meanwhile
         views.extend(child for child in view.children if not child.state.final)
     changed: dict[int, NodeView] = {}
-    for view in reversed(views):
-        if view.state.final:
-            continue
-        children = tuple(changed.get(child.id, child) for child in view.children)
-        new = replace(view, children=children)
-        if not view.questions:
-            new = replace(new, interrupted_at=at, status=WHEN_RESUMED)
-        changed[view.id] = new
+    for view in reversed(views):  # callees before their callers
+        new = view
+        if any(child.id in changed for child in view.children):
+            children = tuple(changed.get(child.id, child) for child in view.children)
+            new = replace(view, children=children)
+        new = change(new)
+        if new is not view:
+            changed[view.id] = new
     return changed.get(top.id, top)

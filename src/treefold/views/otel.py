@@ -1,8 +1,8 @@
-"""Spans for OpenTelemetry, from a journal.
+"""OpenTelemetry spans from a journal.
 
-A thread of its own reads what was written down and makes spans of it: a run does not know that it
-is traced, and does not wait for whoever takes the spans. What these are slow to take waits in the
-journal. Nothing that goes wrong here comes back to the program; the log says it once.
+A background thread reads events from the journal and turns them into spans, so a run is not
+affected by being traced and never waits for an exporter: the journal is the queue. Errors are
+logged once, and never reach the program.
 """
 
 import asyncio
@@ -23,24 +23,25 @@ from treefold.stores.sqlite_store import SqliteStore
 
 log = logging.getLogger(__name__)
 
-_LOOKS_EVERY: Final = 0.1  # seconds
-_REST: Final = 9  # times as long as it has worked it leaves the processor to the run
-PATIENCE: Final = 5.0  # seconds that closing may take
+_POLL_INTERVAL: Final = 0.1  # seconds, at least
+_IDLE_FACTOR: Final = 9  # the thread is idle this many times as long as it used the processor
+CLOSE_TIMEOUT: Final = 5.0  # seconds
 
 Source = Runtime | Observer | Store | str | os.PathLike[str]
 
 
 def trace(source: Source, tracer_provider: Any = None, *, contents: bool = False) -> "Tracing":
-    """Make spans of what happens in a journal, until the returned object is closed.
+    """Create spans from a journal until the returned object is closed.
 
-    Of a runtime, all that ends from now on; of a journal (its path, store or observer), all that is
-    in it, too. Every call and every request to a model is a span, sent when it has ended. The ids
-    follow from the journal, so that whoever sends the same run again sends the same ids.
+    For a runtime, spans of everything that ends from now on; for a journal (its path, store or
+    observer), also of what it already contains. Every call and every request to a model is a span,
+    sent when it has ended. Ids are derived from the journal, so a run that is sent again has the
+    same ids.
 
     Args:
-        source: a ``Runtime(store=...)``, or a journal, whoever drives it.
-        tracer_provider: where spans go; otherwise to the one that the program has set.
-        contents: send what was said, too: prompts, answers, arguments, results, messages of errors.
+        source: a ``Runtime(store=...)``, or a journal, even one that another process writes.
+        tracer_provider: receives the spans; by default, the global one of the program.
+        contents: whether to send texts, too: prompts, answers, arguments, results, error messages.
 
     Raises:
         UsageError: the runtime has no store.
@@ -66,9 +67,9 @@ def trace(source: Source, tracer_provider: Any = None, *, contents: bool = False
         ['chat scripted', 'invoke_agent greet']
     """
     since = time.time() if isinstance(source, Runtime) else 0.0
-    observer, is_ours = _observer_of(source)
+    observer, owns_observer = _observer_of(source)
     provider = _provider(tracer_provider)
-    return Tracing(observer, provider, contents=contents, since=since, is_ours=is_ours)
+    return Tracing(observer, provider, contents=contents, since=since, owns_observer=owns_observer)
 
 
 @dataclass(slots=True)
@@ -77,21 +78,21 @@ class _Tree:
 
     reader: TreeReader
     spans: Any  # a TreeSpans
-    row: TreeRow | None = None  # as it was when it was read last
+    row: TreeRow | None = None  # when the tree was last read
 
 
 class Tracing:
-    """Reads a journal in a thread of its own and makes spans; made by ``trace``.
+    """Reads a journal in a background thread and creates spans; returned by ``trace``.
 
-    Close it, or use it in a ``with`` or ``async with`` block: what has ended by then is sent. The
-    tracer provider is the program's, which shuts it down.
+    Close it, or use it in a ``with`` or ``async with`` block: closing sends everything that has
+    ended. The tracer provider belongs to the program, which shuts it down.
 
     Args:
         observer: of the journal.
-        provider: where spans go; None for nowhere.
+        provider: receives the spans; None for no spans.
         contents: whether texts are sent, too.
-        since: what ended before that time is not sent.
-        is_ours: whether the observer is closed with it.
+        since: nothing that ended before this time is sent.
+        owns_observer: whether closing also closes the observer.
 
     Example:
         >>> from opentelemetry.sdk.trace import TracerProvider
@@ -103,39 +104,45 @@ class Tracing:
     """
 
     def __init__(
-        self, observer: Observer, provider: Any, *, contents: bool, since: float, is_ours: bool
+        self,
+        observer: Observer,
+        provider: Any,
+        *,
+        contents: bool,
+        since: float,
+        owns_observer: bool,
     ) -> None:
         self._observer = observer
         self._contents = contents
         self._since = since
-        self._is_ours = is_ours
-        self._seen = 0  # the place of the newest event, at the last look
-        self._open: dict[int, _Tree] = {}  # trees that are being read, by their ids
-        self._over: set[int] = set()  # trees of which nothing more is to be read
-        self._complained = False
+        self._owns_observer = owns_observer
+        self._position = 0  # of the newest event, at the last poll
+        self._open: dict[int, _Tree] = {}  # trees that are being read, by id
+        self._finished: set[int] = set()  # trees that are not read any more
+        self._warned = False
         self._closing = threading.Event()
-        self._given_up = threading.Event()
+        self._abandoned = threading.Event()
         self._thread: threading.Thread | None = None
         if provider is None:
-            self._let_go()
+            self._release()
             return
-        from treefold.views.span_maker import SpanMaker  # noqa: PLC0415 - needs the extra
+        from treefold.views.journal_tracer import JournalTracer  # noqa: PLC0415 - needs the extra
 
-        over = self._given_up.is_set
-        self._maker = SpanMaker(observer.journal, provider, self._complain, over)
+        abandoned = self._abandoned.is_set
+        self._tracer = JournalTracer(observer.journal, provider, self._warn_once, abandoned)
         self._thread = threading.Thread(target=self._run, name="treefold otel", daemon=True)
         self._thread.start()
 
-    def close(self, timeout: float = PATIENCE) -> bool:
-        """Send what has ended, and stop; False if *timeout* seconds are too few for that."""
+    def close(self, timeout: float = CLOSE_TIMEOUT) -> bool:
+        """Send everything that has ended, and stop; False if that takes over *timeout* seconds."""
         self._closing.set()
         if self._thread is None:
             return True
         self._thread.join(timeout)
         if not self._thread.is_alive():
             return True
-        self._given_up.set()
-        self._complain(f"they could not all be sent within {timeout:g} s")
+        self._abandoned.set()
+        self._warn_once(f"not all of them could be sent within {timeout:g} s")
         return False
 
     def __enter__(self) -> Self:
@@ -150,63 +157,64 @@ class Tracing:
     async def __aexit__(self, *_exc: object) -> None:
         await asyncio.to_thread(self.close)
 
-    # In the thread
+    # In the background thread
 
     def _run(self) -> None:
-        rest = _LOOKS_EVERY
+        interval = _POLL_INTERVAL
         try:
-            while not self._closing.wait(rest):
+            while not self._closing.wait(interval):
                 began = time.thread_time()
-                self._look()
-                rest = max(_LOOKS_EVERY, _REST * (time.thread_time() - began))
-            self._look(last=True)
-            self._maker.flush()
-        except InterruptedError:  # nobody waits any longer
+                self._poll()
+                interval = max(_POLL_INTERVAL, _IDLE_FACTOR * (time.thread_time() - began))
+            self._poll(last=True)
+            self._tracer.flush()
+        except InterruptedError:  # close() has timed out
             pass
         finally:
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
-        if self._is_ours:
+    def _release(self) -> None:
+        if self._owns_observer:
             self._observer.close()
 
-    def _look(self, *, last: bool = False) -> None:
-        """Read what is new, if anything is."""
+    def _poll(self, *, last: bool = False) -> None:
+        """Read new events, if there are any."""
         try:
-            place = self._observer.last()
-            if place == self._seen and not last:
+            position = self._observer.last()
+            if position == self._position and not last:
                 return
             rows = self._observer.trees()
-        except TreefoldError as error:  # it may be readable again
-            self._complain(f"the journal cannot be read: {error}")
+        except TreefoldError as error:  # the next poll may succeed
+            self._warn_once(f"the journal cannot be read: {error}")
             return
         for gone in self._open.keys() - {row.id for row in rows}:
             del self._open[gone]
         for row in rows:
-            if row.id not in self._over and not self._is_past(row):
+            if row.id not in self._finished and not self._is_too_old(row):
                 self._read(row, last=last)
-        self._seen = place
+        self._position = position
 
-    def _is_past(self, row: TreeRow) -> bool:
+    def _is_too_old(self, row: TreeRow) -> bool:
         return not row.open and row.ended is not None and row.ended < self._since
 
     def _read(self, row: TreeRow, *, last: bool) -> None:
         if (tree := self._open.get(row.id)) is None:
             tree = self._open[row.id] = self._begin(row.id)
-        if row.parked and row == tree.row and not last:  # there may be thousands of them
+        # There may be thousands of parked trees: do not read them again and again.
+        if row.parked and row == tree.row and not last:
             return
         try:
             if events := tree.reader.read():
-                tree.spans.take(events)
+                tree.spans.apply(events)
         except InterruptedError:
             raise
-        except Exception as error:  # noqa: BLE001 - a run must not hear of it, whatever it is
-            self._complain(f"tree {row.id} is left out: {error!r}")
-            self._over.add(row.id)
+        except Exception as error:  # noqa: BLE001 - no error here may affect the run
+            self._warn_once(f"tree {row.id} is skipped: {error!r}")
+            self._finished.add(row.id)
         tree.row = row
         if not row.open:
-            self._over.add(row.id)
-        if row.id in self._over:
+            self._finished.add(row.id)
+        if row.id in self._finished:
             del self._open[row.id]
 
     def _begin(self, id: int) -> _Tree:
@@ -215,40 +223,40 @@ class Tracing:
         read = partial(self._observer.events, id, long_texts=self._contents)
         spans = TreeSpans(
             id,
-            self._maker,
+            self._tracer,
             lambda: read().read(),
             contents=self._contents,
             since=self._since,
         )
         return _Tree(read(), spans)
 
-    def _complain(self, what: str) -> None:
-        """Say what is wrong, the first time that anything is."""
-        if not self._complained:
-            self._complained = True
+    def _warn_once(self, what: str) -> None:
+        """Log a warning; further ones are dropped."""
+        if not self._warned:
+            self._warned = True
             log.warning("spans of %r are missing: %s", self._observer, what)
 
 
 def _provider(given: Any) -> Any:
-    """Return where spans go; None for nowhere, and then the log says why."""
+    """Return the tracer provider to use; log a warning and return None if there is none."""
     try:
         from opentelemetry import trace as api  # noqa: PLC0415 - needs the extra
     except ImportError:
-        log.warning("no spans are made: OpenTelemetry is not installed; install treefold[otel]")
+        log.warning("no spans are created: install OpenTelemetry with treefold[otel]")
         return None
     if given is None:
         given = api.get_tracer_provider()
     if isinstance(given, api.ProxyTracerProvider):
         log.warning(
-            "no spans are made: the program has set no tracer provider; call"
-            " opentelemetry.trace.set_tracer_provider first, or give one as tracer_provider="
+            "no spans are created: there is no tracer provider; call"
+            " opentelemetry.trace.set_tracer_provider first, or pass tracer_provider="
         )
         return None
     return given
 
 
 def _observer_of(source: Source) -> tuple[Observer, bool]:
-    """Return who looks on at *source*, and whether to close that in the end."""
+    """Return an observer of *source*, and whether it has to be closed."""
     if isinstance(source, Observer):
         return source, False
     if not isinstance(source, Runtime):
@@ -256,9 +264,10 @@ def _observer_of(source: Source) -> tuple[Observer, bool]:
     store = source.store
     if store is None:
         raise UsageError(
-            "spans are made from what is written down: Runtime(store='run.db'), or"
-            " Runtime(store=MemoryStore()) if no file is wanted"
+            "spans are created from the journal of a runtime: pass Runtime(store='run.db'), or"
+            " Runtime(store=MemoryStore()) to keep the journal in memory"
         )
     if isinstance(store, SqliteStore) and os.path.exists(store.name):
-        return attach(store.name), True  # so that nobody waits for us to have read
+        # With a connection of its own, the thread never blocks the runtime's connection.
+        return attach(store.name), True
     return attach(store), True

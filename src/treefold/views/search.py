@@ -1,4 +1,4 @@
-"""Which calls of a tree mention a text."""
+"""Full-text search in the calls of a tree."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
@@ -7,14 +7,13 @@ from treefold.core.frames import shortened
 from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
 from treefold.core.views import NodeView
 
-_LONGEST: Final = 1000  # characters of a number, or of what is no plain data
+_LONGEST: Final = 1000  # characters of the repr of a number or another object
 
 
-def found(view: NodeView, text: str) -> list[int]:
-    """Return the ids of *view* and all below it that mention *text*, whichever case it is in.
+def search(view: NodeView, text: str) -> list[int]:
+    """Return the ids of the calls in *view* that contain *text*, ignoring case; callers first.
 
-    Looked through are names, inputs, results, exceptions and transcripts; callers come before what
-    they called.
+    Searches names, inputs, results, exceptions and transcripts.
 
     Example:
         >>> from treefold import CodeFunction, Runtime
@@ -23,7 +22,7 @@ def found(view: NodeView, text: str) -> list[int]:
         >>> with Runtime() as runtime:
         ...     node = runtime.invoke(CodeFunction(callable=greet), {"name": "Ada"})
         ...     _ = node.result()
-        ...     [found(runtime.get_view(node.id), text) for text in ("hello, ada", "Grace")]
+        ...     [search(runtime.get_view(node.id), text) for text in ("hello, ada", "Grace")]
         [[1], []]
     """
     wanted = text.casefold()
@@ -31,24 +30,24 @@ def found(view: NodeView, text: str) -> list[int]:
     views = [view]
     while wanted and views:
         one = views.pop()
-        if any(wanted in said.casefold() for said in _said(one)):
+        if any(wanted in candidate.casefold() for candidate in _texts_of(one)):
             ids.append(one.id)
         views.extend(reversed(one.children))
     return ids
 
 
-def _said(view: NodeView) -> Iterator[str]:
+def _texts_of(view: NodeView) -> Iterator[str]:
     yield view.fn
     yield view.system
     if view.exception is not None:
         yield str(view.exception)
     for value in (view.inputs, view.outputs, view.values):
-        yield from _texts(value)
+        yield from _texts_in(value)
     for part in view.transcript:
         match part:
             case ToolUse():
                 yield part.name
-                yield from _texts(part.args)
+                yield from _texts_in(part.args)
             case ToolResult():
                 yield part.content
             case UserText() | ModelText() | ThinkingPart():
@@ -57,8 +56,8 @@ def _said(view: NodeView) -> Iterator[str]:
                 pass
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Give all that is written in *value*, names of fields included, however deep it is."""
+def _texts_in(value: Any) -> Iterator[str]:
+    """Yield all texts in *value*, at any depth, keys of mappings included."""
     values = [value]
     while values:
         one = values.pop()

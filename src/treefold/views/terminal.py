@@ -1,7 +1,7 @@
-"""A run as a live tree at the bottom of a terminal.
+"""Show a run as a live tree at the bottom of a terminal.
 
-Follows a watch, and knows nothing of who drives the run. Where nothing can be drawn in place (no
-terminal, a dumb one, no ``rich``) the tree is printed once, as text, when it has ended.
+Iterates over a watch; the run may be in this process or another. Where lines cannot be redrawn (no
+terminal, a dumb one, no ``rich``), the tree is printed once, as text, when the run has ended.
 """
 
 import os
@@ -17,30 +17,30 @@ from typing import Final, Self, TextIO
 
 from treefold.core.views import NodeView
 from treefold.runtime.watch import Watch
-from treefold.views.canvas import Canvas, rows_of
-from treefold.views.folding import Census
+from treefold.views.canvas import Canvas, row_count
+from treefold.views.folding import CallCounter
 from treefold.views.text import SIGNS, render
 
-TICK: Final = 0.5  # seconds; the timeout of a watch that is followed, so that times go on
+TICK: Final = 0.5  # seconds; the timeout of a watch, so that elapsed times are redrawn
 
-_REDRAWS: Final = 1 / 8  # seconds between two frames, at least
-_LOOKS_EVERY: Final = 0.02  # seconds
-_REST: Final = 10  # times as long as drawing took
-_LONGEST: Final = 200  # lines of a tree that has ended: they are there to be scrolled
+_REDRAW_INTERVAL: Final = 1 / 8  # seconds between two redraws, at least
+_POLL_INTERVAL: Final = 0.02  # seconds
+_IDLE_FACTOR: Final = 10  # the terminal is left alone this many times as long as drawing took
+_MOST_LINES: Final = 200  # of a tree that has ended: they can be scrolled back
 _HINT: Final = "(pip install 'treefold[terminal]' shows the tree while it grows)"
 
 
 def follow(
     watch: Watch,
     stream: TextIO | None = None,
-    seen: Callable[[NodeView], NodeView] | None = None,
+    transform: Callable[[NodeView], NodeView] | None = None,
 ) -> NodeView:
-    """Show what *watch* sees on *stream*, stderr if none, until it has ended; return the last view.
+    """Show the views of *watch* on *stream* (default: stderr) until its end; return the last one.
 
-    The watch should have a timeout of ``TICK``: ``runtime.watch(node, timeout=TICK)``. What is
-    shown of a view is what *seen* makes of it each time.
+    The watch should have a timeout of ``TICK``: ``runtime.watch(node, timeout=TICK)``. Each view is
+    passed through *transform* before it is shown.
     """
-    with LiveTree(stream, seen) as tree:
+    with LiveTree(stream, transform) as tree:
         *_, last = tree.follow(watch)
     return last
 
@@ -49,37 +49,37 @@ class LiveTree:
     """A tree on a terminal, for as long as the ``with`` block lasts.
 
     Args:
-        stream: where to; stderr by default.
-        seen: gives what is to be shown of a view, if that is not all.
+        stream: the terminal; stderr by default.
+        transform: is applied to each view before it is shown.
     """
 
     def __init__(
-        self, stream: TextIO | None = None, seen: Callable[[NodeView], NodeView] | None = None
+        self, stream: TextIO | None = None, transform: Callable[[NodeView], NodeView] | None = None
     ) -> None:
-        self._seen = seen
+        self._transform = transform
         self._stream = sys.stderr if stream is None else stream
         self._canvas = Canvas(self._stream)
-        self._census = Census()
-        self._took = 0.0  # seconds to draw the last frame
+        self._counter = CallCounter()
+        self._took = 0.0  # seconds for the last drawing
         self._stack = ExitStack()
 
     @cached_property
     def is_live(self) -> bool:
-        """Whether the tree can be drawn while it grows."""
+        """Whether the tree can be redrawn while it grows."""
         return _can_draw(self._stream) and find_spec("rich") is not None
 
     def __enter__(self) -> Self:
         if self.is_live:
-            self._stack.enter_context(self._canvas.printed_above())
+            self._stack.enter_context(self._canvas.redirect_output())
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self._stack.close()
 
     def follow(self, watch: Watch, is_over: Callable[[], bool] | None = None) -> Iterator[NodeView]:
-        """Show each view of *watch*, and yield it then, until the last.
+        """Show each view of *watch*, then yield it, up to the last one.
 
-        *is_over* says at once when the call has ended, so that the last one need not wait.
+        *is_over* is polled between two redraws, so that the last view is not delayed.
         """
         view: NodeView | None = None
         while view is None or not view.state.final:
@@ -88,19 +88,19 @@ class LiveTree:
                     self.show(view)
                     yield view
                     if self.is_live and not view.state.final:
-                        self._rest(is_over)
-            except TimeoutError:  # nothing has happened but that time goes by
+                        self._pause(is_over)
+            except TimeoutError:  # there was no event; redraw the elapsed times
                 if view is not None:
                     self.show(view)
 
-    def _rest(self, is_over: Callable[[], bool] | None) -> None:
-        end = time.monotonic() + max(_REDRAWS, _REST * self._took)
+    def _pause(self, is_over: Callable[[], bool] | None) -> None:
+        end = time.monotonic() + max(_REDRAW_INTERVAL, _IDLE_FACTOR * self._took)
         while (left := end - time.monotonic()) > 0 and not (is_over is not None and is_over()):
-            time.sleep(min(left, _LOOKS_EVERY))
+            time.sleep(min(left, _POLL_INTERVAL))
 
     def show(self, view: NodeView, *, spare: int = 0) -> None:
-        """Show *view* instead of the one before it, and leave *spare* rows of the screen below."""
-        view = view if self._seen is None else self._seen(view)
+        """Replace the view on the screen with *view*, and leave *spare* rows free below it."""
+        view = view if self._transform is None else self._transform(view)
         if self.is_live:
             self._draw(view, spare)
         elif view.state.final:
@@ -110,91 +110,91 @@ class LiveTree:
             self._stream.flush()
 
     @contextmanager
-    def aside(self) -> Generator["Aside"]:
-        """Use the terminal below the tree; what is shown then stays, and the tree goes on below."""
+    def prompt(self) -> Generator["Prompt"]:
+        """Use the terminal below the tree; afterwards, the tree is drawn below what was printed."""
         self._stack.close()
-        aside = Aside(self, self._canvas, self._canvas.leave(), self._stream)
+        prompt = Prompt(self, self._canvas, self._canvas.release(), self._stream)
         try:
-            with self._canvas.printed_by_others(aside.stop) if self.is_live else nullcontext():
-                yield aside
+            with self._canvas.detect_output(prompt.freeze_tree) if self.is_live else nullcontext():
+                yield prompt
         finally:
             self.__enter__()
 
     def _draw(self, view: NodeView, spare: int) -> None:
         columns, lines = self._canvas.size
-        rows = max(lines, _LONGEST) if view.state.final else max(2, lines - 1 - spare)
-        self._canvas.draw(*self.frame(view, columns - 1, rows))
+        rows = max(lines, _MOST_LINES) if view.state.final else max(2, lines - 1 - spare)
+        self._canvas.draw(*self.lines(view, columns - 1, rows))
         if view.state.final:
-            self._canvas.leave()
+            self._canvas.release()
 
-    def frame(self, view: NodeView, columns: int, rows: int) -> tuple[list[str], list[int]]:
+    def lines(self, view: NodeView, columns: int, rows: int) -> tuple[list[str], list[int]]:
         """Return *view* as lines for the terminal, and their widths."""
-        from treefold.views.frame import escapes, framed, line_width  # noqa: PLC0415 - it needs rich
+        from treefold.views.styled import line_width, styled_lines, to_ansi  # noqa: PLC0415 - rich
 
         start = time.perf_counter()
-        frame = framed(view, columns, rows, datetime.now(UTC), self._census)
+        lines = styled_lines(view, columns, rows, datetime.now(UTC), self._counter)
         coloured = not os.environ.get("NO_COLOR")
-        drawn = [escapes(line, coloured=coloured) for line in frame]
+        drawn = [to_ansi(line, coloured=coloured) for line in lines]
         self._took = time.perf_counter() - start
-        return drawn, [line_width(line) for line in frame]
+        return drawn, [line_width(line) for line in lines]
 
 
-class Aside:
-    """The terminal below a tree: what is said there, while the tree above it goes on moving.
+class Prompt:
+    """The terminal below a tree, for printing and input while the tree above is still updated.
 
     Args:
-        tree: draws the frames.
+        tree: gives the lines to draw.
         canvas: what they are drawn on.
-        rows: how many rows the tree has on the screen.
-        stream: where to say something.
+        rows: how many rows the tree takes on the screen.
+        stream: the terminal.
     """
 
     def __init__(self, tree: LiveTree, canvas: Canvas, rows: int, stream: TextIO) -> None:
         self._tree = tree
         self._canvas = canvas
-        self._rows = rows if tree.is_live else 0  # 0: it does not move
+        self._rows = rows if tree.is_live else 0  # 0: the tree is not updated
         self._stream = stream
         self._below = 0  # rows between the tree and the cursor
-        self._next = 0.0  # when it is drawn again
+        self._next = 0.0  # when the tree may be redrawn
 
-    def say(self, text: str) -> None:
-        """Print *text*, whole lines."""
+    def print(self, text: str) -> None:
+        """Print *text*, complete lines."""
         if self._rows:
-            from treefold.views.frame import cell_len  # noqa: PLC0415 - it needs rich
+            from treefold.views.styled import cell_len  # noqa: PLC0415 - rich
 
             columns = self._canvas.size[0]
-            self._below += sum(rows_of(cell_len(line), columns) for line in text.split("\n"))
+            self._below += sum(row_count(cell_len(line), columns) for line in text.split("\n"))
         print(text, file=self._stream, flush=True)
 
     @contextmanager
-    def typing(self, prompt: str) -> Generator[None]:
-        """Print *prompt* for a line that is typed while the block lasts, and ended by then."""
+    def line_input(self, prompt: str) -> Generator[None]:
+        """Print *prompt* for a line that the user types, and ends, inside the ``with`` block."""
         print(prompt, end="", file=self._stream, flush=True)
-        with self._canvas.typing() if self._rows else nullcontext():
+        with self._canvas.single_row_input() if self._rows else nullcontext():
             yield
         self._below += 1
 
     def end_line(self) -> None:
-        """End the line of a prompt that nothing was typed at."""
+        """End the line of a prompt at which the user typed nothing."""
         print(file=self._stream, flush=True)
 
-    def move(self, view: Callable[[], NodeView]) -> None:
-        """Draw the tree again, as *view* gives it, unless that was just done."""
+    def update_tree(self, view: Callable[[], NodeView]) -> None:
+        """Redraw the tree from *view*, unless that was done just now."""
         if not self._rows or time.monotonic() < self._next:
             return
         began = time.monotonic()
-        lines, _ = self._tree.frame(view(), self._canvas.size[0] - 1, self._rows)
+        lines, _ = self._tree.lines(view(), self._canvas.size[0] - 1, self._rows)
         self._canvas.draw_above(lines, self._rows, self._below)
         took = time.monotonic() - began
-        self._next = began + max(TICK, _REST * took)
+        self._next = began + max(TICK, _IDLE_FACTOR * took)
 
-    def stop(self) -> None:
-        """Move no longer: others print here, and where the cursor is then is not known."""
+    def freeze_tree(self) -> None:
+        """Stop updating the tree: other code prints, so the position of the cursor is unknown."""
         self._rows = 0
 
 
 def _can_draw(stream: TextIO) -> bool:
-    """Whether *stream* is a terminal on which lines can be drawn again."""
+    """Whether *stream* is a terminal on which lines can be redrawn."""
     if not stream.isatty() or os.environ.get("TERM", "dumb") in {"dumb", "unknown", ""}:
         return False
     try:

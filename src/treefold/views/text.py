@@ -1,6 +1,6 @@
-"""A tree as lines of text.
+"""Render a tree as lines of plain text.
 
-Whatever a function or a model said is shown escaped: it cannot move the cursor or colour the line.
+Text of functions and models is escaped: it cannot move the cursor or change colours.
 """
 
 import unicodedata
@@ -24,16 +24,16 @@ SIGNS: Final = {
 
 INTERRUPTED_SIGN: Final = "↯"
 
-_MINUTES: Final = 100  # seconds from which on minutes are easier to read
-_LAYOUT: Final = "\n\t\u200c\u200d"  # and the joiners that some scripts and emoji are written with
+_MINUTES_FROM: Final = 100  # seconds
+_LAYOUT: Final = "\n\t\u200c\u200d"  # with the joiners that some scripts and emoji need
 
 
 def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> str:
-    """Return *view* and all below it, one line a node, none longer than *width*.
+    """Return *view* and the calls below it, one line per call, none longer than *width*.
 
-    Each begins with its state and its path; calls that were asked for in parallel are marked with
-    the number that they share. An agent under way says what it does. Tokens and money are those of
-    the call and all below it. *now* is what running calls are timed against.
+    Each line begins with the state and the path; calls that were requested in parallel have the
+    number that they share. A running agent has its status. Tokens and cost include all calls below.
+    *now* is the end of calls that are still running.
 
     Example:
         >>> from treefold import CodeFunction, Runtime
@@ -69,7 +69,7 @@ def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
 
 
 def _line(view: NodeView, *, tied: bool) -> str:
-    room = 60 if view.exception is None else 20  # why it failed matters more
+    room = 60 if view.exception is None else 20  # the reason of a failure matters more
     args = ", ".join(f"{_name(name)}={short(value, room)}" for name, value in view.inputs.items())
     number = f"{view.path} ∥{view.sequence}" if tied else view.path
     line = f"{sign_of(view)} {number} {_name(view.fn)}({args})"
@@ -77,17 +77,17 @@ def _line(view: NodeView, *, tied: bool) -> str:
         line += f" → {short(view.outputs)}"
     elif view.exception is not None:
         line += f" → {printable(str(view.exception))}"
-    elif view.status and (view.model is not None or _stands_still(view)):
+    elif view.status and (view.model is not None or _is_stopped(view)):
         line += f" … {printable(view.status)}"
     return line
 
 
 def sign_of(view: NodeView) -> str:
-    """Return the sign for the state of a call."""
+    """Return the sign of the state of a call."""
     return SIGNS[view.state] if view.interrupted_at is None else INTERRUPTED_SIGN
 
 
-def _stands_still(view: NodeView) -> bool:
+def _is_stopped(view: NodeView) -> bool:
     return view.state is NodeState.Paused or view.interrupted_at is not None
 
 
@@ -101,11 +101,11 @@ def _time(view: NodeView, now: datetime) -> str:
 
 
 def elapsed(view: NodeView, now: datetime) -> str:
-    """Return for how long *view* has been under way, or was; nothing if it has not begun."""
+    """Return how long *view* has been running, or ran; nothing if it has not started."""
     if view.started_at is None:
         return ""
     seconds = max(0.0, (end_of(view, now) - view.started_at).total_seconds())
-    if seconds < _MINUTES:
+    if seconds < _MINUTES_FROM:
         return f"{seconds:.1f} s"
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -113,8 +113,8 @@ def elapsed(view: NodeView, now: datetime) -> str:
 
 
 def printable(text: str) -> str:
-    """Return *text* on one line, with every character that does not print shown as its code."""
-    if text.isprintable():  # as most is
+    """Return *text* on one line, with each unprintable character as its escape sequence."""
+    if text.isprintable():  # the usual case
         return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
@@ -122,7 +122,7 @@ def printable(text: str) -> str:
 
 
 def readable(text: str) -> str:
-    """Return *text* with its lines, tabs and spaces as they are, and the rest as ``printable``."""
+    """Return *text* with newlines, tabs and spaces unchanged, and the rest as ``printable``."""
     if text.isprintable():
         return text
     return "".join(
@@ -136,16 +136,16 @@ def _name(name: str) -> str:
 
 
 def short(value: object, room: int = 60) -> str:
-    """Return the repr of *value* on one line of at most *room* characters or so."""
+    """Return the repr of *value* on one line, cut to *room* characters before it is escaped."""
     if type(value) is str:
-        value = value[: room + 1]  # the rest would be written for nothing
+        value = value[: room + 1]  # do not build the repr of a text that is cut anyway
     try:
         shown = repr(value)
-    except Exception as error:  # noqa: BLE001 - foreign code; the rest of the tree is shown anyway
+    except Exception as error:  # noqa: BLE001 - foreign code must not hide the rest of the tree
         shown = f"<{type(value).__name__}: its __repr__ raised {type(error).__name__}>"
     return printable(cut(shown, room))
 
 
 def cut(text: str, width: int) -> str:
-    """Return *text*, or as much of it as *width* characters have room for."""
+    """Return *text*, cut to *width* characters with an ellipsis if it is longer."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"

@@ -1,8 +1,8 @@
-"""The spans of one tree, made from its events.
+"""Create the spans of one tree from its events.
 
-The span of a call begins with the call, so that those below it can name it, and is sent when the
-call has ended. That of a request to a model is made when the request has ended, since there is
-nothing below it. Keeps what is open, and nothing else.
+The span of a call is started with the call, so that it can be the parent of the spans below it, and
+sent when the call has ended. The span of a request to a model has no children, and is created when
+the request has ended. Only open calls are kept in memory.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,127 +36,127 @@ from treefold.core.states import NodeState
 from treefold.core.usage import TokenUsage
 from treefold.views import conventions
 from treefold.views.conventions import Attributes
-from treefold.views.span_maker import SpanMaker, nanoseconds
+from treefold.views.journal_tracer import JournalTracer, nanoseconds
 
-_LEFT: Final = "CancelledError"  # what a request fails with that nobody waits for any longer
+_CANCELLED: Final = "CancelledError"  # the failure of a request that was cancelled
 _INTERRUPTED: Final = Failure("interrupted", "the process ended before the request did")
 
 
 @dataclass(slots=True)
-class _Request:
-    """One to a model that has not ended."""
+class _OpenRequest:
+    """A request to a model that has not ended."""
 
     sent: RequestSent
     retries: list[RequestRetried] = field(default_factory=list[RequestRetried])
 
 
 @dataclass(slots=True)
-class _Call:
-    """One that has not ended."""
+class _OpenCall:
+    """A call that has not ended."""
 
     requested: CallRequested
     path: str
-    key: str  # what its span is found by
-    span: Span | None = None  # when it has begun
+    key: str  # identifies its span
+    span: Span | None = None  # once it has started
     began: float = 0.0
     model: str = ""
     usage: TokenUsage = field(default_factory=TokenUsage)
     requests: int = 0
-    request: _Request | None = None
-    told: str | None = None  # what it was told first, and said last
-    said: str | None = None
+    request: _OpenRequest | None = None
+    input_messages: str | None = None  # of the first request
+    output_messages: str | None = None  # of the last response
 
 
 class TreeSpans:
-    """Takes in the events of one tree, in order, and makes its spans.
+    """Creates the spans of one tree from its events, which are applied in order.
 
     Args:
-        recall: gives all events of the tree, from the first one on.
+        read_all: returns all events of the tree, from the first one.
         contents: whether texts and values are sent, too.
-        since: what ended before that time is not sent.
+        since: nothing that ended before this time is sent.
     """
 
     def __init__(
         self,
         tree: int,
-        maker: SpanMaker,
-        recall: Callable[[], Iterable[Event]],
+        tracer: JournalTracer,
+        read_all: Callable[[], Iterable[Event]],
         *,
         contents: bool,
         since: float,
     ) -> None:
         self._tree = tree
-        self._maker = maker
-        self._recall = recall
+        self._tracer = tracer
+        self._read_all = read_all
         self._contents = contents
         self._since = since
-        self._calls: dict[int, _Call] = {}  # by node
+        self._calls: dict[int, _OpenCall] = {}  # by node
         self._forked_at = 0.0
 
-    def take(self, events: Sequence[Event]) -> None:
-        """Take in what happened next.
+    def apply(self, events: Sequence[Event]) -> None:
+        """Apply the next *events*.
 
         Raises:
-            InterruptedError: nobody waits for spans any longer.
+            InterruptedError: sending was abandoned.
         """
         forks = [n for n, event in enumerate(events) if isinstance(event, TreeForked)]
-        fork = forks[-1] if forks else 0  # those before are of the trees that it comes from
+        fork = forks[-1] if forks else 0  # earlier events are of the tree that was forked
         self._inherit(events[:fork])
         past = _ended_before(self._since, events[fork:])
         for event in events[fork:]:
             if event.node not in past:
-                self._take(event)
+                self._apply(event)
 
-    def _take(self, event: Event) -> None:
+    def _apply(self, event: Event) -> None:
         if isinstance(event, CallRequested):
-            self._ask_for(event)
+            self._add_call(event)
         elif isinstance(event, CallReopened) and event.node not in self._calls:
-            self._reopen(event)
+            self._reopen_call(event)
         elif event.node in self._calls:
-            self._take_of_call(self._calls[event.node], event)
+            self._apply_to_call(self._calls[event.node], event)
 
-    def _take_of_call(self, call: _Call, event: Event) -> None:
+    def _apply_to_call(self, call: _OpenCall, event: Event) -> None:
         match event:
             case TreeForked():
                 self._forked_at = event.at
-                link = self._maker.link(event.source, str(event.source))
-                self._start(call, event.at, [link])
+                link = self._tracer.link(event.source, str(event.source))
+                self._start_span(call, event.at, [link])
             case CallInherited():
-                self._start(call, self._forked_at)
+                self._start_span(call, self._forked_at)
             case CallStarted() if call.span is None:
-                self._start(call, event.at)
+                self._start_span(call, event.at)
             case CallEnded():
-                self._end(call, event)
+                self._end_call(call, event)
             case ConversationOpened():
-                self._converse(call, event)
+                self._open_conversation(call, event)
             case RequestSent():
-                self._send(call, event)
+                self._start_request(call, event)
             case RequestRetried():
                 if call.request is not None:
                     call.request.retries.append(event)
             case RequestFailed() | ResponseCompleted():
-                self._answer(call, event)
+                self._end_request(call, event)
             case _:
-                self._note(call, event)
+                self._add_span_event(call, event)
 
     # Calls
 
-    def _ask_for(self, event: CallRequested) -> _Call:
+    def _add_call(self, event: CallRequested) -> _OpenCall:
         above = self._calls.get(event.parent or 0)
         path = str(event.index) if above is None else f"{above.path}.{event.index}"
         kept = event if self._contents else replace(event, inputs={})
-        call = self._calls[event.node] = _Call(kept, path, str(event.node))
+        call = self._calls[event.node] = _OpenCall(kept, path, str(event.node))
         return call
 
     def _inherit(self, events: Sequence[Event]) -> None:
-        """Know the calls that are open in a fork: what has ended was sent with the other tree."""
+        """Add the calls that are open in a fork: ended ones were sent with the forked tree."""
         past = _ended_before(float("inf"), events)
         for event in events:
             if event.node in past:
                 continue
             match event:
                 case CallRequested():
-                    self._ask_for(event)
+                    self._add_call(event)
                 case ConversationOpened():
                     self._calls[event.node].model = event.model
                 case RequestSent():
@@ -164,59 +164,61 @@ class TreeSpans:
                 case _:
                     pass
 
-    def _reopen(self, event: CallReopened) -> None:
-        """Begin a second span of a call: the first one has been sent."""
-        for earlier in self._recall():
+    def _reopen_call(self, event: CallReopened) -> None:
+        """Start a second span of a call: the first one has been sent."""
+        for earlier in self._read_all():
             if isinstance(earlier, CallRequested) and earlier.node == event.node:
-                call = self._ask_for(earlier)
-                link = self._maker.link(self._tree, call.key)
+                call = self._add_call(earlier)
+                link = self._tracer.link(self._tree, call.key)
                 call.key = f"{call.key} again at {event.at!r}"
-                self._start(call, event.at, [link])
+                self._start_span(call, event.at, [link])
                 return
 
-    def _start(self, call: _Call, at: float, links: Sequence[Link] = ()) -> None:
+    def _start_span(self, call: _OpenCall, at: float, links: Sequence[Link] = ()) -> None:
         requested = call.requested
         attributes: Attributes = {
-            **conventions.attributes_of(requested),
-            "treefold.journal.id": self._maker.journal,
+            **conventions.call_attributes(requested),
+            "treefold.journal.id": self._tracer.journal,
             "treefold.tree.id": self._tree,
             "treefold.node.id": requested.node,
             "treefold.node.path": call.path,
         }
-        if call.model:  # of a call that goes on in a fork
+        if call.model:  # of a call that continues in a fork
             attributes |= conventions.model_attributes(call.model)
         if self._contents:
             given = conventions.value(dict(requested.inputs))
-            attributes[_name_of_value(requested, "arguments")] = given
+            attributes[_value_attribute(requested, "arguments")] = given
         above = self._calls.get(requested.parent or 0)
-        ids = self._maker.ids(self._tree, call.key)
-        name = conventions.name_of(requested)
+        ids = self._tracer.ids(self._tree, call.key)
+        name = conventions.span_name(requested)
         over = None if above is None else above.span
-        call.span = self._maker.begin(name, ids, over, at, attributes, links)
+        call.span = self._tracer.start_span(name, ids, over, at, attributes, links)
         call.began = at
 
-    def _end(self, call: _Call, event: CallEnded) -> None:
-        if call.span is None:  # it never began
-            self._start(call, event.at)
+    def _end_call(self, call: _OpenCall, event: CallEnded) -> None:
+        if call.span is None:  # it never started
+            self._start_span(call, event.at)
         if call.request is not None:
-            self._interrupt(call, call.request, event.at)
+            self._interrupt_request(call, call.request, event.at)
         del self._calls[event.node]
         if call.span is None or event.at < self._since:
             return
         attributes: Attributes = {"treefold.node.state": event.state.value}
         if call.requests and call.requested.is_agent:
             attributes |= conventions.usage_attributes(call.usage)
-        for name, text in ("input", call.told), ("output", call.said):
+        for name, text in ("input", call.input_messages), ("output", call.output_messages):
             if text is not None:
                 attributes[f"gen_ai.{name}.messages"] = text
         if self._contents and event.state is NodeState.Success:
-            attributes[_name_of_value(call.requested, "result")] = conventions.value(event.outputs)
+            attributes[_value_attribute(call.requested, "result")] = conventions.value(
+                event.outputs
+            )
         call.span.set_attributes(attributes)
-        at = max(event.at, call.began)  # somebody may have set the clock back meanwhile
-        self._finish(call.span, at, None if _is_cancelled(event) else event.exception)
+        at = max(event.at, call.began)  # the clock may have been set back meanwhile
+        self._end_span(call.span, at, None if _is_cancelled(event) else event.exception)
 
-    def _note(self, call: _Call, event: Event) -> None:
-        """Put something on the span that happened meanwhile."""
+    def _add_span_event(self, call: _OpenCall, event: Event) -> None:
+        """Add an event to the span of a call."""
         known: Attributes = {}
         texts: dict[str, str] = {}
         match event:
@@ -240,25 +242,25 @@ class TreeSpans:
 
     # Requests to models
 
-    def _converse(self, call: _Call, event: ConversationOpened) -> None:
+    def _open_conversation(self, call: _OpenCall, event: ConversationOpened) -> None:
         call.model = event.model
         if call.span is not None:
             call.span.set_attributes(conventions.model_attributes(event.model))
             if self._contents and event.system:
-                told = conventions.instructions(event.system)
-                call.span.set_attribute("gen_ai.system_instructions", told)
+                text = conventions.instructions(event.system)
+                call.span.set_attribute("gen_ai.system_instructions", text)
 
-    def _send(self, call: _Call, event: RequestSent) -> None:
+    def _start_request(self, call: _OpenCall, event: RequestSent) -> None:
         if call.request is not None:
-            self._interrupt(call, call.request, event.at)
+            self._interrupt_request(call, call.request, event.at)
         call.requests += 1
-        call.request = _Request(event if self._contents else replace(event, inputs=()))
-        if self._contents and call.told is None:
-            call.told = conventions.input_messages(event.inputs)
+        call.request = _OpenRequest(event if self._contents else replace(event, inputs=()))
+        if self._contents and call.input_messages is None:
+            call.input_messages = conventions.input_messages(event.inputs)
 
-    def _answer(self, call: _Call, event: RequestFailed | ResponseCompleted) -> None:
+    def _end_request(self, call: _OpenCall, event: RequestFailed | ResponseCompleted) -> None:
         request, call.request = call.request, None
-        if request is None:  # what was left of a response is kept as if it were all of it
+        if request is None:  # the partial text of a cancelled request is a response, too
             return
         call.usage += event.usage
         if event.at < self._since:
@@ -267,26 +269,28 @@ class TreeSpans:
         if event.cost is not None:
             attributes["treefold.cost.usd"] = float(event.cost)
         if isinstance(event, RequestFailed):
-            failure = None if event.failure.type == _LEFT else event.failure
-            self._make(call, request, event.at, "error", attributes, failure)
+            failure = None if event.failure.type == _CANCELLED else event.failure
+            self._send_request_span(call, request, event.at, "error", attributes, failure)
             return
         finish = event.exchange.finish
         if self._contents:
-            call.said = conventions.output_messages(event.parts, finish)
-            attributes["gen_ai.output.messages"] = call.said
-        self._make(call, request, event.at, conventions.reason_of(finish), attributes, None)
+            call.output_messages = conventions.output_messages(event.parts, finish)
+            attributes["gen_ai.output.messages"] = call.output_messages
+        self._send_request_span(
+            call, request, event.at, conventions.finish_reason(finish), attributes, None
+        )
 
-    def _interrupt(self, call: _Call, request: _Request, seen: float) -> None:
-        """End a request of which nothing more was heard, as was seen at that time."""
+    def _interrupt_request(self, call: _OpenCall, request: _OpenRequest, seen: float) -> None:
+        """End a request that has no further events; *seen* is when that was noticed."""
         call.request = None
         if seen >= self._since:
             at = request.retries[-1].at if request.retries else request.sent.at
-            self._make(call, request, at, "error", {}, _INTERRUPTED)
+            self._send_request_span(call, request, at, "error", {}, _INTERRUPTED)
 
-    def _make(
+    def _send_request_span(
         self,
-        call: _Call,
-        request: _Request,
+        call: _OpenCall,
+        request: _OpenRequest,
         at: float,
         reason: str,
         found: Attributes,
@@ -305,27 +309,29 @@ class TreeSpans:
             attributes["gen_ai.agent.name"] = conventions.agent_name(requested)
         if self._contents:
             attributes["gen_ai.input.messages"] = conventions.input_messages(request.sent.inputs)
-        ids = self._maker.ids(self._tree, f"{call.key} request {call.requests}")
+        ids = self._tracer.ids(self._tree, f"{call.key} request {call.requests}")
         name = f"chat {model['gen_ai.request.model']}"
         began = request.sent.at
-        span = self._maker.begin(name, ids, call.span, began, attributes, kind=SpanKind.CLIENT)
+        span = self._tracer.start_span(
+            name, ids, call.span, began, attributes, kind=SpanKind.CLIENT
+        )
         for retry in request.retries:
             known = conventions.retry_attributes(retry)
             if self._contents:
                 known["treefold.retry.message"] = conventions.text(retry.failure.message)
             span.add_event("treefold.retry", known, nanoseconds(retry.at))
-        self._finish(span, max(at, began), failure)
+        self._end_span(span, max(at, began), failure)
 
-    def _finish(self, span: Span, at: float, failure: Failure | None) -> None:
+    def _end_span(self, span: Span, at: float, failure: Failure | None) -> None:
         if failure is None:
-            self._maker.end(span, at, None, None)
+            self._tracer.end_span(span, at, None, None)
             return
         message = conventions.text(failure.message) if self._contents else None
-        self._maker.end(span, at, conventions.error_type(failure), message)
+        self._tracer.end_span(span, at, conventions.error_type(failure), message)
 
 
 def _ended_before(since: float, events: Iterable[Event]) -> set[int]:
-    """Return the nodes that had ended by then, and are not open again."""
+    """Return the nodes that ended before *since* and were not reopened."""
     found: set[int] = set()
     for event in events:
         if isinstance(event, CallEnded) and event.at < since:
@@ -336,8 +342,8 @@ def _ended_before(since: float, events: Iterable[Event]) -> set[int]:
 
 
 def _is_cancelled(event: CallEnded) -> bool:
-    return event.state is NodeState.Canceled  # which is no error: somebody wanted it
+    return event.state is NodeState.Canceled  # which was requested, and is not an error
 
 
-def _name_of_value(requested: CallRequested, what: str) -> str:
+def _value_attribute(requested: CallRequested, what: str) -> str:
     return f"treefold.node.{what}" if requested.is_agent else f"gen_ai.tool.call.{what}"

@@ -1,6 +1,6 @@
-"""Values as JSON data to look at: of any size and kind, and never in the way of the rest.
+"""Encode values of any size and type as JSON data for display.
 
-Not a form that the value could be made from again; ``core.packing`` has that.
+The value cannot be restored from it; ``core.packing`` has a form that can be.
 """
 
 import math
@@ -11,17 +11,17 @@ from typing import Any, Final, cast
 from treefold.core.frames import shortened
 from treefold.core.packing import Opaque, as_json
 
-_DEEPEST: Final = 60  # how far containers are looked into
-_LARGE: Final = 10**1000  # from somewhere above that on, Python writes no decimals
-_EXACT: Final = 2**53 - 1  # above that, a browser would show another number
-_REPR: Final = 500
+_MAX_DEPTH: Final = 60  # of nested containers
+_DECIMAL_LIMIT: Final = 10**1000  # Python refuses to convert much larger integers to decimals
+_MAX_SAFE_INTEGER: Final = 2**53 - 1  # JavaScript rounds larger integers
+_LONGEST_REPR: Final = 500
 
 
 def as_data(value: Any, limit: int | None = None) -> Any:
-    """Return *value* as JSON data with about *limit* characters of text, or all of it.
+    """Return *value* as JSON data with about *limit* characters of text; None for no limit.
 
-    What has no JSON form becomes ``{"$repr": "..."}``, a text that is cut
-    ``{"$text": "...", "length": N}``, and what is left out of a list or an object ``{"$more": N}``.
+    A value without a JSON form becomes ``{"$repr": "..."}``, a text that is cut
+    ``{"$text": "...", "length": N}``, and omitted items of a list or an object ``{"$more": N}``.
 
     Example:
         >>> as_data({"n": (1, 2.5), "text": "abcdef", "odd": {1: b"x"}}, limit=12)
@@ -29,11 +29,11 @@ def as_data(value: Any, limit: int | None = None) -> Any:
         >>> as_data([object, float("inf"), b"x"])
         [{'$repr': "<class 'object'>"}, {'$repr': 'inf'}, {'$repr': "b'x'"}]
     """
-    return _Shown(math.inf if limit is None else limit).of(value, 0)
+    return _Encoder(math.inf if limit is None else limit).encode(value, 0)
 
 
 def encodable(text: str) -> str:
-    """Return *text* with half characters, which no encoding has, as their codes."""
+    """Return *text* with lone surrogates, which cannot be encoded, as escape sequences."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -42,10 +42,10 @@ def encodable(text: str) -> str:
 
 
 @dataclass(slots=True)
-class _Shown:
-    left: float  # characters that there is room for
+class _Encoder:
+    left: float  # characters that still fit
 
-    def of(self, value: Any, depth: int) -> Any:
+    def encode(self, value: Any, depth: int) -> Any:
         kind = cast("type[Any]", type(value))
         self.left -= 1
         if value is None or kind is bool:
@@ -53,12 +53,14 @@ class _Shown:
         if kind is str:
             return self._text(value)
         if kind is int:
-            if -_EXACT <= value <= _EXACT:
+            if -_MAX_SAFE_INTEGER <= value <= _MAX_SAFE_INTEGER:
                 return value
-            return self._repr(str(value) if -_LARGE < value < _LARGE else hex(value))
+            return self._repr(
+                str(value) if -_DECIMAL_LIMIT < value < _DECIMAL_LIMIT else hex(value)
+            )
         if kind is float:
             return value if math.isfinite(value) else self._repr(str(value))
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return self._repr("…")
         if kind is dict:
             return self._object(value, depth)
@@ -82,7 +84,7 @@ class _Shown:
                 break
             name = encodable(key if type(key) is str else shortened(key))
             self.left -= len(name)
-            shown[name] = self.of(value, depth + 1)
+            shown[name] = self.encode(value, depth + 1)
         return shown
 
     def _list(self, items: Iterable[Any], length: int, depth: int) -> list[Any]:
@@ -91,17 +93,17 @@ class _Shown:
             if self.left <= 0:
                 shown.append({"$more": length - done})
                 break
-            shown.append(self.of(value, depth + 1))
+            shown.append(self.encode(value, depth + 1))
         return shown
 
     def _other(self, value: Any, depth: int) -> Any:
         try:
             plain = value if isinstance(value, bytes | Opaque) else as_json(value)
-        except Exception:  # noqa: BLE001 - foreign code; the rest is shown anyway
+        except Exception:  # noqa: BLE001 - foreign code must not hide the rest
             plain = value
         if type(plain) in {str, int, float, bool, dict, list, type(None)}:
-            return self.of(plain, depth + 1)
-        return self._repr(shortened(value, _REPR))
+            return self.encode(plain, depth + 1)
+        return self._repr(shortened(value, _LONGEST_REPR))
 
     def _repr(self, text: str) -> dict[str, str]:
         self.left -= len(text)

@@ -1,4 +1,4 @@
-"""A server of few words and bad manners, which needs no SDK; how it behaves is its argument."""
+"""A misbehaving server without the SDK; its argument selects the behaviour."""
 
 import json
 import os

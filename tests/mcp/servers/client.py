@@ -54,7 +54,7 @@ async def calls(client: Client) -> None:
 
 
 async def exists(path: Path) -> None:
-    while not path.exists():  # noqa: ASYNC110, ASYNC240 - nobody tells us
+    while not path.exists():  # noqa: ASYNC110, ASYNC240 - there is no event to wait for
         await asyncio.sleep(0.02)
 
 

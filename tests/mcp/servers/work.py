@@ -1,4 +1,4 @@
-"""Functions to be served: they print, fail, take long, ask, and call each other."""
+"""Functions to serve: they print, fail, take long, ask, and call each other."""
 
 import asyncio
 import subprocess

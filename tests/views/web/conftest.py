@@ -1,4 +1,4 @@
-"""A viewer of a small journal, for each test its own."""
+"""A viewer of a small journal for each test."""
 
 import shutil
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What is asked for once: every route, and every way to be told no."""
+"""The JSON API: every route, and every error response."""
 
 import json
 import socket
@@ -266,7 +266,7 @@ runtime.invoke(function).result()
 """
 
 
-def test_a_call_that_nobody_knows_the_end_of_is_settled(tmp_path: Path):
+def test_a_call_whose_end_is_unknown_is_settled(tmp_path: Path):
     def pay(ctx: RunContext) -> str:
         raise AssertionError("it is not run again")
 
@@ -369,21 +369,21 @@ def test_what_is_not_there_is_404(client: httpx.Client):
             assert (refused.status_code, list(refused.json())) == (404, ["error"]), path
     for path in "/api", "/api/", "/api/nothing", "/api/nodes", "/api/nodes/1/", "/api//nodes/1":
         refused = client.get(path)
-        told = {"error": f"GET {path!r} is nothing that is offered here"}
+        told = {"error": f"there is no route for GET {path!r}"}
         assert (refused.status_code, refused.json()) == (404, told)
 
 
 def test_a_question_that_makes_no_sense_is_400(client: httpx.Client):
     for path, said in [
-        ("/api/trees/1/flame?by=love", "by is one of time, tokens, money"),
-        ("/api/difference?a=1", "say which: b=ID, with the id of a node"),
-        ("/api/difference?a=x&b=1", "say which: a=ID, with the id of a node"),
-        ("/api/search?q=x", "say which: tree=ID, with the id of a node"),
-        (f"/api/search?tree=1&q={'x' * 1001}", "search for at most 1000 characters"),
+        ("/api/trees/1/flame?by=love", "by must be one of time, tokens, money, got 'love'"),
+        ("/api/difference?a=1", "b must be the id of a node, got ''"),
+        ("/api/difference?a=x&b=1", "a must be the id of a node, got 'x'"),
+        ("/api/search?q=x", "tree must be the id of a node, got ''"),
+        (f"/api/search?tree=1&q={'x' * 1001}", "q must have at most 1,000 characters, got 1,001"),
         *(
             (
                 f"/api/stream?{query}",
-                "tree is the id of a run, and seq the last that was told of it",
+                "tree must be the id of a run, and seq a version of it",
             )
             for query in ("tree=x", "tree=1&seq=-1", "tree=1&seq=1.5", f"tree={'9' * 5000}")
         ),
@@ -424,8 +424,8 @@ def test_an_answer_that_is_none_is_400_and_lists_the_choices(client: httpx.Clien
     assert got(client, "/api/questions")["questions"] == [question]
 
 
-NOT_JSON = "that is no JSON; send an object"
-NO_OBJECT = "that is JSON, but no object; send one"
+NOT_JSON = "the request body is not valid JSON"
+NO_OBJECT = "the request body must be a JSON object"
 
 
 @pytest.mark.parametrize(
@@ -443,12 +443,12 @@ NO_OBJECT = "that is JSON, but no object; send one"
         (b"null", NO_OBJECT),
         (b"[]", NO_OBJECT),
         (b'"yes"', NO_OBJECT),
-        (b'{"test": "yes"}', "there is no field 'test' here; it takes text, args"),
-        (b'{"__proto__": {}}', "there is no field '__proto__' here; it takes text, args"),
-        (b'{"text": 1}', "text has to be text"),
-        (b'{"text": ["yes"]}', "text has to be text"),
-        (b'{"text": "yes", "args": []}', "args has to be an object"),
-        (b'{"text": "yes", "args": "{}"}', "args has to be an object"),
+        (b'{"test": "yes"}', "unknown field 'test'; this request takes text, args"),
+        (b'{"__proto__": {}}', "unknown field '__proto__'; this request takes text, args"),
+        (b'{"text": 1}', "text must be a string, got 1"),
+        (b'{"text": ["yes"]}', 'text must be a string, got ["yes"]'),
+        (b'{"text": "yes", "args": []}', "args must be an object, got []"),
+        (b'{"text": "yes", "args": "{}"}', 'args must be an object, got "{}"'),
     ],
     ids=range(18),
 )
@@ -463,16 +463,16 @@ def test_fields_are_those_of_what_is_asked_for(client: httpx.Client):
     [question] = got(client, "/api/questions")["questions"]
     node = question["node"]
     for name, body, said in [
-        ("pause", {"text": "x"}, "there is no field 'text' here; it takes reason"),
-        ("pause", {"reason": 1}, "reason has to be text"),
-        ("cancel", {"reason": {}}, "reason has to be text"),
-        ("resume", {"reason": "x"}, "there is no field 'reason' here; it takes nothing"),
-        ("fork", {"at": "1"}, "at has to be a whole number"),
-        ("fork", {"at": True}, "at has to be a whole number"),
-        ("fork", {"at": 1.5}, "at has to be a whole number"),
-        ("fork", {"prompt": 1}, "prompt has to be text"),
-        ("fork", {"model": {}}, "model has to be text"),
-        ("fork", {"args": "x"}, "args has to be an object"),
+        ("pause", {"text": "x"}, "unknown field 'text'; this request takes reason"),
+        ("pause", {"reason": 1}, "reason must be a string, got 1"),
+        ("cancel", {"reason": {}}, "reason must be a string, got {}"),
+        ("resume", {"reason": "x"}, "unknown field 'reason'; this request takes no fields"),
+        ("fork", {"at": "1"}, 'at must be an integer, got "1"'),
+        ("fork", {"at": True}, "at must be an integer, got true"),
+        ("fork", {"at": 1.5}, "at must be an integer, got 1.5"),
+        ("fork", {"prompt": 1}, "prompt must be a string, got 1"),
+        ("fork", {"model": {}}, "model must be a string, got {}"),
+        ("fork", {"args": "x"}, 'args must be an object, got "x"'),
     ]:
         assert post(client, f"/api/nodes/{node}/{name}", body) == (400, {"error": said})
 
@@ -487,7 +487,7 @@ def raw(viewer: Viewer, line: str, header: str, end: str = "\r\n\r\n") -> bytes:
 
 
 def test_too_much_is_413_however_it_comes(viewer: Viewer, client: httpx.Client):
-    said = {"error": "that is too much at once; send at most 1,000,000 bytes"}
+    said = {"error": "the request body must have at most 1,000,000 bytes"}
     path = "/api/nodes/1/pause"
 
     def endless() -> Iterator[bytes]:
@@ -516,7 +516,7 @@ def test_what_is_only_read_or_only_asked_for_is_405_the_other_way(client: httpx.
         ("GET", "/api/questions/1-1"),
     ]:
         refused = client.request(method, path)
-        told = {"error": f"{method} {path!r} is nothing that is offered here"}
+        told = {"error": f"there is no route for {method} {path!r}"}
         assert (refused.status_code, refused.json()) == (405, told)
 
 

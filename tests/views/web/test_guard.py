@@ -1,4 +1,4 @@
-"""Who is answered: by token, Host and Origin; and what every answer says about itself."""
+"""Requests are checked by token, Host and Origin, and every response has the security headers."""
 
 import platform
 import socket
@@ -37,8 +37,8 @@ NO_TOKEN = {
     "error": "the token is missing or wrong; open the address that the viewer printed, token"
     " included"
 }
-NO_HOST = {"error": "this viewer does not answer to that name; use the address that it printed"}
-NO_ORIGIN = {"error": "the page that sent this is not the viewer's own; use the one that it serves"}
+NO_HOST = {"error": "the Host header is not a name of this viewer; use the address that it printed"}
+NO_ORIGIN = {"error": "requests from other origins are refused; use the viewer's own page"}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"

@@ -1,4 +1,4 @@
-"""The files of the page over HTTP: those of a folder, and nothing beside it."""
+"""The static files of the page over HTTP, and nothing outside their folder."""
 
 import asyncio
 import json
@@ -16,8 +16,8 @@ import pytest
 from treefold import MemoryStore, attach
 from treefold.http_server.serving import listen, serve_on, url_of
 from treefold.views.web.app import application
-from treefold.views.web.lookout import Lookout
 from treefold.views.web.page import page_files
+from treefold.views.web.poller import Poller
 
 FILES = {
     "index.html": b"<!doctype html><title>page</title>",
@@ -38,7 +38,7 @@ def served(files: dict[str, bytes]) -> Generator[httpx.Client, None, None]:
     async def serve() -> None:
         task = asyncio.current_task()
         assert task is not None
-        app = application(observer, Lookout(observer), token="t", host="127.0.0.1", files=files)
+        app = application(observer, Poller(observer), token="t", host="127.0.0.1", files=files)
         await serve_on(listening, app, lambda: started.set_result(task))
 
     def run() -> None:
@@ -131,7 +131,7 @@ def test_files_are_read_and_nothing_else(client: httpx.Client):
     for method in "POST", "PUT", "DELETE", "PATCH", "OPTIONS":
         for path in "/", "/assets/app.js":
             got = client.request(method, path)
-            told = {"error": f"{method} {path!r} is nothing that is offered here"}
+            told = {"error": f"there is no route for {method} {path!r}"}
             assert (got.status_code, got.json()) == (405, told)
 
 

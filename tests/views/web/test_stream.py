@@ -1,4 +1,4 @@
-"""What is followed: all of it, nothing twice, whenever the connection is cut."""
+"""The event stream: complete and without duplicates, wherever the connection breaks."""
 
 import asyncio
 import os
@@ -111,7 +111,7 @@ def is_over(follower: Follower) -> bool:
 
 
 def first_messages(client: httpx.Client, path: str) -> list[Message]:
-    """Return what is told at once."""
+    """Return the first events."""
     with client.stream("GET", path) as response:
         assert response.status_code == 200
         return list(messages(next(response.iter_text()).split("\n")))
@@ -133,7 +133,7 @@ def test_all_is_told_at_first_and_then_what_changes(
     wait(lambda: [row["state"] for row in client.get("/api/trees").json()["trees"]] == ["success"])
 
 
-def test_whoever_comes_back_is_told_exactly_what_is_new_to_them(
+def test_a_client_that_reconnects_receives_exactly_what_is_new(
     runtime: Runtime, garden: Garden, client: httpx.Client
 ):
     tree = begun(runtime, garden, client)
@@ -150,7 +150,7 @@ def test_whoever_comes_back_is_told_exactly_what_is_new_to_them(
     fresh = all_rows(client, tree)
     assert watcher.rows == fresh.rows
     assert len(states) > 10
-    for state in states[:-1]:  # from each that somebody has really been in
+    for state in states[:-1]:  # from each state that a client can have
         state.follow(client, lambda one: one.seq == fresh.seq)
         assert state.rows == fresh.rows
     for seq in range(fresh.seq):  # and from each that there could be
@@ -479,7 +479,7 @@ def test_a_client_that_does_not_read_is_told_less_and_not_later():
         slow.sendall(f"GET /api/stream HTTP/1.1\r\n{head}\r\n".encode())
         node = runtime.invoke(function)
         with client.stream("GET", "/api/stream") as response:
-            told = messages(response.iter_lines())  # somebody who reads sees each of them
+            told = messages(response.iter_lines())  # a client that reads receives each of them
             for n in range(rounds):
                 question = next(
                     one.data["questions"][0]
@@ -550,7 +550,7 @@ def test_closing_the_viewer_ends_all_streams_in_good_order(
         client.get("/api/journal")
 
 
-def test_a_viewer_closes_though_somebody_does_not_read(viewer: Viewer, runtime: Runtime):
+def test_a_viewer_closes_though_a_client_does_not_read(viewer: Viewer, runtime: Runtime):
     async def ask(ctx: RunContext) -> str:
         return await ctx.ask("?" * 20_000_000)
 

@@ -1,4 +1,4 @@
-"""Starting and ending a viewer."""
+"""Starting and closing a viewer."""
 
 import asyncio
 import os
@@ -93,10 +93,10 @@ def test_it_is_started_once(journal: Path):
         viewer.close()  # which is fine, too
         with viewer:
             for again in viewer.start, viewer.serve:
-                with pytest.raises(UsageError, match="has been started before; make another"):
+                with pytest.raises(UsageError, match="has been started before; create another"):
                     again()
             assert httpx.get(viewer.address + "/api/").status_code == 401
-        with pytest.raises(UsageError, match="has been started before; make another"):
+        with pytest.raises(UsageError, match="has been started before; create another"):
             viewer.serve()
 
 
@@ -120,7 +120,7 @@ def test_it_serves_in_this_thread_until_another_closes_it(journal: Path):
 
 @contextmanager
 def taken(port: int) -> Generator[None, None, None]:
-    """Have a port taken, by this test or by somebody else."""
+    """Occupy a port, unless it is occupied already."""
     with ExitStack() as stack:
         with suppress(OSError):
             stack.enter_context(socket.create_server(("127.0.0.1", port)))
@@ -132,13 +132,13 @@ def test_the_port_is_the_usual_one_or_the_next_that_is_free(journal: Path):
         ports = {port_of(first), port_of(second)}
         assert len(ports) == 2
         assert ports <= set(range(PORT + 2, PORT + 20))
-        with pytest.raises(UsageError, match=f"nothing can be served at 127.0.0.1:{PORT}: "):
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{PORT}: "):
             view(journal, port=PORT)
 
 
 @pytest.mark.parametrize("port", [-1, 65_536, 10**30])
 def test_a_port_that_is_none_is_refused(journal: Path, port: int):
-    with pytest.raises(UsageError, match=f"nothing can be served at 127.0.0.1:{port}: "):
+    with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: "):
         view(journal, port=port)
 
 

@@ -1,12 +1,11 @@
-"""The viewer: one page that shows a journal in a browser, live, and what the page asks for.
+"""The viewer: a page that shows a journal in a browser, live, and the server behind it.
 
 Needs the extra ``treefold[web]``, which is loaded when the first viewer is started.
 
-``server`` starts and ends it. ``app`` puts a guard (``treefold.http_server``) before the ``page``
-(files), the ``api`` (what is asked for once, with ``body`` for what is sent) and the ``stream``
-(what is followed).
-Streams share a ``lookout``, and each remembers what it has ``told`` its client. The shapes of all
-that is sent are those of ``treefold.views.data``.
+``server`` starts and closes it. ``app`` puts a guard (``treefold.http_server``) before the ``page``
+(static files), the ``api`` (requests, with ``body`` for what they carry) and the ``stream``
+(server-sent events). Streams share one ``poller``, and each keeps the ``client_state`` of its
+client. The shapes of all data are those of ``treefold.views.data``.
 """
 
 from treefold.exports import exports

@@ -1,6 +1,6 @@
-"""What a page may ask for, each a function from what was asked to plain data.
+"""The JSON API: each route is a function from a request to plain data.
 
-They wait for the store, so all of them run in worker threads.
+These functions wait for the store, so they run in worker threads.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,57 +21,57 @@ from treefold.version import __version__
 from treefold.views import data
 from treefold.views.flame import By
 from treefold.views.liveness import with_interruption
-from treefold.views.search import found
-from treefold.views.web.body import fields_of
-from treefold.views.web.encoding import encoded
+from treefold.views.search import search
+from treefold.views.web.body import read_fields
 from treefold.views.web.listing import Listing
 
-_MOST_DIGITS: Final = 18  # of a number that a store has room for
+_MOST_DIGITS: Final = 18  # of an id; as many always fit into 64 bits
 _LONGEST_SEARCH: Final = 1_000  # characters
 _EDITS: Final = ("prompt", "model", "args", "result")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request, without how it came."""
+class ApiRequest:
+    """The parameters of a request."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
     fields: Mapping[str, Any]
 
     def node(self) -> int:
-        """Return the id in the path.
+        """Return the node id in the path.
 
         Raises:
-            HTTPException: it is none.
+            HTTPException: it is not an id.
         """
-        if (id := number(self.path["id"])) is None:
-            raise HTTPException(404, f"{self.path['id'][:100]!r} is no node; its id is a number")
+        if (id := parse_id(self.path["id"])) is None:
+            raise HTTPException(404, f"a node id must be a number, got {self.path['id'][:100]!r}")
         return id
 
-    def queried(self, name: str) -> int:
-        """Return an id in the query.
+    def query_node(self, name: str) -> int:
+        """Return the node id in a query parameter.
 
         Raises:
-            HTTPException: it is none.
+            HTTPException: it is missing, or not an id.
         """
-        if (id := number(self.query.get(name, ""))) is None:
-            raise HTTPException(400, f"say which: {name}=ID, with the id of a node")
+        given = self.query.get(name, "")
+        if (id := parse_id(given)) is None:
+            raise HTTPException(400, f"{name} must be the id of a node, got {given[:100]!r}")
         return id
 
 
-Handler = Callable[[Asked], Any]
+Handler = Callable[[ApiRequest], Any]
 
 
 class Api:
-    """Answers from one journal."""
+    """The routes of one journal."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._listing = Listing(observer)
 
     def routes(self) -> list[Route]:
-        """Return what it answers to."""
+        """Return the routes."""
         return [
             _get("/api/journal", self._journal),
             _get("/api/trees", self._trees),
@@ -82,7 +82,7 @@ class Api:
             _get("/api/difference", self._difference),
             _get("/api/search", self._search),
             _get("/api/questions", lambda _: {"questions": self._listing.questions()}),
-            _get("/api/forks/{key}", lambda a: {"node": self._observer.forked(a.path["key"])}),
+            _get("/api/forks/{key}", lambda r: {"node": self._observer.forked(r.path["key"])}),
             _post("/api/questions/{id}", self._answer, "text", "args"),
             _post("/api/nodes/{id}/pause", self._pause, "reason"),
             _post("/api/nodes/{id}/cancel", self._cancel, "reason"),
@@ -90,26 +90,23 @@ class Api:
             _post("/api/nodes/{id}/fork", self._fork, "at", *_EDITS),
         ]
 
-    # What there is
+    # Reading
 
-    def _journal(self, _asked: Asked) -> Any:
+    def _journal(self, _request: ApiRequest) -> Any:
         name = PurePath(self._observer.name).name
         return {"name": name, "driven": self._observer.is_driven, "version": __version__}
 
-    def _trees(self, _asked: Asked) -> Any:
+    def _trees(self, _request: ApiRequest) -> Any:
         return {"trees": self._listing.trees(self._listing.questions())}
 
-    def _view(self, asked: Asked) -> NodeView:
-        return self._seen(asked.node())
-
-    def _seen(self, node: int) -> NodeView:
+    def _view(self, node: int) -> NodeView:
         tree = self._observer.tree_of(node)
         view = self._observer.get_view(node)
         return with_interruption(view, self._observer.interrupted(), tree)
 
-    def _detail(self, asked: Asked) -> Any:
-        path = self._view(asked).path
-        view, above = self._seen(self._observer.tree_of(asked.node())), None
+    def _detail(self, request: ApiRequest) -> Any:
+        path = self._view(request.node()).path
+        view, above = self._view(self._observer.tree_of(request.node())), None
         while view.path != path:
             above = view
             view = next(one for one in view.children if f"{path}.".startswith(f"{one.path}."))
@@ -118,81 +115,83 @@ class Api:
         tied = sum(one.sequence == view.sequence for one in above.children) > 1
         return data.detail(view, above.id, tied=tied)
 
-    def _part(self, asked: Asked) -> Any:
-        view, part = self._view(asked), number(asked.path["part"])
+    def _part(self, request: ApiRequest) -> Any:
+        view, part = self._view(request.node()), parse_id(request.path["part"])
         parts = len(view.transcript) + bool(view.system)
         if part is None or part >= parts:
             raise HTTPException(404, f"the transcript of node {view.id} has {parts} parts, from 0")
         return {"text": data.part_text(view, part)}
 
-    def _stack(self, asked: Asked) -> Any:
-        return {"frames": [data.frame(one) for one in self._observer.stack(asked.node())]}
+    def _stack(self, request: ApiRequest) -> Any:
+        return {"frames": [data.frame(one) for one in self._observer.stack(request.node())]}
 
-    def _flame(self, asked: Asked) -> Any:
-        view, by = self._view(asked), asked.query.get("by", "time")
+    def _flame(self, request: ApiRequest) -> Any:
+        view, by = self._view(request.node()), request.query.get("by", "time")
         for kind in get_args(By):
             if by == kind:
                 return data.flame(view, kind)
-        raise HTTPException(400, f"by is one of {', '.join(get_args(By))}")
+        kinds = ", ".join(get_args(By))
+        raise HTTPException(400, f"by must be one of {kinds}, got {by[:100]!r}")
 
-    def _difference(self, asked: Asked) -> Any:
-        a, b = (self._seen(asked.queried(name)) for name in "ab")
+    def _difference(self, request: ApiRequest) -> Any:
+        a, b = (self._view(request.query_node(name)) for name in "ab")
         return data.difference(a, b)
 
-    def _search(self, asked: Asked) -> Any:
-        text = asked.query.get("q", "")
+    def _search(self, request: ApiRequest) -> Any:
+        text = request.query.get("q", "")
         if len(text) > _LONGEST_SEARCH:
-            raise HTTPException(400, f"search for at most {_LONGEST_SEARCH} characters")
-        return {"nodes": found(self._observer.get_view(asked.queried("tree")), text)}
+            most = f"q must have at most {_LONGEST_SEARCH:,} characters"
+            raise HTTPException(400, f"{most}, got {len(text):,}")
+        return {"nodes": search(self._observer.get_view(request.query_node("tree")), text)}
 
-    # What is asked for
+    # Commands
 
-    def _answer(self, asked: Asked) -> Any:
-        text, args = asked.fields.get("text", ""), asked.fields.get("args")
-        node = number(asked.path["id"].partition("-")[0])
-        self._observer.tree_of(node or 0)  # or there never was such a question
-        self._observer.answer(asked.path["id"], text, args=args)
+    def _answer(self, request: ApiRequest) -> Any:
+        text, args = request.fields.get("text", ""), request.fields.get("args")
+        node = parse_id(request.path["id"].partition("-")[0])
+        self._observer.tree_of(node or 0)  # raises if there never was such a question
+        self._observer.answer(request.path["id"], text, args=args)
         return {}
 
-    def _pause(self, asked: Asked) -> Any:
-        self._observer.pause(asked.node(), **asked.fields)
+    def _pause(self, request: ApiRequest) -> Any:
+        self._observer.pause(request.node(), **request.fields)
         return {}
 
-    def _cancel(self, asked: Asked) -> Any:
-        self._observer.cancel(asked.node(), **asked.fields)
+    def _cancel(self, request: ApiRequest) -> Any:
+        self._observer.cancel(request.node(), **request.fields)
         return {}
 
-    def _resume(self, asked: Asked) -> Any:
-        self._observer.resume(asked.node())
+    def _resume(self, request: ApiRequest) -> Any:
+        self._observer.resume(request.node())
         return {}
 
-    def _fork(self, asked: Asked) -> Any:
-        edits = {name: asked.fields[name] for name in _EDITS if name in asked.fields}
+    def _fork(self, request: ApiRequest) -> Any:
+        edits = {name: request.fields[name] for name in _EDITS if name in request.fields}
         edit = Edit(**edits) if edits else None
-        return {"key": self._observer.fork(asked.node(), asked.fields.get("at"), edit)}
+        return {"key": self._observer.fork(request.node(), request.fields.get("at"), edit)}
 
 
-def number(text: str) -> int | None:
-    """Return the number that *text* is, if it is one that an id could be."""
-    is_one = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
-    return int(text) if is_one else None
+def parse_id(text: str) -> int | None:
+    """Return *text* as a number; None if it cannot be an id."""
+    is_id = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if is_id else None
 
 
 def _get(path: str, handler: Handler) -> Route:
-    async def answer(request: Request) -> Response:
-        return await _answered(handler, request, {})
+    async def endpoint(request: Request) -> Response:
+        return await _respond(handler, request, {})
 
-    return Route(path, answer, methods=["GET"])
+    return Route(path, endpoint, methods=["GET"])
 
 
 def _post(path: str, handler: Handler, *fields: str) -> Route:
-    async def answer(request: Request) -> Response:
-        return await _answered(handler, request, await fields_of(request, fields))
+    async def endpoint(request: Request) -> Response:
+        return await _respond(handler, request, await read_fields(request, fields))
 
-    return Route(path, answer, methods=["POST"])
+    return Route(path, endpoint, methods=["POST"])
 
 
-async def _answered(handler: Handler, request: Request, fields: Mapping[str, Any]) -> Response:
-    asked = Asked(request.path_params, request.query_params, fields)
-    text = await to_thread.run_sync(lambda: encoded(handler(asked)))
+async def _respond(handler: Handler, request: Request, fields: Mapping[str, Any]) -> Response:
+    parameters = ApiRequest(request.path_params, request.query_params, fields)
+    text = await to_thread.run_sync(lambda: data.to_json(handler(parameters)))
     return Response(text, media_type="application/json")

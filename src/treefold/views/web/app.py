@@ -1,4 +1,4 @@
-"""The application: the page, what it asks for and what it follows, behind the guard."""
+"""The ASGI application: the page, its API and its event stream, behind the guard."""
 
 import logging
 from collections.abc import Mapping
@@ -23,24 +23,25 @@ from treefold.core.errors import (
 )
 from treefold.http_server.guard import Guard, Hosts, Policy
 from treefold.runtime.observer import Observer
-from treefold.views.web.api import Api, number
-from treefold.views.web.lookout import Lookout
+from treefold.views.web.api import Api, parse_id
 from treefold.views.web.page import Page
+from treefold.views.web.poller import Poller
 from treefold.views.web.stream import Stream
 
-_STATUS: Final = (  # of the first that it is
+# The status of an error is that of the first class that it is an instance of.
+_STATUS: Final = (
     (UnknownNodeError, 404),
     (UnknownQuestionError, 409),
     (InvalidValueError, 400),
     (ClosedError, 500),
     (StoreError, 500),
-    (UsageError, 409),  # it has ended, or is not paused
+    (UsageError, 409),  # such as resuming a call that is not paused
     (TreefoldError, 500),
 )
-_FAULT: Final = "something went wrong inside the viewer; where it was started, its log says what"
+_INTERNAL_ERROR: Final = "internal error of the viewer; the log of its process has the traceback"
 
-# Nothing is loaded from elsewhere, nothing in the page itself is run, and what a script puts into
-# it as markup is refused by the browser.
+# The page loads nothing from other origins and runs no inline script, and the browser refuses
+# markup that a script inserts as a string.
 _CONTENT_POLICY: Final = "; ".join((
     "default-src 'none'",
     "script-src 'self'",
@@ -66,33 +67,33 @@ log = logging.getLogger(__name__)
 
 
 def application(
-    observer: Observer, lookout: Lookout, *, token: str, host: str, files: Mapping[str, bytes]
+    observer: Observer, poller: Poller, *, token: str, host: str, files: Mapping[str, bytes]
 ) -> ASGIApp:
-    """Return what answers requests, on the loop that *lookout* runs on."""
+    """Return the application; it must be served on the event loop that *poller* runs on."""
     page = Page(files)
 
     async def stream(request: Request) -> Response:
-        return await _stream(request, observer, lookout)  # pyright: ignore[reportReturnType]
+        return await _stream(request, observer, poller)  # pyright: ignore[reportReturnType]
 
     app = Starlette(
         routes=[
-            Route("/", page.first),
+            Route("/", page.index),
             Route("/assets/{name:path}", page.asset),
             Route("/api/stream", stream),
             *Api(observer).routes(),
         ],
         exception_handlers={
-            HTTPException: _told_so,
-            TreefoldError: _told_so,
-            Exception: _faulty,
+            HTTPException: _http_error,
+            TreefoldError: _treefold_error,
+            Exception: _internal_error,
         },
     )
     app.router.redirect_slashes = False
     policy = Policy(
         token,
         Hosts(host),
-        wrong_host="this viewer does not answer to that name; use the address that it printed",
-        wrong_origin="the page that sent this is not the viewer's own; use the one that it serves",
+        wrong_host="the Host header is not a name of this viewer; use the address that it printed",
+        wrong_origin="requests from other origins are refused; use the viewer's own page",
         wrong_token="the token is missing or wrong; open the address that the viewer printed, token"
         " included",
         needs_token=lambda path: path.startswith("/api/"),
@@ -101,26 +102,30 @@ def application(
     return Guard(app, policy)
 
 
-async def _stream(request: Request, observer: Observer, lookout: Lookout) -> Stream:
+async def _stream(request: Request, observer: Observer, poller: Poller) -> Stream:
     query = request.query_params
-    tree, seq = number(query.get("tree", "0")), number(query.get("seq", "0"))
+    tree, seq = parse_id(query.get("tree", "0")), parse_id(query.get("seq", "0"))
     if tree is None or seq is None:
-        raise HTTPException(400, "tree is the id of a run, and seq the last that was told of it")
+        raise HTTPException(400, "tree must be the id of a run, and seq a version of it")
     if tree:
-        await to_thread.run_sync(observer.get_view, tree)  # raises unless it is there
-    return Stream(lookout, tree or None, seq)
+        await to_thread.run_sync(observer.get_view, tree)  # raises if there is no such run
+    return Stream(poller, tree or None, seq)
 
 
-async def _told_so(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
-        nowhere = error.detail == HTTPException(error.status_code).detail  # says no more than that
-        said = f"{request.method} {request.url.path[:100]!r} is nothing that is offered here"
-        said = said if nowhere else error.detail
-        return JSONResponse({"error": said}, error.status_code, error.headers)
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    # Starlette's own errors have the name of the status as their detail.
+    is_from_router = error.detail == HTTPException(error.status_code).detail
+    unknown = f"there is no route for {request.method} {request.url.path[:100]!r}"
+    detail = unknown if is_from_router else error.detail
+    return JSONResponse({"error": detail}, error.status_code, error.headers)
+
+
+async def _treefold_error(_request: Request, error: Exception) -> Response:
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
     return JSONResponse({"error": str(error)}, status)
 
 
-async def _faulty(request: Request, error: Exception) -> Response:
+async def _internal_error(request: Request, error: Exception) -> Response:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return JSONResponse({"error": _FAULT}, 500)
+    return JSONResponse({"error": _INTERNAL_ERROR}, 500)

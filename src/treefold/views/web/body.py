@@ -1,4 +1,4 @@
-"""What a request carries: JSON of known fields, and not too much of it."""
+"""The body of a request: a JSON object of known fields, of limited size."""
 
 import json
 from collections.abc import Mapping
@@ -7,35 +7,40 @@ from typing import Any, Final, NoReturn, cast
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
+from treefold.views.text import cut
+
 LARGEST: Final = 1_000_000  # bytes
 
-_KINDS: Final[Mapping[str, tuple[type, str]]] = {
+_LONGEST_SHOWN: Final = 60  # characters of a value in an error message
+
+_FIELD_TYPES: Final[Mapping[str, tuple[type, str]]] = {
     "args": (dict, "an object"),
-    "at": (int, "a whole number"),
-    "model": (str, "text"),
-    "prompt": (str, "text"),
-    "reason": (str, "text"),
-    "result": (object, "anything"),
-    "text": (str, "text"),
+    "at": (int, "an integer"),
+    "model": (str, "a string"),
+    "prompt": (str, "a string"),
+    "reason": (str, "a string"),
+    "result": (object, "any value"),
+    "text": (str, "a string"),
 }
 
 
-async def fields_of(request: Request, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return those fields that *request* gives, and that are not null; a result may be.
+async def read_fields(request: Request, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields in the body of *request* that are not null; a result may be null.
 
     Raises:
-        HTTPException: it is too much, no JSON, or has something else in it.
+        HTTPException: the body is too large or not JSON, or a field is unknown or of another type.
     """
     body = _parsed(await _read(request))
     unknown = [name for name in body if name not in names]
     if unknown:
-        may = ", ".join(names) or "nothing"
-        raise HTTPException(400, f"there is no field {unknown[0][:100]!r} here; it takes {may}")
+        known = ", ".join(names) or "no fields"
+        raise HTTPException(400, f"unknown field {unknown[0][:100]!r}; this request takes {known}")
     given = {name: body[name] for name in body if body[name] is not None or name == "result"}
     for name, value in given.items():
-        kind, shown = _KINDS[name]
+        kind, shown = _FIELD_TYPES[name]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise HTTPException(400, f"{name} has to be {shown}")
+            got = cut(json.dumps(value), _LONGEST_SHOWN)
+            raise HTTPException(400, f"{name} must be {shown}, got {got}")
     return given
 
 
@@ -48,22 +53,22 @@ async def _read(request: Request) -> bytes:
             body += part
             _check_size(len(body))
     except ClientDisconnect:
-        raise HTTPException(400, "it was cut off") from None
+        raise HTTPException(400, "the request body is incomplete") from None
     return bytes(body)
 
 
 def _check_size(size: int) -> None:
     if size > LARGEST:
-        raise HTTPException(413, f"that is too much at once; send at most {LARGEST:,} bytes")
+        raise HTTPException(413, f"the request body must have at most {LARGEST:,} bytes")
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
         value: Any = json.loads(body or b"{}", parse_constant=_refuse)
     except (ValueError, RecursionError):
-        raise HTTPException(400, "that is no JSON; send an object") from None
+        raise HTTPException(400, "the request body is not valid JSON") from None
     if not isinstance(value, dict):
-        raise HTTPException(400, "that is JSON, but no object; send one")
+        raise HTTPException(400, "the request body must be a JSON object")
     return cast("dict[str, Any]", value)
 
 

@@ -1,6 +1,6 @@
-"""The files of the page, as they come with the package: no data, and no secret.
+"""The static files of the page, as they come with the package: no data, and no secret.
 
-They are read once, and found by their whole name, so that no path leads out of their folder.
+They are read once and looked up by their full name, so no path can lead out of their folder.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-FIRST: Final = "index.html"
+INDEX: Final = "index.html"
 
 _TYPES: Final = {
     "css": "text/css; charset=utf-8",
@@ -27,39 +27,39 @@ _TYPES: Final = {
     "webmanifest": "application/manifest+json",
     "woff2": "font/woff2",
 }
-_ANY_TYPE: Final = "application/octet-stream"
+_DEFAULT_TYPE: Final = "application/octet-stream"
 
 
 def page_files() -> dict[str, bytes]:
-    """Return what is in the folder, by its name, with slashes if it is further down."""
-    return dict(_found(files("treefold.views.web") / "assets", ""))
+    """Return the content of each file by its path below the folder, with slashes."""
+    return dict(_walk(files("treefold.views.web") / "assets", ""))
 
 
-def _found(folder: Traversable, above: str) -> Iterator[tuple[str, bytes]]:
+def _walk(folder: Traversable, above: str) -> Iterator[tuple[str, bytes]]:
     if not folder.is_dir():
         return
     for entry in folder.iterdir():
         if entry.is_dir():
-            yield from _found(entry, f"{above}{entry.name}/")
+            yield from _walk(entry, f"{above}{entry.name}/")
         elif not entry.name.startswith("."):
             yield above + entry.name, entry.read_bytes()
 
 
 class Page:
-    """Answers with those files; browsers ask each time whether they are still the same."""
+    """Serves those files; browsers revalidate them with each request, by their ETags."""
 
-    def __init__(self, named: Mapping[str, bytes]) -> None:
-        self._files = named
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
         self._tags = {
-            name: f'"{hashlib.sha256(text).hexdigest()[:32]}"' for name, text in named.items()
+            name: f'"{hashlib.sha256(content).hexdigest()[:32]}"' for name, content in files.items()
         }
 
-    async def first(self, request: Request) -> Response:
-        """Answer with the page itself."""
-        return self._file(request, FIRST)
+    async def index(self, request: Request) -> Response:
+        """Respond with the page itself."""
+        return self._file(request, INDEX)
 
     async def asset(self, request: Request) -> Response:
-        """Answer with one of its parts."""
+        """Respond with a file that the page loads."""
         return self._file(request, request.path_params["name"])
 
     def _file(self, request: Request, name: str) -> Response:
@@ -67,11 +67,11 @@ class Page:
             raise HTTPException(404, "the page has no such file")
         tag = self._tags[name]
         headers = {"etag": tag, "cache-control": "no-cache"}
-        if tag in _tags_in(request.headers.get("if-none-match", "")):
+        if tag in _parse_tags(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
-        kind = _TYPES.get(name.rpartition(".")[2], _ANY_TYPE)
+        kind = _TYPES.get(name.rpartition(".")[2], _DEFAULT_TYPE)
         return Response(self._files[name], media_type=kind, headers=headers)
 
 
-def _tags_in(header: str) -> set[str]:
+def _parse_tags(header: str) -> set[str]:
     return {tag.strip().removeprefix("W/") for tag in header.split(",")}

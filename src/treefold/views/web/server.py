@@ -1,4 +1,4 @@
-"""Start and end a viewer: in this thread, or in one of its own next to a run."""
+"""Start and close a viewer: in the current thread, or in a background thread beside a run."""
 
 import asyncio
 import os
@@ -21,9 +21,9 @@ LOOPBACK: Final = "127.0.0.1"
 EVERYWHERE: Final = "0.0.0.0"
 PORT: Final = 4747
 
-_PORTS: Final = 20  # how many are tried from there on
-_SELF: Final = {EVERYWHERE: LOOPBACK, "::": "::1"}  # how this machine reaches itself there
-_PATIENCE: Final = 1.0  # seconds for streams to end
+_PORTS: Final = 20  # how many are tried, from PORT on
+_LOCAL_NAME: Final = {EVERYWHERE: LOOPBACK, "::": "::1"}  # for a browser on this machine
+_STREAMS_TIMEOUT: Final = 1.0  # seconds for streams to end
 
 
 def view(
@@ -33,17 +33,17 @@ def view(
     port: int | None = None,
     public: bool = False,
 ) -> "Viewer":
-    """Show a journal in the browser, from a thread of its own, until the viewer is closed.
+    """Serve the viewer for a journal from a background thread, until it is closed.
 
     Args:
         source: a runtime that has a store, a store, or the path of a journal.
-        host: the address to serve at.
-        port: 0 takes any that is free; without one, it is 4747 or the next that is free.
+        host: the address to listen on.
+        port: 0 for any free port; None for 4747 or the next free one.
         public: whether other machines may reach it.
 
     Raises:
-        UsageError: nothing can be served there, the runtime has no store, or a package is missing.
-        InvalidValueError: other machines could reach the address.
+        UsageError: the address is not available, the runtime has no store, or a package is missing.
+        InvalidValueError: other machines could reach the address, and *public* is false.
         StoreError: there is no such journal.
 
     Example:
@@ -62,8 +62,8 @@ def view(
     if isinstance(source, Runtime):
         if source.store is None:
             raise UsageError(
-                "only what is written down can be viewed: Runtime(store='run.db'), or"
-                " Runtime(store=MemoryStore()) if no file is wanted"
+                "the viewer needs a runtime with a store: pass Runtime(store='run.db'), or"
+                " Runtime(store=MemoryStore()) to keep the journal in memory"
             )
         source = source.store
     observer = attach(source)
@@ -76,20 +76,20 @@ def view(
 
 
 class Viewer:
-    """Serves the page for one journal, to whoever has the token.
+    """Serves the page for one journal, to clients that have the token.
 
     Args:
-        observer: of the journal; whoever gives it closes it.
-        host: the address to serve at.
-        port: 0 takes any that is free; without one, it is 4747 or the next that is free.
+        observer: of the journal; the caller closes it.
+        host: the address to listen on.
+        port: 0 for any free port; None for 4747 or the next free one.
         public: whether other machines may reach it.
-        closing: what to close with the viewer.
+        closing: an observer to close with the viewer.
 
     Attributes:
-        token: what every request for data has to bring.
+        token: every request for data must have it.
 
     Raises:
-        InvalidValueError: other machines could reach the address.
+        InvalidValueError: other machines could reach the address, and *public* is false.
     """
 
     def __init__(
@@ -103,9 +103,9 @@ class Viewer:
     ) -> None:
         if not public and not is_loopback(host):
             raise InvalidValueError(
-                f"other machines could reach {host}, and whoever has the token may read all that"
-                " is in the journal, and answer, cancel and fork; say public (--public) if that is"
-                " wanted"
+                f"other machines could reach {host}, and a client that has the token may read the"
+                " whole journal, and answer, cancel and fork; pass public=True (--public) if that"
+                " is intended"
             )
         self.token = new_token()
         self._observer = observer
@@ -122,7 +122,7 @@ class Viewer:
 
     @property
     def address(self) -> str:
-        """Where it serves, for this machine; empty before it does."""
+        """The base URL, as seen from this machine; empty before it is served."""
         return self._address
 
     @property
@@ -132,23 +132,23 @@ class Viewer:
 
     @property
     def url(self) -> str:
-        """The address to open in a browser; whoever has it may do everything."""
+        """The URL to open in a browser; it contains the token, which allows everything."""
         return f"{self._address}/#token={self.token}"
 
     def serve(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Serve in this thread until it is interrupted or closed; *on_ready* is called before.
+        """Serve in the current thread until interrupted or closed; *on_ready* is called first.
 
         Raises:
-            UsageError: nothing can be served there, or a package is missing.
+            UsageError: the address is not available, or a package is missing.
         """
         with self._listen() as listening:
             asyncio.run(self._serve(listening, on_ready))
 
     def start(self) -> Self:
-        """Serve in a thread of its own until it is closed.
+        """Serve in a background thread until closed.
 
         Raises:
-            UsageError: nothing can be served there, or a package is missing.
+            UsageError: the address is not available, or a package is missing.
         """
         listening = self._listen()
         ready: Future[None] = Future()
@@ -168,9 +168,9 @@ class Viewer:
         return self
 
     def close(self) -> None:
-        """Serve no longer, and end what is followed; closing twice is fine."""
+        """Stop serving, and end all streams; closing twice is fine."""
         if self._loop is not None:
-            with suppress(RuntimeError):  # it has ended
+            with suppress(RuntimeError):  # the loop is closed already
                 self._loop.call_soon_threadsafe(self._stopping.set)
         if self._thread is not None:
             self._thread.join()
@@ -185,7 +185,7 @@ class Viewer:
 
     def _listen(self) -> socket:
         if self._loop is not None:
-            raise UsageError(f"{self!r} has been started before; make another")
+            raise UsageError(f"{self!r} has been started before; create another")
         try:
             import_module("treefold.views.web.app")
             from treefold.http_server.serving import listen, url_of  # noqa: PLC0415 - needs the extra
@@ -199,30 +199,30 @@ class Viewer:
                 if port == ports[-1]:
                     raise
                 continue
-            self._address = url_of(listening, _SELF.get(self._host, self._host))
+            self._address = url_of(listening, _LOCAL_NAME.get(self._host, self._host))
             return listening
         raise AssertionError("there is a last port")
 
     async def _serve(self, listening: socket, on_ready: Callable[[], None]) -> None:
         from treefold.http_server.serving import serve_on  # noqa: PLC0415 - slow
         from treefold.views.web.app import application  # noqa: PLC0415 - slow
-        from treefold.views.web.lookout import Lookout  # noqa: PLC0415 - slow
         from treefold.views.web.page import page_files  # noqa: PLC0415 - slow
+        from treefold.views.web.poller import Poller  # noqa: PLC0415 - slow
 
         self._loop = asyncio.get_running_loop()
-        lookout = Lookout(self._observer)
+        poller = Poller(self._observer)
         app = application(
-            self._observer, lookout, token=self.token, host=self._host, files=page_files()
+            self._observer, poller, token=self.token, host=self._host, files=page_files()
         )
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(lookout.run()),
+                group.create_task(poller.run()),
                 group.create_task(serve_on(listening, app, on_ready)),
             ]
             try:
                 await self._stopping.wait()
             finally:
-                await lookout.close(_PATIENCE)
+                await poller.close(_STREAMS_TIMEOUT)
                 for task in tasks:
                     task.cancel()
 

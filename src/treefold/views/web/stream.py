@@ -1,7 +1,7 @@
-"""What a client follows: server-sent events, for as long as it reads them.
+"""A response of server-sent events, for as long as the client reads them.
 
-The next message is made when the last one has gone out, so a client that reads slowly is told less
-often, and then more at once.
+The next events are made when the last ones have been sent, so a client that reads slowly receives
+fewer and larger messages.
 """
 
 import asyncio
@@ -10,57 +10,57 @@ from typing import Final
 from anyio import to_thread
 from starlette.types import Receive, Scope, Send
 
-from treefold.views.web.lookout import Lookout, Seat
-from treefold.views.web.told import Told
+from treefold.views.web.client_state import ClientState
+from treefold.views.web.poller import Poller, Subscriber
 
-_SILENCE: Final = 15.0  # seconds, after which the client is told that it is still connected
-_STILL_HERE: Final = b": still here\n\n"
+_KEEP_ALIVE_INTERVAL: Final = 15.0  # seconds
+_KEEP_ALIVE: Final = b": still here\n\n"
 _HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8")]
 
 
 class Stream:
-    """One answer that goes on until the client leaves, the viewer ends, or its tree is gone.
+    """A response that ends when the client disconnects, the viewer closes, or its tree is deleted.
 
     Args:
-        tree: the run to tell of; without one, only the list of runs and questions is told.
-        seq: the version that the client has.
+        tree: the run to follow; None for the list of runs and the questions alone.
+        seq: the version of the tree that the client has.
     """
 
-    def __init__(self, lookout: Lookout, tree: int | None, seq: int) -> None:
-        self._lookout = lookout
+    def __init__(self, poller: Poller, tree: int | None, seq: int) -> None:
+        self._poller = poller
         self._tree = tree
         self._seq = seq
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         if scope["method"] != "HEAD":
-            with self._lookout.seat(self._tree) as seat:
+            with self._poller.subscribe(self._tree) as subscriber:
                 async with asyncio.TaskGroup() as group:
-                    ends = {
-                        group.create_task(_until_gone(receive)),
-                        group.create_task(self._tell(seat, send)),
+                    tasks = {
+                        group.create_task(_wait_for_disconnect(receive)),
+                        group.create_task(self._send_events(subscriber, send)),
                     }
-                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                    for task in ends:
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                    for task in tasks:
                         task.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _tell(self, seat: Seat, send: Send) -> None:
-        told = Told(self._seq)
+    async def _send_events(self, subscriber: Subscriber, send: Send) -> None:
+        client = ClientState(self._seq)
         while True:
             try:
-                async with asyncio.timeout(_SILENCE):
-                    sight = await seat.next()
+                async with asyncio.timeout(_KEEP_ALIVE_INTERVAL):
+                    snapshot = await subscriber.next()
             except TimeoutError:
-                text = _STILL_HERE
+                text = _KEEP_ALIVE
             else:
-                if sight is None:
+                if snapshot is None:
                     return
-                text = (await to_thread.run_sync(told.news, sight)).encode()
+                text = (await to_thread.run_sync(client.update, snapshot)).encode()
             if text:
                 await send({"type": "http.response.body", "body": text, "more_body": True})
 
 
-async def _until_gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,86 +1,82 @@
-// What can be asked of whoever drives the journal: pause, resume, cancel, fork, compare.
+// Actions on calls: pause, resume, cancel and fork, which the journal's process carries out, and compare.
 
 import { make } from "./dom.js";
-import { ENDS_HERE, field, openForm, readJson } from "./dialogs.js";
-import { attempt, tell } from "./notices.js";
+import { CANCEL_WARNING, field, openForm, readJson } from "./dialogs.js";
+import { attempt, showToast } from "./notices.js";
 import { editable, oneLine } from "./text.js";
-import { when } from "./words.js";
+import { isFromModel } from "./transcript.js";
+import { when } from "./format.js";
 
 const LIVE = new Set(["waiting", "running", "paused", "interrupted"]);
-const NOT_YET = "The new run is not there yet. If its program could not begin it, its log says why.";
-const WAIT = 150; // milliseconds between looks for a fork
-const PATIENCE = 60; // looks, before it is said that it takes long
+const NOT_YET = "The new run has not appeared yet. If its program could not start it, its log says why.";
+const POLL_INTERVAL = 150; // milliseconds between two requests for a fork
+const MOST_POLLS = 60;
 
-/** Buttons for one call. desk has source, note(), detail(id), open(tree), trees(), isHeld(row). */
-export function actionButtons(row, desk, { isTop = row.parent === null } = {}) {
-  if (!desk.source.live) return [];
+/** Buttons for one call. context has source, pendingNote(), detail(id), open(tree), trees(), isPaused(row). */
+export function actionButtons(row, context, { isTop = row.parent === null } = {}) {
+  if (!context.source.live) return [];
   const name = `${row.path} ${oneLine(row.fn)}`;
   const buttons = [];
   const put = (text, click, kind = "") => buttons.push(
     make(`button${kind}`, { type: "button", click, "aria-label": `${text} ${name}` }, text)
   );
   if (LIVE.has(row.state)) {
-    if (desk.isHeld(row)) put("Resume", () => resume(row, desk));
-    else put("Pause", () => pause(row, desk, name));
-    put("Cancel", () => cancel(row, desk, name));
-  } else if (isTop && row.state !== "success") put("Resume", () => resume(row, desk));
-  put("Fork…", () => fork(row, desk));
+    if (context.isPaused(row)) put("Resume", () => resume(row, context));
+    else put("Pause", () => pause(row, context, name));
+    put("Cancel", () => cancel(row, context, name));
+  } else if (isTop && row.state !== "success") put("Resume", () => resume(row, context));
+  put("Fork…", () => fork(row, context));
   return buttons;
 }
 
-function pause(row, desk, name) {
+function pause(row, context, name) {
   return attempt(
-    () => desk.source.pause(row.id), `${name} is to make no further request or call.${desk.note()}`
+    () => context.source.pause(row.id),
+    `${name} will pause before its next request or call.${context.pendingNote()}`,
   );
 }
 
-async function resume(row, desk) {
-  const before = new Set(desk.trees().map((tree) => tree.id));
+async function resume(row, context) {
+  const before = new Set(context.trees().map((tree) => tree.id));
   const ended = !LIVE.has(row.state);
-  const done = await attempt(() => desk.source.resume(row.id));
+  const done = await attempt(() => context.source.resume(row.id));
   if (!done) return;
   if (!ended) {
-    tell(`${row.path} ${oneLine(row.fn)} is to go on.${desk.note()}`);
+    showToast(`${row.path} ${oneLine(row.fn)} will resume.${context.pendingNote()}`);
     return;
   }
-  tell(`It goes on as a new run that shares all that was done.${desk.note()}`);
-  await come(() => desk.trees().find((tree) => !before.has(tree.id) && tree.source === row.id)?.id, desk);
+  showToast(`It resumes as a new run, which shares everything done so far.${context.pendingNote()}`);
+  const isNew = (tree) => !before.has(tree.id) && tree.source === row.id;
+  await openWhenFound(() => context.trees().find(isNew)?.id, context);
 }
 
-function cancel(row, desk, name) {
+function cancel(row, context, name) {
   const reason = make("input", { type: "text", autocomplete: "off" });
   return openForm({
     title: `Cancel ${name}?`,
     fields: [
-      make("p", {}, ENDS_HERE),
-      field("Reason", reason, "Its caller is told. May be left out."),
+      make("p", {}, CANCEL_WARNING),
+      field("Reason", reason, "Optional; sent to the caller."),
     ],
     action: "Cancel the call",
     danger: true,
     submit: async () => {
-      await desk.source.cancel(row.id, reason.value.trim());
-      tell(`${name} is to be cancelled.${desk.note()}`);
+      await context.source.cancel(row.id, reason.value.trim());
+      showToast(`${name} will be cancelled.${context.pendingNote()}`);
     },
   });
 }
 
-/** How many responses an agent has had: each is a stretch of what its model said. */
+/** How many responses an agent has received: each is a run of consecutive parts of the model. */
 export function responsesIn(transcript) {
-  let count = 0;
-  let inside = false;
-  for (const { kind } of transcript) {
-    const said = kind === "text" || kind === "thinking" || kind === "call";
-    if (said && !inside) count += 1;
-    inside = said;
-  }
-  return count;
+  return transcript.filter((part, at) => isFromModel(part) && !(at && isFromModel(transcript[at - 1]))).length;
 }
 
-/** Ask for a fork of a call; at is the number of responses that it is to keep. */
-export async function fork(row, desk, at = 0) {
+/** Open the form for a fork of a call; at is the number of responses that the fork keeps. */
+export async function fork(row, context, at = 0) {
   let detail;
-  if (!await attempt(async () => { detail = await desk.detail(row.id); })) return;
-  const form = row.agent ? await agentFields(detail, desk, at) : codeFields();
+  if (!await attempt(async () => { detail = await context.detail(row.id); })) return;
+  const form = row.agent ? await agentFields(detail, context, at) : codeFields();
   const args = make("textarea.code", { rows: "6", spellcheck: "false" });
   args.value = editable(detail.inputs);
   const result = make(
@@ -92,13 +88,13 @@ export async function fork(row, desk, at = 0) {
       name: "args",
       label: "With other arguments",
       fields: [field("Arguments", args, "A JSON object.")],
-      change: () => ({ args: readJson(args.value, "What stands for the arguments") }),
+      change: () => ({ args: readJson(args.value, "The field for the arguments") }),
     },
     {
       name: "result",
-      label: "As if it had returned something",
-      fields: [field("Result", result, "JSON: a text stands in quotes.")],
-      change: () => ({ result: readJson(result.value, "What stands for the result") }),
+      label: "With a given result",
+      fields: [field("Result", result, "JSON; put a text in quotes.")],
+      change: () => ({ result: readJson(result.value, "The field for the result") }),
     },
   ];
   const { element, chosen } = choice(ways);
@@ -109,16 +105,16 @@ export async function fork(row, desk, at = 0) {
       make(
         "p.hint",
         {},
-        "A new run that shares all that happened before, and runs what follows. This one stays as it is.",
+        "A new run that shares everything before this call, and runs the rest. This run is not changed.",
       ),
       element,
       form.extra,
     ],
     action: "Fork",
     submit: async () => {
-      const key = await desk.source.fork(row.id, { ...chosen().change(), ...form.more() });
-      tell(`The fork is asked for.${desk.note()}`);
-      come(() => desk.source.forked(key), desk);
+      const key = await context.source.fork(row.id, { ...chosen().change(), ...form.more() });
+      showToast(`The fork was requested.${context.pendingNote()}`);
+      openWhenFound(() => context.source.forked(key), context);
     },
   });
 }
@@ -131,51 +127,50 @@ function codeFields() {
   };
 }
 
-async function agentFields(detail, desk, at) {
+async function agentFields(detail, context, at) {
   const first = detail.transcript.findIndex((part) => part.kind === "user");
   const prompt = make("textarea", { rows: "8" });
-  const told = detail.transcript[first];
-  if (told) prompt.value = await desk.source.part(detail.id, first);
-  const had = responsesIn(detail.transcript);
+  if (detail.transcript[first]) prompt.value = await context.source.part(detail.id, first);
+  const responses = responsesIn(detail.transcript);
   const step = make(
     "select",
     {},
     Array.from(
-      { length: had + 1 },
+      { length: responses + 1 },
       (_, k) => make(
         "option",
         { value: k, selected: k === at },
-        k === 0 ? "before its first response" : `after response ${k} of ${had}`,
+        k === 0 ? "before the first response" : `after response ${k} of ${responses}`,
       ),
     ),
   );
   const model = make("input", { type: "text", autocomplete: "off", placeholder: detail.model ?? "" });
   const original = prompt.value;
-  const told_ = {
+  const byPrompt = {
     name: "prompt",
-    label: "Told something else",
+    label: "With another prompt",
     fields: [field("Prompt", prompt)],
     change: () => (prompt.value === original ? { at: 0 } : { prompt: prompt.value }),
   };
-  const step_ = {
+  const byStep = {
     name: "step",
     label: "From one of its steps",
     fields: [field("Step", step)],
     change: () => ({ at: Number(step.value) }),
   };
   return {
-    ways: at > 0 ? [step_, told_] : [told_, step_],
+    ways: at > 0 ? [byStep, byPrompt] : [byPrompt, byStep],
     extra: make(
       "details",
       {},
       make("summary", {}, "Another model"),
-      field("Model", model, "By the name that the program knows it by. Only for the first two."),
+      field("Model", model, "A model name that the program knows. Applies to the first two options."),
     ),
     more: () => (model.value.trim() ? { model: model.value.trim() } : {}),
   };
 }
 
-/** One of several ways, each with fields of its own. */
+/** Radio buttons, each with its own fields. */
 function choice(ways) {
   const name = `way-${Math.random().toString(36).slice(2)}`;
   const parts = ways.map((way, at) => {
@@ -188,36 +183,36 @@ function choice(ways) {
   const show = (chosen) => parts.forEach(({ inside }, at) => { inside.hidden = at !== chosen; });
   return {
     element: make(
-      "fieldset", {}, make("legend.unseen", {}, "What is to be different"), parts.map((part) => part.element)
+      "fieldset", {}, make("legend.unseen", {}, "What to change"), parts.map((part) => part.element)
     ),
     chosen: () => ways[parts.findIndex(({ radio }) => radio.checked)],
   };
 }
 
-/** Go to a run once it is there. */
-async function come(look, desk) {
-  for (let tries = 0; tries < PATIENCE; tries += 1) {
-    await new Promise((resolve) => { setTimeout(resolve, WAIT); });
+/** Open a run as soon as find() gives its id. */
+async function openWhenFound(find, context) {
+  for (let polls = 0; polls < MOST_POLLS; polls += 1) {
+    await new Promise((resolve) => { setTimeout(resolve, POLL_INTERVAL); });
     let id = null;
     try {
-      id = await look();
+      id = await find();
     } catch (error) {
-      tell(error.message, { wrong: true });
+      showToast(error.message, { wrong: true });
       return;
     }
     if (id) {
-      desk.open(id);
+      context.open(id);
       return;
     }
   }
-  tell(desk.note() ? `It will be in the list of runs.${desk.note()}` : NOT_YET);
+  showToast(context.pendingNote() ? `It will appear in the list of runs.${context.pendingNote()}` : NOT_YET);
 }
 
 /** Choose a run to compare with. */
-export function chooseOther(id, desk, compare) {
-  const others = desk.trees().filter((tree) => tree.id !== id).reverse();
+export function chooseOther(id, context, compare) {
+  const others = context.trees().filter((tree) => tree.id !== id).reverse();
   if (!others.length) {
-    tell("There is no other run to compare with.");
+    showToast("There is no other run to compare with.");
     return;
   }
   const select = make("select", {
@@ -231,7 +226,7 @@ export function chooseOther(id, desk, compare) {
     )));
   openForm(
     {
-      title: `Compare run ${desk.trees().find((tree) => tree.id === id)?.number ?? ""} with`,
+      title: `Compare run ${context.trees().find((tree) => tree.id === id)?.number ?? ""} with`,
       fields: [field("Run", select)],
       action: "Compare",
       submit: async () => compare(Number(select.value)),

@@ -1,19 +1,19 @@
-// The page: what is in the address decides what is seen, and one stream keeps it up to date.
+// The page: the URL decides which view is shown, and one stream keeps it up to date.
 
-import { fillWith, icon, isTyping, make, remember, remembered, setText } from "./dom.js";
+import { icon, isTyping, make, remember, remembered, replaceContent, setText } from "./dom.js";
 import { openHelp } from "./dialogs.js";
 import { DifferenceView } from "./difference.js";
-import { noticePlaces, sentence, speak, tell } from "./notices.js";
+import { announce, noticePlaces, sentence, showToast } from "./notices.js";
 import { questionCard } from "./questions.js";
 import { RunView } from "./run.js";
 import { RunsView } from "./runs.js";
 import { openSource, useToken } from "./source.js";
 import { oneLine } from "./text.js";
 import { Tree } from "./tree.js";
-import { many } from "./words.js";
+import { many } from "./format.js";
 
-const KEPT = 6; // runs that were looked at last, and are not asked for anew
-const LATER = "No program drives this journal now; it is done when the next one opens it.";
+const KEPT = 6; // runs that were shown last, and are not loaded again
+const LATER = "No program has this journal open; it will be done when one opens it.";
 const MOST = 40; // questions in the list of them
 const TICK = 250; // milliseconds
 const THEMES = [["system", "as the system"], ["light", "light"], ["dark", "dark"]];
@@ -23,25 +23,25 @@ class App {
   questions = [];
   driven = true;
   #runs = new Map();
-  #waiting = null; // the ids of the questions, once they are known
+  #openQuestions = null; // the ids of the questions, once they are known
   #view = null;
   #stop = () => {};
-  #spoken = new Set();
+  #announced = new Set();
   #state = ""; // of the connection
 
   constructor(source) {
     this.source = source;
-    this.desk = {
+    this.context = {
       source,
       trees: () => this.trees ?? [],
       detail: (id) => source.detail(id),
-      note: () => (this.driven ? "" : ` ${LATER}`),
+      pendingNote: () => (this.driven ? "" : ` ${LATER}`),
       open: (id) => this.go(`#/run/${id}`),
       compare: (a, b) => this.go(`#/compare/${a}/${b}`),
       go: (address) => this.go(address),
-      waits: (id) => this.#waiting?.has(id) ?? true,
+      isOpenQuestion: (id) => this.#openQuestions?.has(id) ?? true,
       questionOf: (id) => this.questions.find(({ node }) => node === id),
-      isHeld: (row, tree) => this.questions.some(
+      isPaused: (row, tree) => this.questions.some(
         (one) => one.kind === "paused" && one.tree === tree && `${one.path}.`.startsWith(`${row.path}.`),
       ),
     };
@@ -51,30 +51,30 @@ class App {
     setInterval(() => document.visibilityState === "visible" && this.#view?.tick?.(), TICK);
   }
 
-  // The frame around everything
+  // Header and panels
 
   #build() {
     this.journal = make("bdi.journal");
     this.connection = make("span.connection", { role: "status" });
-    this.asked = make(
+    this.questionsButton = make(
       "button.asked",
       {
         type: "button",
         hidden: true,
         "aria-expanded": "false",
         "aria-controls": "asked-panel",
-        click: () => this.#toggleAsked(),
+        click: () => this.#toggleQuestions(),
       },
     );
-    this.askedPanel = make(
-      "section.asked-panel", { id: "asked-panel", hidden: true, "aria-label": "What waits for you" }
+    this.questionsPanel = make(
+      "section.asked-panel", { id: "asked-panel", hidden: true, "aria-label": "Open questions" }
     );
     this.theme = make("button.quiet.round", { type: "button", click: () => this.#nextTheme() });
     this.main = make("main", { id: "main", tabindex: "-1" });
-    this.alone = make(
+    this.noProgramBanner = make(
       "p.alone",
       { hidden: true, role: "status" },
-      "No program drives this journal now. What you ask for here is done when the next one opens it.",
+      "No program has this journal open. Actions are carried out when one opens it.",
     );
     const skip = make(
       "a.skip",
@@ -89,13 +89,13 @@ class App {
           icon("mark"),
           make("span", {}, "treefold"),
         ),
-        this.journal, this.connection, make("span.gap"), this.asked, this.theme,
+        this.journal, this.connection, make("span.gap"), this.questionsButton, this.theme,
         make(
           "button.quiet.round",
           { type: "button", "aria-label": "Keys", title: "Keys (?)", click: openHelp },
           make("span.key-sign", { "aria-hidden": "true" }, "?"),
         )),
-      this.askedPanel, this.alone, this.main, ...noticePlaces());
+      this.questionsPanel, this.noProgramBanner, this.main, ...noticePlaces());
     this.#useTheme(remembered("theme", "system"));
   }
 
@@ -104,7 +104,7 @@ class App {
     this.themeName = theme;
     if (theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
-    fillWith(this.theme, icon({ system: "system", light: "sun", dark: "moon" }[theme]));
+    replaceContent(this.theme, icon({ system: "system", light: "sun", dark: "moon" }[theme]));
     this.theme.setAttribute("aria-label", `Colours: ${title}. Change them`);
     this.theme.title = `Colours: ${title}`;
   }
@@ -116,24 +116,24 @@ class App {
     this.#useTheme(next);
   }
 
-  // Beginning
+  // Start
 
   async start() {
     const journal = this.source.journal();
-    if (this.source.live) this.route(); // the stream begins with all there is
+    if (this.source.live) this.route(); // the stream sends everything first
     try {
       setText(this.journal, oneLine((await journal).name));
-    } catch { /* the stream says what is wrong */ }
+    } catch { /* the stream reports the error */ }
     if (this.source.live) return;
-    this.#takeTrees({ trees: await this.source.trees() });
-    this.#takeQuestions({ questions: await this.source.questions() });
+    this.#updateTrees({ trees: await this.source.trees() });
+    this.#updateQuestions({ questions: await this.source.questions() });
     if (this.trees.length === 1 && !location.hash.startsWith("#/run/")) history.replaceState(
       null, "", `#/run/${this.trees[0].id}`
     );
     this.route();
   }
 
-  #needsToken() {
+  #askForToken() {
     const input = make("input", { type: "text", autocomplete: "off", "aria-label": "Token" });
     const form = make("form.plain", {}, make("h1", {}, "This page needs its token"),
       make(
@@ -150,13 +150,13 @@ class App {
       this.#view = null;
       this.start();
     });
-    fillWith(this.main, form);
+    replaceContent(this.main, form);
   }
 
-  #notThere(why) {
+  #showNotFound(why) {
     this.#view?.close?.();
     this.#view = null;
-    fillWith(
+    replaceContent(
       this.main,
       make(
         "div.plain",
@@ -168,7 +168,7 @@ class App {
     );
   }
 
-  // Where one is
+  // Routing
 
   go(address) {
     if (location.hash === address) this.route();
@@ -180,7 +180,7 @@ class App {
     const [page, ...rest] = place.split("/");
     const given = new URLSearchParams(query);
     const number = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
-    this.#closeAsked();
+    this.#closeQuestions();
     if (page === "run" && number(rest[0])) {
       const tab = ["timeline", "flame"].includes(rest[1]) ? rest[1] : "tree";
       this.#showRun(
@@ -195,7 +195,7 @@ class App {
   #swap(view) {
     this.#view?.close?.();
     this.#view = view;
-    fillWith(this.main, view.element);
+    replaceContent(this.main, view.element);
     (view.element.querySelector("h1") ?? this.main).focus({ preventScroll: true });
   }
 
@@ -210,12 +210,12 @@ class App {
   #showRun(id, where) {
     if (!(this.#view instanceof RunView) || this.#view.tree.id !== id) {
       const tree = this.#runs.get(id) ?? new Tree(id);
-      if (this.#waiting) tree.ask(this.#waiting);
-      tree.list(this.trees?.find((one) => one.id === id));
+      if (this.#openQuestions) tree.setQuestions(this.#openQuestions);
+      tree.setRun(this.trees?.find((one) => one.id === id));
       this.#runs.delete(id);
       this.#runs.set(id, tree);
       if (this.#runs.size > KEPT) this.#runs.delete(this.#runs.keys().next().value);
-      this.#swap(new RunView(tree, this.desk));
+      this.#swap(new RunView(tree, this.context));
       this.#follow(tree);
     }
     this.#view.show(where);
@@ -223,11 +223,11 @@ class App {
 
   #showCompare(a, b) {
     if (this.#view instanceof DifferenceView && this.#view.a === a && this.#view.b === b) return;
-    this.#swap(new DifferenceView(a, b, this.desk));
+    this.#swap(new DifferenceView(a, b, this.context));
     this.#follow(null);
   }
 
-  // What is new
+  // Updates
 
   #follow(tree) {
     this.#stop();
@@ -243,10 +243,10 @@ class App {
         if (tree.write(data)) view.wrote(data.node);
         else view.missed(data.node);
       },
-      trees: (data) => this.#takeTrees(data),
-      questions: (data) => this.#takeQuestions(data),
+      trees: (data) => this.#updateTrees(data),
+      questions: (data) => this.#updateQuestions(data),
       connection: (state, why, status) => {
-        if (state === "connected") tree?.texts.clear(); // the server tells again what is under way
+        if (state === "connected") tree?.texts.clear(); // the server sends partial texts again
         this.#connected(state, why, status);
       },
     });
@@ -256,74 +256,74 @@ class App {
     this.#state = state === "connected" ? "live" : state;
     this.#drawConnection();
     if (state !== "refused") return;
-    if (status === 401) this.#needsToken();
-    else if (status === 404) this.#notThere(why);
-    else tell(sentence(why), { wrong: true });
+    if (status === 401) this.#askForToken();
+    else if (status === 404) this.#showNotFound(why);
+    else showToast(sentence(why), { wrong: true });
   }
 
-  /** Say whether what is new comes in; nothing does of what is open if no program drives it. */
+  /** Show the state of the connection, and whether a program has the journal open. */
   #drawConnection() {
     const words = {
       live: "live",
-      undriven: "not driven",
+      undriven: "no program",
       reconnecting: "reconnecting…",
       refused: "not connected",
       file: "saved run",
     };
-    const state = this.#state === "live" && !this.alone.hidden ? "undriven" : this.#state;
+    const state = this.#state === "live" && !this.noProgramBanner.hidden ? "undriven" : this.#state;
     setText(this.connection, words[state] ?? "");
     this.connection.dataset.state = state;
-    document.body.classList.toggle("undriven", !this.alone.hidden);
+    document.body.classList.toggle("undriven", !this.noProgramBanner.hidden);
   }
 
-  #takeTrees({ trees, driven }) {
+  #updateTrees({ trees, driven }) {
     this.trees = trees;
     this.driven = driven ?? this.driven;
-    this.alone.hidden = this.driven || !this.source.live || !trees.some((tree) => tree.open);
-    for (const [id, tree] of this.#runs) tree.list(trees.find((one) => one.id === id));
+    this.noProgramBanner.hidden = this.driven || !this.source.live || !trees.some((tree) => tree.open);
+    for (const [id, tree] of this.#runs) tree.setRun(trees.find((one) => one.id === id));
     this.#drawConnection();
     if (this.#view instanceof RunsView) this.#view.show(trees);
     else this.#view?.update?.();
   }
 
-  #takeQuestions({ questions }) {
+  #updateQuestions({ questions }) {
     this.questions = questions;
-    this.#waiting = new Set(questions.map(({ id }) => id));
-    for (const tree of this.#runs.values()) tree.ask(this.#waiting);
-    this.asked.hidden = questions.length === 0;
-    fillWith(
-      this.asked,
+    this.#openQuestions = new Set(questions.map(({ id }) => id));
+    for (const tree of this.#runs.values()) tree.setQuestions(this.#openQuestions);
+    this.questionsButton.hidden = questions.length === 0;
+    replaceContent(
+      this.questionsButton,
       icon("ask"),
       make("span", {}, String(questions.length)),
       make("span.word", {}, questions.length === 1 ? "question" : "questions"),
     );
-    this.asked.setAttribute("aria-label", `${many(questions.length, "question")} for you`);
+    this.questionsButton.setAttribute("aria-label", `${many(questions.length, "question")} for you`);
     for (const question of questions) {
-      if (this.#spoken.has(question.id)) continue;
-      this.#spoken.add(question.id);
-      speak(`${oneLine(question.fn ?? "A call")} asks: ${oneLine(question.text).slice(0, 300)}`);
+      if (this.#announced.has(question.id)) continue;
+      this.#announced.add(question.id);
+      announce(`${oneLine(question.fn ?? "A call")} asks: ${oneLine(question.text).slice(0, 300)}`);
     }
     if (this.#view instanceof RunView) this.#view.update();
-    if (!this.askedPanel.hidden) this.#fillAsked();
-    if (!questions.length) this.#closeAsked();
+    if (!this.questionsPanel.hidden) this.#fillQuestions();
+    if (!questions.length) this.#closeQuestions();
   }
 
-  // What waits
+  // Open questions
 
-  #toggleAsked() {
-    if (!this.askedPanel.hidden) {
-      this.#closeAsked();
+  #toggleQuestions() {
+    if (!this.questionsPanel.hidden) {
+      this.#closeQuestions();
       return;
     }
-    this.#fillAsked();
-    this.askedPanel.hidden = false;
-    this.asked.setAttribute("aria-expanded", "true");
-    this.askedPanel.querySelector("a, button, textarea")?.focus();
+    this.#fillQuestions();
+    this.questionsPanel.hidden = false;
+    this.questionsButton.setAttribute("aria-expanded", "true");
+    this.questionsPanel.querySelector("a, button, textarea")?.focus();
   }
 
-  /** Cards that are there stay, with what somebody has begun to write in them. */
-  #fillAsked() {
-    const there = new Map([...this.askedPanel.children].map((card) => [card.dataset.question, card]));
+  /** Existing cards are kept, with what the user has typed into them. */
+  #fillQuestions() {
+    const there = new Map([...this.questionsPanel.children].map((card) => [card.dataset.question, card]));
     for (const question of this.questions.slice(0, MOST)) {
       if (there.delete(question.id)) continue;
       const tree = question.tree ?? this.trees[0]?.id;
@@ -333,20 +333,20 @@ class App {
         make("span.path", {}, question.path ?? ""),
         make("bdi", {}, oneLine(question.fn ?? `node ${question.node}`)),
       );
-      this.askedPanel.append(questionCard(question, link, this.desk));
+      this.questionsPanel.append(questionCard(question, link, this.context));
     }
     for (const card of there.values()) card.remove();
     const more = this.questions.length - MOST;
-    if (more > 0) this.askedPanel.append(
-      make("p.hint", {}, `and ${more} more, when some of these are answered`)
+    if (more > 0) this.questionsPanel.append(
+      make("p.hint", {}, `and ${more} more after these`)
     );
   }
 
-  #closeAsked() {
-    if (this.askedPanel.hidden) return;
-    this.askedPanel.hidden = true;
-    this.askedPanel.replaceChildren();
-    this.asked.setAttribute("aria-expanded", "false");
+  #closeQuestions() {
+    if (this.questionsPanel.hidden) return;
+    this.questionsPanel.hidden = true;
+    this.questionsPanel.replaceChildren();
+    this.questionsButton.setAttribute("aria-expanded", "false");
   }
 
   // Keys
@@ -354,9 +354,9 @@ class App {
   #pressed(event) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (document.querySelector("dialog[open]")) return;
-    if (event.key === "Escape" && !this.askedPanel.hidden) {
-      this.#closeAsked();
-      this.asked.focus();
+    if (event.key === "Escape" && !this.questionsPanel.hidden) {
+      this.#closeQuestions();
+      this.questionsButton.focus();
       return;
     }
     if (isTyping(event.target) && event.key !== "Escape") return;

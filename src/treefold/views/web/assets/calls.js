@@ -1,9 +1,9 @@
-// The calls of a run as a tree, with what they cost or with when they were.
+// The calls of a run as a tree: a table with cost, or a timeline.
 
-import { fillWith, icon, make, setState, setText } from "./dom.js";
+import { icon, make, replaceContent, setState, setText } from "./dom.js";
 import { Grid } from "./grid.js";
 import { oneLine } from "./text.js";
-import { brief, duration, elapsed, exactly, grouped, money, now } from "./words.js";
+import { brief, duration, elapsed, exactly, grouped, money, now } from "./format.js";
 
 const TREE = [
   ["call", "Call"],
@@ -20,7 +20,7 @@ export function callGrid(kind, options) {
   const timeline = kind === "timeline";
   return new Grid({
     name: timeline ? "timeline" : "calls",
-    label: timeline ? "When each call was" : "Calls of this run",
+    label: timeline ? "Timeline of calls" : "Calls of this run",
     columns: timeline ? TIMELINE : TREE,
     key: (item) => item.row.id,
     cells: () => (timeline ? [drawCall(), drawSpan(), []] : [drawCall(), [], [], [], []]),
@@ -49,8 +49,8 @@ function redrawCall(cell, item) {
   setState(state, row.questions.length ? "asking" : row.state);
   setText(path, row.path);
   setText(tie, row.tied ? `∥${row.sequence}` : "");
-  tie.title = row.tied ? `asked for in parallel with its neighbours: all are number ${row.sequence}` : "";
-  if (row.agent !== (kind.childElementCount > 0)) fillWith(kind, row.agent ? icon("agent", "agent") : null);
+  tie.title = row.tied ? `requested in parallel with its neighbours, all with number ${row.sequence}` : "";
+  if (row.agent !== (kind.childElementCount > 0)) replaceContent(kind, row.agent ? icon("agent", "agent") : null);
   setText(fn, oneLine(row.fn));
   setText(args, `(${oneLine(row.args)})`);
 }
@@ -69,7 +69,7 @@ function redrawTree({ textOf, askedOf }) {
       setText(tokens, row.total_tokens ? brief(row.total_tokens) : "");
       tokens.title = row.total_tokens ? spent(row) : "";
       setText(cost, row.total_tokens || Number(row.total_cost) ? money(row.total_cost) : "");
-      cost.title = row.total_cost === null ? "the price of a model is not known" : "";
+      cost.title = row.total_cost === null ? "the price of a model is unknown" : "";
       time.title = row.started === null ? "" : `from ${exactly(row.started)}`;
       mark(element, row);
     }
@@ -88,14 +88,16 @@ function mark(element, row) {
 }
 
 function redrawOutcome(cell, row, text) {
-  const said = outcomeOf(row, text);
-  cell.title = said.text;
+  const outcome = outcomeOf(row, text);
+  cell.title = outcome.text;
   const old = cell.firstElementChild;
-  if (old?.dataset.kind === said.kind) setText(old, said.text);
-  else fillWith(cell, said.text ? make(`bdi.${said.kind}`, { "data-kind": said.kind }, said.text) : null);
+  if (old?.dataset.kind === outcome.kind) setText(old, outcome.text);
+  else replaceContent(
+    cell, outcome.text ? make(`bdi.${outcome.kind}`, { "data-kind": outcome.kind }, outcome.text) : null
+  );
 }
 
-/** What is to be said of a call: what came of it, what it asks or says (text), or what it does. */
+/** The outcome of a call: its result or error, its question or partial answer (text), or its status. */
 export function outcomeOf(row, text = "") {
   if (row.error) return { kind: "failed", text: oneLine(row.error) };
   if (row.state === "success") return {
@@ -109,7 +111,7 @@ export function outcomeOf(row, text = "") {
   } : { kind: "does", text: oneLine(row.status) };
 }
 
-/** How a run lies in time; what has not ended reaches up to now. */
+/** The start and length of a run; an open run lasts up to now. */
 export function extent(top) {
   const start = top?.started ?? 0;
   const end = top?.ended ?? Math.max(now(), start + 0.001);
@@ -135,13 +137,13 @@ function redrawTimeline({ extentOf }) {
     const [bar] = span.children;
     bar.hidden = row.started === null;
     if (row.started !== null) {
-      // A fork shows calls of the run that it comes from, which ended before it began.
+      // A fork shows calls of the run that was forked, which ended before the fork started.
       const from = Math.max(0, (row.started - start) / length);
       const to = Math.max(from, ((row.ended ?? now()) - start) / length);
       bar.style.left = `${Math.max(0, from) * 100}%`;
       bar.style.width = `${Math.max(0, to - from) * 100}%`;
       bar.classList.toggle("agent", row.agent);
-      bar.title = `began ${duration(row.started - start)} after the run did, took ${elapsed(row)}`;
+      bar.title = `started ${duration(row.started - start)} after the run, took ${elapsed(row)}`;
     }
     setText(time, elapsed(row));
   };
@@ -159,7 +161,7 @@ export function drawScale(head, length) {
     mark.style.left = `${(at / length) * 100}%`;
     marks.push(mark);
   }
-  fillWith(cell, make("span.unseen", {}, "When it was"), marks);
+  replaceContent(cell, make("span.unseen", {}, "Time scale"), marks);
 }
 
 function roundStep(rough) {

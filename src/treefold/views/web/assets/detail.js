@@ -1,27 +1,27 @@
-// All there is to know of one call.
+// The details of one call.
 
-import { askIcon, fillWith, icon, make, setText, stateIcon } from "./dom.js";
+import { askIcon, icon, make, replaceContent, setText, stateIcon } from "./dom.js";
 import { actionButtons, fork } from "./actions.js";
 import { sentence } from "./notices.js";
 import { questionCard } from "./questions.js";
 import { longText, oneLine, shownValue } from "./text.js";
 import { TranscriptView } from "./transcript.js";
-import { ANSWERED, elapsed, exactly, grouped, many, money, when } from "./words.js";
+import { ANSWERED, elapsed, exactly, grouped, many, money, when } from "./format.js";
 
-const AGAIN = 300; // milliseconds at least between two looks at a call that changes
-const NEAR = 60; // pixels from the end of what is shown, to be taken along when more comes in
+const REFRESH_INTERVAL = 300; // milliseconds, at least, between two requests for a call that changes
+const NEAR_END = 60; // pixels from the end, within which new text scrolls the pane along
 
 export class DetailView {
   #detail = null;
-  #signs = new Map();
+  #drawn = new Map();
   #asked = -1;
   #busy = false;
   #closed = false;
   #pointAt = null;
 
-  /** desk is that of actions.js, with link(node), tree (rows) and close(); from is a child to point at. */
-  constructor(id, desk, from = null) {
-    Object.assign(this, { id, desk });
+  /** context is that of actions.js, with link(node), tree (rows) and close(); from is a child to reveal. */
+  constructor(id, context, from = null) {
+    Object.assign(this, { id, context });
     this.#pointAt = from;
     this.crumbs = make("nav.crumbs", { "aria-label": "Called by" });
     this.title = make("h2", { tabindex: "-1" });
@@ -50,7 +50,7 @@ export class DetailView {
           this.crumbs,
           make(
             "button.quiet.round",
-            { type: "button", "aria-label": "Close this call", click: () => desk.close() },
+            { type: "button", "aria-label": "Close this call", click: () => context.close() },
             icon("close"),
           ),
         ),
@@ -62,14 +62,14 @@ export class DetailView {
   }
 
   get row() {
-    return this.desk.tree.rows.get(this.id);
+    return this.context.tree.rows.get(this.id);
   }
 
   close() {
     this.#closed = true;
   }
 
-  /** Look again if the call has changed since. */
+  /** Load the call again if it has changed. */
   changed() {
     this.tick();
     if (this.#detail) this.#drawQuestions(this.#detail);
@@ -81,39 +81,39 @@ export class DetailView {
     this.#busy = true;
     this.#asked = this.row?.seq ?? this.#asked;
     try {
-      this.#show(await this.desk.detail(this.id));
-      fillWith(this.places.fault);
+      this.#show(await this.context.detail(this.id));
+      replaceContent(this.places.fault);
     } catch (error) {
-      // what is shown stays; that there is no connection is said elsewhere
-      if (!this.#detail) fillWith(this.places.fault, make("p.failed", { role: "alert" }, error.message));
+      // Keep what is shown; the header already says that there is no connection.
+      if (!this.#detail) replaceContent(this.places.fault, make("p.failed", { role: "alert" }, error.message));
       this.#asked = -1;
     }
     setTimeout(() => {
       this.#busy = false;
       if (!this.#closed && this.row && this.row.seq !== this.#asked) this.refresh();
-    }, AGAIN);
+    }, REFRESH_INTERVAL);
   }
 
-  /** Show live text, and take those along who look at the end. */
+  /** Show partial text, and keep the end in view if it was. */
   write() {
     if (!this.transcript) return;
     const { body } = this;
-    const atEnd = body.scrollHeight - body.scrollTop - body.clientHeight < NEAR;
-    const text = this.desk.tree.texts.get(this.id) ?? "";
+    const atEnd = body.scrollHeight - body.scrollTop - body.clientHeight < NEAR_END;
+    const text = this.context.tree.texts.get(this.id) ?? "";
     if (text) this.transcript.showLive(text);
-    else this.refresh(); // it stays until the transcript has it
+    else this.refresh(); // the partial text stays until the transcript has it
     if (atEnd) body.scrollTop = body.scrollHeight;
   }
 
   tick() {
     const row = this.row ?? this.#detail;
     if (!row) return;
-    this.#once(
+    this.#drawIfChanged(
       "head",
-      [row.path, row.fn, row.agent, row.state, row.questions.length, this.desk.isHeld(row)],
+      [row.path, row.fn, row.agent, row.state, row.questions.length, this.context.isPaused(row)],
       () => this.#head(row),
     );
-    // From where the table has it, which is not as new as the row: the two agree at any moment.
+    // From the same source as the usage table, which may be older than the row, so that both agree.
     const { total_tokens: tokens, total_cost: cost } = this.#detail ?? row;
     const spent = tokens ? [`${grouped(tokens)} tokens`, cost === null ? "price unknown" : money(cost)] : [];
     setText(
@@ -130,13 +130,13 @@ export class DetailView {
   }
 
   #head(row) {
-    const way = this.desk.tree.way(row.id).slice(0, -1);
-    const shown = way.length > 4 ? [way[0], null, ...way.slice(-2)] : way;
-    fillWith(this.crumbs, shown.length ? make("ol", {}, shown.map((above) => make("li", {}, above
+    const path = this.context.tree.pathTo(row.id).slice(0, -1);
+    const shown = path.length > 4 ? [path[0], null, ...path.slice(-2)] : path;
+    replaceContent(this.crumbs, shown.length ? make("ol", {}, shown.map((above) => make("li", {}, above
       ? make(
-        "a", { href: this.desk.link(above.id, row.id) }, make("bdi", {}, oneLine(above.fn))
+        "a", { href: this.context.link(above.id, row.id) }, make("bdi", {}, oneLine(above.fn))
       ) : "…"))) : make("span.hint", {}, "Top-level call"));
-    fillWith(
+    replaceContent(
       this.title,
       row.questions.length ? askIcon() : stateIcon(row.state),
       make("span.path", {}, row.path),
@@ -144,14 +144,14 @@ export class DetailView {
       row.agent ? icon("agent", "agent") : null,
     );
     this.element.setAttribute("aria-label", `Call ${row.path} ${oneLine(row.fn)}`);
-    fillWith(this.buttons, actionButtons(row, this.desk));
+    replaceContent(this.buttons, actionButtons(row, this.context));
   }
 
-  /** Draw something only if what it shows has changed. */
-  #once(name, data, draw) {
+  /** Draw only if the data has changed. */
+  #drawIfChanged(name, data, draw) {
     const sign = JSON.stringify(data) ?? "";
-    if (this.#signs.get(name) === sign) return;
-    this.#signs.set(name, sign);
+    if (this.#drawn.get(name) === sign) return;
+    this.#drawn.set(name, sign);
     draw();
   }
 
@@ -159,8 +159,8 @@ export class DetailView {
     if (this.#closed) return;
     this.#detail = detail;
     const { places } = this;
-    const put = (name, data, ...content) => this.#once(
-      name, data, () => fillWith(places[name], ...content.map((one) => one?.()))
+    const put = (name, data, ...content) => this.#drawIfChanged(
+      name, data, () => replaceContent(places[name], ...content.map((one) => one?.()))
     );
     this.#drawQuestions(detail);
     put(
@@ -182,7 +182,7 @@ export class DetailView {
       "values",
       detail.values,
       () => detail.values.length > 0 && section(
-        `Values given out (${detail.values.length})`,
+        `Yielded values (${detail.values.length})`,
         detail.values.slice(-50).map((value) => shownValue(value)),
       ),
     );
@@ -210,17 +210,17 @@ export class DetailView {
       [detail.usage, detail.total_usage, detail.cost, detail.total_cost],
       () => detail.total_usage.total > 0 && section("Usage", usageTable(detail)),
     );
-    this.#once("stack", true, () => fillWith(places.stack, this.#stack()));
+    this.#drawIfChanged("stack", true, () => replaceContent(places.stack, this.#stack()));
     this.tick();
   }
 
-  /** Draw what waits of a call, or that it was answered. */
+  /** Draw the open questions of a call, or that they are answered. */
   #drawQuestions({ questions }) {
-    const waiting = questions.filter(({ id }) => this.desk.waits(id));
+    const waiting = questions.filter(({ id }) => this.context.isOpenQuestion(id));
     const answered = this.row?.status === ANSWERED;
-    this.#once("questions", [waiting, answered], () => fillWith(
+    this.#drawIfChanged("questions", [waiting, answered], () => replaceContent(
       this.places.questions,
-      waiting.map((question) => questionCard(question, make("span", {}, "This call"), this.desk)),
+      waiting.map((question) => questionCard(question, make("span", {}, "This call"), this.context)),
       answered ? make("p.hint", {}, sentence(ANSWERED)) : null,
     ));
   }
@@ -230,16 +230,16 @@ export class DetailView {
     if (!this.transcript) {
       this.transcript = new TranscriptView({
         id: this.id,
-        source: this.desk.source,
-        link: (node) => this.desk.link(node),
-        row: (node) => this.desk.tree.rows.get(node),
-        fork: this.desk.source.live ? (at) => fork(this.row ?? detail, this.desk, at) : null,
+        source: this.context.source,
+        link: (node) => this.context.link(node),
+        row: (node) => this.context.tree.rows.get(node),
+        fork: this.context.source.live ? (at) => fork(this.row ?? detail, this.context, at) : null,
       });
-      fillWith(this.places.transcript, section("Transcript", this.transcript.element));
+      replaceContent(this.places.transcript, section("Transcript", this.transcript.element));
     }
     this.transcript.show(detail.transcript);
-    const { texts } = this.desk.tree;
-    if (detail.partial && !this.desk.source.live) texts.set(this.id, detail.partial);
+    const { texts } = this.context.tree;
+    if (detail.partial && !this.context.source.live) texts.set(this.id, detail.partial);
     this.transcript.showLive(texts.get(this.id) ?? "");
     if (this.#pointAt !== null && this.transcript.reveal(this.#pointAt)) this.#pointAt = null;
   }
@@ -250,9 +250,9 @@ export class DetailView {
     details.addEventListener("toggle", async () => {
       if (!details.open) return;
       try {
-        fillWith(list, (await this.desk.source.stack(this.id)).map((frame) => this.#frame(frame)));
+        replaceContent(list, (await this.context.source.stack(this.id)).map((frame) => this.#frame(frame)));
       } catch (error) {
-        fillWith(list, make("li.failed", {}, error.message));
+        replaceContent(list, make("li.failed", {}, error.message));
       }
     });
     return section("", details);
@@ -260,22 +260,22 @@ export class DetailView {
 
   #frame(frame) {
     const id = frame.node_id ?? frame.id;
-    const row = this.desk.tree.rows.get(id);
+    const row = this.context.tree.rows.get(id);
     const name = frame.function ?? frame.fn;
-    const told = [
+    const facts = [
       frame.model,
       frame.responses ? many(frame.responses, "response") : "",
     ].filter(Boolean).join(", ");
     return make("li", { "aria-current": id === this.id ? "true" : null },
       row ? stateIcon(row.state) : null, make(
         "a",
-        { href: this.desk.link(id) },
+        { href: this.context.link(id) },
         make("span.path", {}, frame.path),
         make("bdi.fn", {}, oneLine(name)),
       ),
       make(
         "bdi.args", {}, oneLine(frame.arguments ?? frame.args ?? "")
-      ), told ? make("span.hint", {}, oneLine(told)) : null);
+      ), facts ? make("span.hint", {}, oneLine(facts)) : null);
   }
 }
 
@@ -283,20 +283,13 @@ function section(title, ...content) {
   return make("section", {}, title && make("h3", {}, title), content);
 }
 
-const KINDS = [
-  ["input", "read"],
-  ["cache_read", "read from a cache"],
-  ["cache_write", "written to a cache"],
-  ["reasoning", "thought"],
-  ["output", "written"],
-  ["total", "all"],
-];
+const KINDS = ["input", "cache_read", "cache_write", "reasoning", "output", "total"];
 
 function usageTable(detail) {
   const rows = KINDS.filter(
-    ([kind]) => detail.total_usage[kind]
-  ).map(([kind, title]) => make("tr", { class: kind === "total" ? "total" : null },
-    make("th", { scope: "row" }, title), make("td", {}, grouped(detail.usage[kind] ?? 0)), make(
+    (kind) => detail.total_usage[kind]
+  ).map((kind) => make("tr", { class: kind === "total" ? "total" : null },
+    make("th", { scope: "row" }, kind.replace("_", " ")), make("td", {}, grouped(detail.usage[kind] ?? 0)), make(
       "td", {}, grouped(detail.total_usage[kind])
     )));
   return make("table.usage", {},
@@ -308,7 +301,7 @@ function usageTable(detail) {
         {},
         make("th", { scope: "col" }, "Tokens"),
         make("th", { scope: "col" }, "this call"),
-        make("th", { scope: "col" }, "with all below"),
+        make("th", { scope: "col" }, "with calls below"),
       ),
     ),
     make(

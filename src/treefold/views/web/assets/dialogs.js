@@ -1,15 +1,15 @@
-// Windows that ask before something is done. Esc closes each of them.
+// Modal dialogs. Esc closes them.
 
 import { icon, make } from "./dom.js";
 import { sentence } from "./notices.js";
 
-/** What is said before a call is cancelled. */
-export const ENDS_HERE = "It ends here, and so does every call it has made. What was done "
-  + "until then is kept: a run that was cancelled can be resumed later, in a fork.";
+/** The warning before a call is cancelled. */
+export const CANCEL_WARNING = "This ends the call and every call it has made. Completed work is "
+  + "kept: a cancelled run can be resumed later, in a fork.";
 
 /**
- * Open a window with a form. fields are elements; submit(form) does what was asked for, and the
- * window stays open and says why if it fails. The promise tells whether it was done.
+ * Open a dialog with a form. fields are elements; submit(form) carries out the action, and the
+ * dialog stays open with an error message if that fails. Resolves to whether it succeeded.
  */
 export function openForm({ title, fields, action, danger = false, submit, wide = false }) {
   return new Promise((resolve) => {
@@ -20,7 +20,7 @@ export function openForm({ title, fields, action, danger = false, submit, wide =
       make(
         "div.buttons", {}, make("button", { type: "button", click: () => dialog.close() }, "Close"), send
       ));
-    const dialog = window_(title, form, wide);
+    const dialog = openDialog(title, form, wide);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       send.disabled = true;
@@ -38,12 +38,12 @@ export function openForm({ title, fields, action, danger = false, submit, wide =
   });
 }
 
-/** Open a window that only shows something. */
+/** Open a dialog without a form. */
 export function openNote(title, ...content) {
-  return window_(title, make("div", {}, content), false);
+  return openDialog(title, make("div", {}, content), false);
 }
 
-function window_(title, content, wide) {
+function openDialog(title, content, wide) {
   const heading = make("h2", { id: "dialog-title" }, title);
   const dialog = make(`dialog${wide ? ".wide" : ""}`, { "aria-labelledby": "dialog-title" },
     make(
@@ -52,7 +52,7 @@ function window_(title, content, wide) {
       heading,
       make(
         "button.quiet.round",
-        { type: "button", "aria-label": "Close this window", click: () => dialog.close() },
+        { type: "button", "aria-label": "Close this dialog", click: () => dialog.close() },
         icon("close"),
       ),
     ),
@@ -81,7 +81,7 @@ export function field(label, input, hint = "") {
   );
 }
 
-/** What somebody wrote as JSON; wrong JSON is said to be that, in words. */
+/** Parse JSON that the user typed; the error names the field (what). */
 export function readJson(text, what) {
   try {
     return JSON.parse(text);

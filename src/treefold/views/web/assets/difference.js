@@ -1,18 +1,18 @@
-// Two runs side by side.
+// Compare two runs side by side.
 
-import { fillWith, make, setState, setText, stateIcon } from "./dom.js";
+import { make, replaceContent, setState, setText, stateIcon } from "./dom.js";
 import { Grid } from "./grid.js";
 import { outcomeOf } from "./calls.js";
 import { longText, oneLine, shownValue } from "./text.js";
 import { TranscriptView } from "./transcript.js";
-import { elapsed, many } from "./words.js";
+import { elapsed, many } from "./format.js";
 
 export class DifferenceView {
   #rows = [];
   #chosen = 0;
 
-  constructor(a, b, desk) {
-    Object.assign(this, { a, b, desk });
+  constructor(a, b, context) {
+    Object.assign(this, { a, b, context });
     this.only = make("input", { type: "checkbox", change: () => this.#show() });
     this.count = make("p.count", { role: "status" });
     this.both = make("div.both", { "aria-live": "off" });
@@ -48,7 +48,7 @@ export class DifferenceView {
     this.#load();
   }
 
-  /** Say which runs these are: by the numbers that the paths of their calls begin with. */
+  /** Label both sides with the numbers of the runs, which the paths of their calls begin with. */
   #name(a, b) {
     this.names = [`Run ${a}`, `Run ${b}`];
     setText(this.links[0], a);
@@ -64,7 +64,7 @@ export class DifferenceView {
 
   async #load() {
     try {
-      const { rows, same } = await this.desk.source.difference(this.a, this.b);
+      const { rows, same } = await this.context.source.difference(this.a, this.b);
       this.#rows = rows.map((row, index) => ({ ...row, index }));
       if (rows[0]?.a && rows[0].b) this.#name(rows[0].a.path, rows[0].b.path);
       const differing = rows.filter((row) => !row.same).length;
@@ -79,7 +79,7 @@ export class DifferenceView {
         this.#open(first);
       }
     } catch (error) {
-      fillWith(this.both, make("p.failed", { role: "alert" }, error.message));
+      replaceContent(this.both, make("p.failed", { role: "alert" }, error.message));
     }
   }
 
@@ -89,14 +89,14 @@ export class DifferenceView {
 
   async #open(item) {
     const chosen = this.#chosen += 1;
-    const load = async (row) => (row ? this.desk.source.detail(row.id) : null);
+    const load = async (row) => (row ? this.context.source.detail(row.id) : null);
     try {
       const [a, b] = await Promise.all([load(item.a), load(item.b)]);
-      if (chosen === this.#chosen) fillWith(
+      if (chosen === this.#chosen) replaceContent(
         this.both, this.#side(a, b, 0, item), this.#side(b, a, 1, item)
       );
     } catch (error) {
-      fillWith(this.both, make("p.failed", { role: "alert" }, error.message));
+      replaceContent(this.both, make("p.failed", { role: "alert" }, error.message));
     }
   }
 
@@ -107,7 +107,7 @@ export class DifferenceView {
       "section.one-side",
       { "aria-label": name },
       make("h2", {}, name),
-      make("p.hint", {}, "It has no such call."),
+      make("p.hint", {}, "This run has no such call."),
     );
     const part = (title, kind, content) => make(
       `div${item.changed.includes(kind) ? ".differs-here" : ""}`, {}, make("h3", {}, title), content
@@ -136,12 +136,12 @@ export class DifferenceView {
       detail.transcript.length > 0 && part("Transcript", "transcript", this.#transcript(detail, other, run)));
   }
 
-  /** A conversation; what the other one does not have at the same place is marked. */
+  /** A transcript; parts that differ from the other run's at the same index are marked. */
   #transcript(detail, other, run) {
     const view = new TranscriptView(
       {
         id: detail.id,
-        source: this.desk.source,
+        source: this.context.source,
         link: (node) => `#/run/${run}?node=${node}`,
         row: () => undefined,
         fork: null,
@@ -166,7 +166,7 @@ function redrawPair(cells, item, element) {
   redrawSide(a, item.a);
   redrawSide(b, item.b);
   const words = differsIn(item);
-  fillWith(changed, words ? make("span.differs", {}, words) : make("span.hint", { title: "the same" }, "="));
+  replaceContent(changed, words ? make("span.differs", {}, words) : make("span.hint", { title: "the same" }, "="));
   element.classList.toggle("differing", !item.same);
 }
 

@@ -1,8 +1,8 @@
-// Elements, made without ever reading text as markup.
+// Create elements; text is never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Make an element. A function among the attributes listens; a child that is no element is text. */
+/** Create an element. An attribute that is a function is an event listener; other children are text. */
 export function make(tag, attributes = {}, ...children) {
   const [name, ...classes] = tag.split(".");
   const element = document.createElement(name || "div");
@@ -16,7 +16,7 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Add children: elements, texts, lists of both; null and false are nothing. */
+/** Append children: elements, texts, nested lists of both; null and false are skipped. */
 export function add(element, children) {
   for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined && child !== false) element.append(child);
@@ -24,13 +24,13 @@ export function add(element, children) {
   return element;
 }
 
-/** Put other children in place of those that are there. */
-export function fillWith(element, ...children) {
+/** Replace all children. */
+export function replaceContent(element, ...children) {
   element.replaceChildren();
   return add(element, children);
 }
 
-/** One of the drawings of index.html; without a label it only repeats what words say. */
+/** An icon of index.html; without a label it is decorative, and hidden from screen readers. */
 export function icon(name, label = "") {
   const svg = document.createElementNS(SVG, "svg");
   const use = document.createElementNS(SVG, "use");
@@ -46,7 +46,7 @@ export function icon(name, label = "") {
 
 export const STATES = ["waiting", "running", "paused", "success", "error", "canceled", "interrupted"];
 
-/** The state of a call: a shape, a colour and a word. */
+/** The icon of a state: a shape, a colour and a label. */
 export function stateIcon(state) {
   const known = STATES.includes(state) ? state : "waiting";
   const svg = icon(known, state);
@@ -54,37 +54,37 @@ export function stateIcon(state) {
   return svg;
 }
 
-/** Have an element hold the sign of a state, or that somebody is asked; null for none. */
+/** Fill an element with the icon of a state, or of "asking"; null for none. */
 export function setState(slot, state) {
   if (slot.shown === state) return;
   slot.shown = state;
-  fillWith(slot, state === "asking" ? askIcon() : state && stateIcon(state));
+  replaceContent(slot, state === "asking" ? askIcon() : state && stateIcon(state));
 }
 
-/** The sign of what waits for a person. */
+/** The icon of a call that waits for a person. */
 export function askIcon() {
   const svg = icon("ask", "waits for you");
   svg.classList.add("state", "is-asking");
   return svg;
 }
 
-/** Set an attribute only if it differs; null takes it away. */
+/** Set an attribute only if it differs; null removes it. */
 export function setAttribute(element, name, value) {
   if (value === null) element.removeAttribute(name);
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 }
 
-/** Change the text of an element only if it differs: selections and screen readers stay calm. */
+/** Set the text of an element only if it differs, so as not to disturb selections and screen readers. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Whether a key pressed here writes something. */
+/** Whether a key pressed here is text input. */
 export function isTyping(target) {
   return target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");
 }
 
-/** What was kept in this browser under a name; some browsers keep nothing. */
+/** A setting stored in this browser; storage may be disabled. */
 export function remembered(name, otherwise) {
   try {
     return localStorage.getItem(`treefold.${name}`) ?? otherwise;
@@ -96,5 +96,5 @@ export function remembered(name, otherwise) {
 export function remember(name, value) {
   try {
     localStorage.setItem(`treefold.${name}`, value);
-  } catch { /* then it holds for this page only */ }
+  } catch { /* the setting applies to this page only */ }
 }

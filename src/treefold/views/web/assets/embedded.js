@@ -1,6 +1,6 @@
-// A journal that is part of the page: the same answers as a server gives, and nothing to be done.
+// A journal embedded in the page: the same interface as LiveSource, without actions.
 
-import { stopClock } from "./words.js";
+import { stopClock } from "./format.js";
 
 export class EmbeddedSource {
   live = false;

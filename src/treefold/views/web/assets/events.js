@@ -1,7 +1,6 @@
-// Server-sent events, read from a response: fetch can send a token with its request, and
-// EventSource cannot.
+// Read server-sent events from a response: fetch can send a token in a header, EventSource cannot.
 
-/** Give the events of a response one by one: {event, id, data}, or null for a sign of life. */
+/** Yield the events of a response: {event, id, data}, or null for a keep-alive comment. */
 export async function* readEvents(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let event = fresh();
@@ -18,7 +17,7 @@ export async function* readEvents(body) {
   }
 }
 
-/** Lines that are whole; one that came in many pieces is put together once. */
+/** Yield complete lines; the chunks of a long one are joined once. */
 async function* lines(reader) {
   let pieces = [];
   for (;;) {

@@ -1,7 +1,7 @@
-// Which calls of a run are looked for: by a text, and by their states.
+// Search and filter the calls of a run, by text and by state.
 
-import { fillWith, icon, make, setText, stateIcon } from "./dom.js";
-import { grouped } from "./words.js";
+import { icon, make, replaceContent, setText, stateIcon } from "./dom.js";
+import { grouped } from "./format.js";
 
 const STATES = [
   ["asking", "waits for you"],
@@ -13,16 +13,16 @@ const STATES = [
   ["canceled", "canceled"],
   ["success", "success"],
 ];
-const AFTER = 250; // milliseconds without a key, before the server is asked
+const DEBOUNCE = 250; // milliseconds without a key, before the server is asked
 
 export class Finder {
   #states = new Set();
   #text = "";
-  #found = null; // ids of calls that have the text somewhere else than in their rows
+  #found = null; // ids of calls that have the text elsewhere than in their rows
   #timer = 0;
   #drawn = "";
 
-  /** search(text) gives a promise of the ids of calls that hold it; changed() is told of news. */
+  /** search(text) resolves to the ids of calls that contain it; changed() is called after a change. */
   constructor({ search, changed }) {
     Object.assign(this, { search, changed });
     this.input = make("input.search", {
@@ -30,7 +30,7 @@ export class Finder {
       placeholder: "Search",
       "aria-label": "Search in names, arguments, results and transcripts",
       "aria-keyshortcuts": "/",
-      input: () => this.#typed(),
+      input: () => this.#search(),
     });
     this.filters = make("div.filters", { role: "group", "aria-label": "Show only calls in these states" });
     this.count = make("p.count", { role: "status" });
@@ -38,7 +38,7 @@ export class Finder {
     this.element = make("div.tools", {}, box, this.filters, this.count);
   }
 
-  /** What a row has to fulfil to be shown, or null if all are. */
+  /** The predicate of the rows to show; null if all are shown. */
   get filter() {
     if (!this.#text && !this.#states.size) return null;
     return (row) => this.#hasState(row) && this.#hasText(row);
@@ -51,18 +51,18 @@ export class Finder {
 
   #hasText(row) {
     if (!this.#text || this.#found?.has(row.id)) return true;
-    const said = [row.path, row.fn, row.args, row.result, row.error, row.status, row.model];
-    return said.filter(Boolean).join(" ").toLowerCase().includes(this.#text);
+    const fields = [row.path, row.fn, row.args, row.result, row.error, row.status, row.model];
+    return fields.filter(Boolean).join(" ").toLowerCase().includes(this.#text);
   }
 
-  /** Say how many calls match, of which these are those to be seen. */
-  tell(items) {
+  /** Show how many of the visible calls match. */
+  showCount(items) {
     const matching = items.filter((item) => item.matches).length;
     const words = matching ? `${grouped(matching)} found` : "nothing found";
     setText(this.count, this.filter ? words : "");
   }
 
-  /** Show the states that there are, and how many calls are in each. */
+  /** Show a filter for each state that occurs, with the number of calls. */
   show(counts) {
     for (const state of this.#states) if (!counts[state]) this.#states.delete(state);
     const sign = JSON.stringify([counts, [...this.#states]]);
@@ -70,7 +70,7 @@ export class Finder {
     this.#drawn = sign;
     const focused = document.activeElement?.dataset?.filter;
     const shown = STATES.filter(([state]) => counts[state]);
-    fillWith(this.filters, shown.map(([state, word]) => this.#chip(state, word, counts[state])));
+    replaceContent(this.filters, shown.map(([state, word]) => this.#chip(state, word, counts[state])));
     if (focused) this.filters.querySelector(`[data-filter="${focused}"]`)?.focus();
   }
 
@@ -101,24 +101,24 @@ export class Finder {
 
   clear() {
     this.input.value = "";
-    this.#typed();
+    this.#search();
   }
 
-  #typed() {
+  #search() {
     this.#text = this.input.value.trim().toLowerCase();
     this.#found = null;
     this.changed();
     clearTimeout(this.#timer);
-    if (this.#text.length > 1) this.#timer = setTimeout(() => this.#ask(this.#text), AFTER);
+    if (this.#text.length > 1) this.#timer = setTimeout(() => this.#searchServer(this.#text), DEBOUNCE);
   }
 
-  async #ask(text) {
+  async #searchServer(text) {
     try {
       const ids = await this.search(text);
       if (text !== this.#text) return;
       this.#found = new Set(ids);
       this.changed();
-    } catch { /* what the rows say is found all the same */ }
+    } catch { /* matches in the rows are shown anyway */ }
   }
 
   close() {

@@ -1,16 +1,16 @@
-// A run as a flame graph: the widths are shares of its time, tokens or money.
+// The flame graph of a run: widths are shares of its time, tokens or money.
 
-import { fillWith, make, setText } from "./dom.js";
+import { make, replaceContent, setText } from "./dom.js";
 import { oneLine } from "./text.js";
-import { brief, duration, money, percent } from "./words.js";
+import { brief, duration, money, percent } from "./format.js";
 
 const LINE = 22; // pixels from one lane to the next
-const THIN = 1; // pixels; what is narrower is not drawn
-const NAMED = 34; // pixels; what is narrower has no name written on it
+const LEAST_DRAWN = 1; // pixels; narrower frames are not drawn
+const LEAST_NAMED = 34; // pixels; narrower frames have no name
 const HUES = 8;
-const LABEL = "Flame graph. Arrow keys go from call to call, Enter shows a call, z makes it as wide as can be.";
+const LABEL = "Flame graph. Arrow keys move between calls, Enter shows a call, z zooms to it.";
 const NOTHING = {
-  time: "Nothing has begun.",
+  time: "Nothing has started.",
   tokens: "No tokens were used.",
   money: "No money was spent, or no price is known.",
 };
@@ -23,10 +23,10 @@ export class FlameView {
   #pending = false;
   #elements = new Map();
   by = "time";
-  zoom = null; // the id of the frame that has the whole width
+  zoom = null; // the id of the frame that takes the full width
   active = null;
 
-  /** load(by) gives the graph; open(id) shows a call. */
+  /** load(by) resolves to the graph; open(id) shows a call. */
   constructor({ load, open }) {
     Object.assign(this, { load, open });
     const choose = BY.map(
@@ -52,7 +52,7 @@ export class FlameView {
         role: "application",
         "aria-label": LABEL,
         keydown: (event) => this.#pressed(event),
-        scroll: () => this.#soon(),
+        scroll: () => this.#requestPaint(),
       },
       this.canvas,
     );
@@ -60,18 +60,18 @@ export class FlameView {
       "div.flame-table",
       { hidden: true, tabindex: "0", role: "region", "aria-label": "Share of each function" },
     );
-    this.spoken = make("p.flame-told", { role: "status" });
+    this.description = make("p.flame-told", { role: "status" });
     this.element = make("div.flame-view", {},
       make(
         "div.bar-line",
         {},
-        make("div.segments", { role: "group", "aria-label": "What the widths mean" }, choose),
+        make("div.segments", { role: "group", "aria-label": "Measure of the widths" }, choose),
         this.total,
         this.back,
         this.asTable,
       ),
-      this.viewport, this.table, this.spoken);
-    this.resized = new ResizeObserver(() => this.#soon());
+      this.viewport, this.table, this.description);
+    this.resized = new ResizeObserver(() => this.#requestPaint());
     this.resized.observe(this.viewport);
     this.refresh();
   }
@@ -85,9 +85,9 @@ export class FlameView {
     try {
       const graph = await this.load(by);
       if (by !== this.by) return;
-      this.#take(graph);
+      this.#setGraph(graph);
     } catch (error) {
-      fillWith(this.canvas, make("p.failed", { role: "alert" }, error.message));
+      replaceContent(this.canvas, make("p.failed", { role: "alert" }, error.message));
     }
   }
 
@@ -97,7 +97,7 @@ export class FlameView {
     this.refresh();
   }
 
-  #take(graph) {
+  #setGraph(graph) {
     this.graph = graph;
     this.#frames = graph.frames.map((frame) => ({ ...frame, children: [], lane: frame.depth }));
     const byPath = new Map(this.#frames.map((frame) => [frame.path, frame]));
@@ -106,13 +106,13 @@ export class FlameView {
       frame.above = byPath.get(frame.path.slice(0, Math.max(0, frame.path.lastIndexOf(".")))) ?? null;
       frame.above?.children.push(frame);
     }
-    if (graph.by === "time") for (const frame of this.#frames) if (!frame.above) layOut(frame);
+    if (graph.by === "time") for (const frame of this.#frames) if (!frame.above) assignLanes(frame);
     this.#lanes = this.#frames.reduce((most, frame) => Math.max(most, frame.lane + 1), 0);
     setText(this.total, graph.frames.length ? `${this.#amount(graph.total)} in all` : "");
     if (this.zoom !== null && !this.#byId.has(this.zoom)) this.zoom = null;
     this.canvas.replaceChildren();
     this.#elements.clear();
-    if (!(Number(graph.total) > 0)) fillWith(this.canvas, make("p.hint", {}, NOTHING[this.by]));
+    if (!(Number(graph.total) > 0)) replaceContent(this.canvas, make("p.hint", {}, NOTHING[this.by]));
     this.#paint();
     this.#fillTable();
   }
@@ -123,7 +123,7 @@ export class FlameView {
     return this.by === "tokens" ? `${brief(Number(value))} tokens` : money(value);
   }
 
-  #soon() {
+  #requestPaint() {
     if (this.#pending) return;
     this.#pending = true;
     requestAnimationFrame(() => {
@@ -132,7 +132,7 @@ export class FlameView {
     });
   }
 
-  /** Draw what is in sight and wide enough. */
+  /** Draw the frames that are in view and wide enough. */
   #paint() {
     if (!this.graph || !(Number(this.graph.total) > 0)) return;
     const { viewport, canvas } = this;
@@ -140,7 +140,7 @@ export class FlameView {
     const [start, length, lane] = zoomed ? [zoomed.start, zoomed.width || 1, zoomed.lane] : [0, 1, 0];
     const width = canvas.clientWidth;
     canvas.style.height = `${(this.#lanes - Math.max(0, lane - 3)) * LINE + 8}px`;
-    const up = Math.max(0, lane - 3); // some of what is above stays in sight
+    const up = Math.max(0, lane - 3); // keep some callers in view
     const first = viewport.scrollTop / LINE - 2 + up;
     const last = first + viewport.clientHeight / LINE + 4;
     const unused = new Set(this.#elements.keys());
@@ -149,7 +149,7 @@ export class FlameView {
       const left = Math.max(0, (frame.start - start) / length);
       const right = Math.min(1, (frame.start + frame.width - start) / length);
       const pixels = (right - left) * width;
-      if (pixels < THIN && frame.id !== this.active) continue;
+      if (pixels < LEAST_DRAWN && frame.id !== this.active) continue;
       unused.delete(frame.id);
       this.#place(frame, left * width, Math.max(2, pixels), (frame.lane - up) * LINE);
     }
@@ -166,8 +166,8 @@ export class FlameView {
         `div.frame.hue-${hue(frame.fn)}`,
         {
           "data-id": frame.id,
-          title: this.#told(frame),
-          click: () => this.#chosen(frame),
+          title: this.#description(frame),
+          click: () => this.#select(frame),
           dblclick: () => this.#zoomTo(frame.id),
         },
         make("bdi"),
@@ -180,22 +180,22 @@ export class FlameView {
     element.style.transform = `translate(${left}px, ${top}px)`;
     element.style.width = `${Math.max(1, pixels - 1)}px`;
     element.classList.toggle("active", frame.id === this.active);
-    setText(element.firstElementChild, pixels >= NAMED ? oneLine(frame.fn) : "");
+    setText(element.firstElementChild, pixels >= LEAST_NAMED ? oneLine(frame.fn) : "");
   }
 
-  #told(frame) {
+  #description(frame) {
     const whole = `${this.#amount(frame.value)}, ${percent(frame.width)} of the run`;
     return `${frame.path} ${oneLine(frame.fn)}: ${whole}; ${this.#amount(frame.own)} of its own; ${frame.state}`;
   }
 
-  #chosen(frame) {
-    this.#go(frame);
+  #select(frame) {
+    this.#activate(frame);
     this.open(frame.id);
   }
 
-  #go(frame) {
+  #activate(frame) {
     this.active = frame.id;
-    setText(this.spoken, this.#told(frame));
+    setText(this.description, this.#description(frame));
     this.#paint();
     const top = (frame.lane - Math.max(0, (this.#byId.get(this.zoom)?.lane ?? 0) - 3)) * LINE;
     const { viewport } = this;
@@ -227,7 +227,7 @@ export class FlameView {
     if (next) {
       event.preventDefault();
       const to = now ? next() : this.#frames[0];
-      if (to) this.#go(to);
+      if (to) this.#activate(to);
     } else if (event.key === "Enter" && now) this.open(now.id);
     else if (event.key === "z" && now) this.#zoomTo(this.zoom === now.id ? null : now.id);
     else if (event.key === "Escape" && this.zoom !== null) {
@@ -244,7 +244,7 @@ export class FlameView {
     this.#paint();
   }
 
-  /** The same numbers by function, the largest first. */
+  /** The same numbers as a table by function, the largest first. */
   #fillTable() {
     const sums = new Map();
     for (const frame of this.#frames) {
@@ -255,14 +255,14 @@ export class FlameView {
     }
     const all = [...sums.values()].sort((a, b) => b.own - a.own);
     const whole = all.reduce((sum, { own }) => sum + own, 0) || 1;
-    fillWith(this.table, make("table", {},
+    replaceContent(this.table, make("table", {},
       make(
         "thead",
         {},
         make(
           "tr",
           {},
-          ["Function", "Calls", "Of its own", "Share"].map((title) => make("th", { scope: "col" }, title)),
+          ["Function", "Calls", "Own", "Share"].map((title) => make("th", { scope: "col" }, title)),
         ),
       ),
       make("tbody", {}, all.slice(0, 500).map(({ fn, calls, own }) => make("tr", {},
@@ -274,8 +274,8 @@ export class FlameView {
   }
 }
 
-/** Calls at the same time lie below each other: give every call below a frame a lane of its own. */
-function layOut(frame) {
+/** Assign a lane to every call below a frame; concurrent calls lie below each other. */
+function assignLanes(frame) {
   const order = [];
   const stack = [frame];
   while (stack.length) {
@@ -283,14 +283,14 @@ function layOut(frame) {
     order.push(one);
     stack.push(...one.children);
   }
-  for (const one of order.reverse()) one.high = 1 + stackUp(one.children);
+  for (const one of order.reverse()) one.high = 1 + placeSiblings(one.children);
   for (const one of order.reverse()) {
     for (const child of one.children) child.lane = one.lane + 1 + child.offset;
   }
 }
 
-/** Place siblings, each as far up as there is room at its time; gives how high they are together. */
-function stackUp(children) {
+/** Place siblings in the highest lanes that are free at their time; returns their total height. */
+function placeSiblings(children) {
   const ends = []; // of each lane
   const inOrder = [...children].sort((a, b) => a.start - b.start);
   for (const child of inOrder) {

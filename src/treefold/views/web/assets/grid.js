@@ -1,5 +1,5 @@
-// A table or tree of rows that is walked with the keyboard. One row is active: the grid itself has
-// the focus and names that row, so it stays active when it is scrolled out of sight.
+// A table or tree that is navigated with the keyboard. One row is active: the grid itself has the
+// focus and refers to that row, so the row stays active when it is scrolled out of view.
 
 import { make, setAttribute } from "./dom.js";
 import { Rows } from "./rows.js";
@@ -10,11 +10,11 @@ export class Grid {
   active = null; // the key of a row
 
   /**
-   * name is the class of the element; columns are [class, title], of which the
-   * one numbered header tells rows apart; key(item) names an item;
-   * cells() makes the content of each cell, and redraw(cells, item, row) makes it that of an item.
-   * In a tree, items have level, position, size and expanded. moved(item) follows the keyboard,
-   * opened(item) is told of Enter or a click, toggled(item, open) of Left and Right.
+   * name is the class of the element; columns are [class, title], and header is the index of the
+   * row header; key(item) identifies an item; cells() creates the content of the cells of a row, and
+   * redraw(cells, item, row) updates it for an item. In a tree, items have level, position, size and
+   * expanded. Callbacks: moved(item) after a move with the keyboard, opened(item) for Enter or a
+   * click, toggled(item, open) for Left and Right.
    */
   constructor(
     {
@@ -77,7 +77,7 @@ export class Grid {
     this.#point();
   }
 
-  /** Make a row the active one, without telling anybody. */
+  /** Make a row active, without calling a callback. */
   activate(key, { reveal = true } = {}) {
     this.active = key;
     const index = this.index;
@@ -130,7 +130,7 @@ export class Grid {
       this.toggled(item, !item.expanded);
       return;
     }
-    if (getSelection()?.type === "Range") return; // somebody selects text
+    if (getSelection()?.type === "Range") return; // the user selects text
     this.activate(key, { reveal: false });
     this.opened?.(item);
   }

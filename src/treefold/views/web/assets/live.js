@@ -1,14 +1,14 @@
-// A journal that a server looks on at: requests, and one stream that comes back when it is dropped.
+// A journal behind a server: requests, and one event stream that reconnects.
 
 import { readEvents } from "./events.js";
 
-const FIRST_WAIT = 250; // milliseconds before the stream is asked for again; doubles each time
+const FIRST_WAIT = 250; // milliseconds before the first reconnection; doubles each time
 const LONGEST_WAIT = 8_000;
 const BEGIN = { event: "begin" };
-const SILENCE = 40_000; // the server gives a sign of life every 15 seconds
+const SILENCE = 40_000; // milliseconds; the server sends a keep-alive every 15 seconds
 
-/** The server said no, in words. */
-export class Refused extends Error {
+/** An error response of the server, with its message and status. */
+export class ResponseError extends Error {
   constructor(message, status) {
     super(message);
     this.status = status;
@@ -83,10 +83,11 @@ export class LiveSource {
   }
 
   /**
-   * Follow the list of runs and, if there is one, a tree from a sequence number on.
+   * Follow the list of runs and, unless it is null, a tree from a sequence number on.
    *
-   * listener has rows, text, trees, questions (each given the data of such a message) and
-   * connection ("connected", "live", "reconnecting" or "refused", and why). Returns what ends it.
+   * listener has rows, text, trees, questions (each called with the data of such an event) and
+   * connection ("connected", "live", "reconnecting" or "refused", and why). Returns a function that
+   * stops it.
    */
   follow(tree, seq, listener) {
     const stop = new AbortController();
@@ -110,13 +111,13 @@ export class LiveSource {
         }
       } catch (error) {
         if (stopped.aborted) return;
-        if (error instanceof Refused && error.status < 500) {
+        if (error instanceof ResponseError && error.status < 500) {
           listener.connection("refused", error.message, error.status);
           return;
         }
       }
       listener.connection("reconnecting", "");
-      await pause(wait * (0.75 + Math.random() / 2), stopped);
+      await sleep(wait * (0.75 + Math.random() / 2), stopped);
       wait = Math.min(wait * 2, LONGEST_WAIT);
     }
   }
@@ -158,7 +159,7 @@ export class LiveSource {
       if (options.signal?.aborted) throw error;
       throw new Error("The viewer's server does not answer. Is `treefold view` still running?");
     }
-    if (!response.ok) throw new Refused(await reason(response), response.status);
+    if (!response.ok) throw new ResponseError(await reason(response), response.status);
     return response;
   }
 }
@@ -167,12 +168,12 @@ async function reason(response) {
   try {
     const { error } = await response.json();
     if (error) return String(error);
-  } catch { /* not one of our own answers */ }
-  return `The server said ${response.status} ${response.statusText}`.trim();
+  } catch { /* not a response of the viewer */ }
+  return `The server responded with ${response.status} ${response.statusText}`.trim();
 }
 
-/** Wait, but not longer than until the page is looked at, is online again, or has moved on. */
-function pause(milliseconds, stopped) {
+/** Sleep; ends early when the page becomes visible or online, or the signal is aborted. */
+function sleep(milliseconds, stopped) {
   return new Promise((resolve) => {
     const done = () => {
       clearTimeout(timer);

@@ -1,8 +1,8 @@
-// What is said to the person at the page: that something was asked for, or why it was not.
+// Notices to the user: toasts on the screen, and announcements for screen readers.
 
 import { icon, make } from "./dom.js";
 
-const SHOWN = 6_000; // milliseconds; what went wrong stays until it is closed
+const SHOWN = 6_000; // milliseconds; an error stays until it is closed
 
 const place = make("div.toasts", { role: "status", "aria-live": "polite" });
 const alarms = make("div.toasts", { role: "alert" });
@@ -12,8 +12,8 @@ export function noticePlaces() {
   return [make("div.toast-corner", {}, place, alarms), spoken];
 }
 
-/** Say something on the screen. */
-export function tell(text, { wrong = false } = {}) {
+/** Show a toast. */
+export function showToast(text, { wrong = false } = {}) {
   const close = make(
     "button.quiet.round",
     { type: "button", "aria-label": "Close", click: () => toast.remove() },
@@ -27,20 +27,20 @@ export function tell(text, { wrong = false } = {}) {
   }
 }
 
-/** Say something to those who do not see the screen. */
-export function speak(text) {
+/** Announce something to screen readers. */
+export function announce(text) {
   spoken.textContent = text;
 }
 
-/** Do something that may fail, and say so if it does. Gives whether it was done. */
+/** Run an action, and show an error if it fails. Resolves to whether it succeeded. */
 export async function attempt(action, done = "") {
   try {
     await action();
   } catch (error) {
-    tell(sentence(error.message), { wrong: true });
+    showToast(sentence(error.message), { wrong: true });
     return false;
   }
-  if (done) tell(done);
+  if (done) showToast(done);
   return true;
 }
 

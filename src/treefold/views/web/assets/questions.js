@@ -1,11 +1,11 @@
-// What waits for a person, and the means to answer it.
+// Questions to a person, and the controls to answer them.
 
-import { fillWith, icon, make } from "./dom.js";
-import { ENDS_HERE, openForm, readJson } from "./dialogs.js";
-import { attempt, tell } from "./notices.js";
+import { icon, make, replaceContent } from "./dom.js";
+import { CANCEL_WARNING, openForm, readJson } from "./dialogs.js";
+import { attempt, showToast } from "./notices.js";
 import { editable, longText, oneLine } from "./text.js";
 
-const TITLES = { human: "asks", approval: "wants to be allowed", in_doubt: "in doubt", paused: "paused" };
+const TITLES = { human: "asks", approval: "asks for approval", in_doubt: "in doubt", paused: "paused" };
 const WORDS = {
   allow: "Allow",
   deny: "Deny",
@@ -17,35 +17,35 @@ const WORDS = {
   empty: "Use an empty text",
   fail: "Let it fail",
 };
-const NO_RESULT = "Write down the result that it had, unless it was an empty text. ";
+const NO_RESULT = "Enter the result that it had, unless it was an empty text. ";
 
 /**
- * One question with the means to answer it. who is a link to the call; desk has source, detail(id)
- * and note() (what to add to an answer that nobody may be there to hear).
+ * One question with the controls to answer it. who is a link to the call; context has source,
+ * detail(id) and pendingNote() (added to the confirmation while no program has the journal open).
  */
-export function questionCard(question, who, desk) {
+export function questionCard(question, who, context) {
   const card = make("article.question", {
     "data-question": question.id,
     "aria-label": `${TITLES[question.kind] ?? "asks"}: ${oneLine(question.text).slice(0, 200)}`,
   },
     make("header", {}, icon("ask"), who, make("span.kind-word", {}, TITLES[question.kind] ?? question.kind)),
     longText(question.text, { first: 600 }));
-  if (!desk.source.live) return card;
+  if (!context.source.live) return card;
   const send = async (text, args = null) => {
     card.inert = true;
-    const done = await attempt(() => desk.source.answer(question.id, text, args));
+    const done = await attempt(() => context.source.answer(question.id, text, args));
     if (done) {
       card.classList.add("answered");
-      if (desk.note()) tell(`Answered.${desk.note()}`);
+      if (context.pendingNote()) showToast(`Answered.${context.pendingNote()}`);
     } else card.inert = false;
   };
-  card.append(...means(question, send, desk));
+  card.append(...controls(question, send, context));
   return card;
 }
 
-function means(question, send, desk) {
+function controls(question, send, context) {
   switch (question.kind) {
-    case "approval": return approval(question, send, desk);
+    case "approval": return approval(question, send, context);
     case "in_doubt": return inDoubt(send);
     case "paused": return paused(question, send);
     default: return question.choices.length ? choices(question, send) : freeText(send);
@@ -89,9 +89,9 @@ function freeText(send) {
   return [form];
 }
 
-function approval(question, send, desk) {
+function approval(question, send, context) {
   const why = make(
-    "input", { type: "text", placeholder: "Why not? The model is told", "aria-label": "Reason to deny it" }
+    "input", { type: "text", placeholder: "Reason, sent to the model", "aria-label": "Reason to deny it" }
   );
   const args = make("textarea.code", { rows: "6", spellcheck: "false", "aria-label": "Arguments as JSON" });
   const fault = make("p.fault", { role: "alert" });
@@ -100,7 +100,7 @@ function approval(question, send, desk) {
     try {
       edited = readJson(args.value, "This");
       if (edited === null || typeof edited !== "object" || Array.isArray(edited)) throw new Error(
-        "Arguments go by name: {\"name\": value}"
+        "Arguments must be an object: {\"name\": value}"
       );
     } catch (error) {
       fault.textContent = error.message;
@@ -114,7 +114,7 @@ function approval(question, send, desk) {
   edit.addEventListener("toggle", async () => {
     if (!edit.open || args.value) return;
     await attempt(
-      async () => { args.value = editable((await desk.detail(question.node)).inputs); }
+      async () => { args.value = editable((await context.detail(question.node)).inputs); }
     );
   });
   return [
@@ -135,11 +135,11 @@ function inDoubt(send) {
   const fault = make("p.fault", { role: "alert" });
   const sendResult = () => {
     const given = use.value.trim() !== "";
-    fillWith(fault, given ? null : [NO_RESULT, button(WORDS.empty, () => send("use:"))]);
+    replaceContent(fault, given ? null : [NO_RESULT, button(WORDS.empty, () => send("use:"))]);
     if (given) send(`use: ${use.value}`);
     else use.focus();
   };
-  use.addEventListener("input", () => fillWith(fault));
+  use.addEventListener("input", () => replaceContent(fault));
   return [
     make("div.buttons", {}, button(WORDS.retry, () => send("retry"), ".primary")),
     make("div.buttons", {}, button(WORDS.use, sendResult), use),
@@ -160,7 +160,7 @@ function paused(question, send) {
     return button(text, () => openForm({
       title: "Cancel this call?",
       fields: [
-        make("p", {}, ENDS_HERE),
+        make("p", {}, CANCEL_WARNING),
       ],
       action: "Cancel the call",
       danger: true,

@@ -1,7 +1,7 @@
-// A long list of which only what is in sight is in the document. All rows are equally high.
+// A virtual list: only rows in view are in the document. All rows have the same height.
 
-const SETTLED = 120; // milliseconds without scrolling, after which rows are put into order
-const BEYOND = 10; // rows above and below what is in sight, so that scrolling shows no gaps
+const SETTLED = 120; // milliseconds without scrolling, after which rows are put into document order
+const OVERSCAN = 10; // rows above and below the view, so that scrolling shows no gaps
 
 export class Rows {
   items = [];
@@ -11,14 +11,14 @@ export class Rows {
   #settling = 0;
 
   /**
-   * viewport scrolls and holds canvas; key(item) names an item; draw() makes an element for any;
-   * redraw(element, item, index) makes it that of an item. keep() is the index of a row that stays in
-   * the document when it is out of sight: the one that is active.
+   * viewport scrolls and contains canvas; key(item) identifies an item; draw() creates an element,
+   * and redraw(element, item, index) updates it for an item. keep() is the index of a row that stays
+   * in the document when it is out of view: the active one.
    */
   constructor({ viewport, canvas, key, draw, redraw, keep = () => -1 }) {
     Object.assign(this, { viewport, canvas, key, draw, redraw, keep });
     viewport.addEventListener("scroll", () => this.#scrolled(), { passive: true });
-    this.resized = new ResizeObserver(() => this.#soon());
+    this.resized = new ResizeObserver(() => this.#requestPaint());
     this.resized.observe(viewport);
   }
 
@@ -36,7 +36,7 @@ export class Rows {
     this.paint();
   }
 
-  /** Moving elements costs much: as long as somebody scrolls, only what they look like is right. */
+  /** Reordering elements is slow: while scrolling, they are positioned, but not reordered. */
   #scrolled() {
     this.#moving = true;
     clearTimeout(this.#settling);
@@ -44,10 +44,10 @@ export class Rows {
       this.#moving = false;
       this.paint();
     }, SETTLED);
-    this.#soon();
+    this.#requestPaint();
   }
 
-  #soon() {
+  #requestPaint() {
     if (this.#pending) return;
     this.#pending = true;
     requestAnimationFrame(() => {
@@ -56,14 +56,14 @@ export class Rows {
     });
   }
 
-  /** Bring what is in sight up to date. */
+  /** Update the rows in view. */
   paint() {
     const { viewport, canvas, items } = this;
     const height = this.height;
     canvas.style.height = `${items.length * height}px`;
     const above = Math.max(0, viewport.scrollTop - canvas.offsetTop);
-    const first = Math.max(0, Math.floor(above / height) - BEYOND);
-    const last = Math.min(items.length, Math.ceil((above + viewport.clientHeight) / height) + BEYOND);
+    const first = Math.max(0, Math.floor(above / height) - OVERSCAN);
+    const last = Math.min(items.length, Math.ceil((above + viewport.clientHeight) / height) + OVERSCAN);
     const indexes = [];
     const kept = this.keep();
     if (kept >= 0 && kept < first) indexes.push(kept);
@@ -72,7 +72,7 @@ export class Rows {
     this.#place(indexes, height);
   }
 
-  /** Put rows into the document, in their order; elements of rows that are gone are used again. */
+  /** Put rows into the document, in order; elements of removed rows are reused. */
   #place(indexes, height) {
     const { canvas, items } = this;
     const wanted = new Set(indexes.map((index) => this.key(items[index])));
@@ -103,7 +103,7 @@ export class Rows {
     return this.#elements.get(key);
   }
 
-  /** Scroll just so far that a row is in sight, below whatever sticks to the top. */
+  /** Scroll just far enough that a row is in view, below the sticky header. */
   reveal(index) {
     const { viewport, canvas } = this;
     const top = index * this.height;

@@ -1,6 +1,6 @@
-// The page of one run: its calls as a tree, in time or as a flame graph, and one of them in detail.
+// The view of one run: its calls as a tree, timeline or flame graph, beside the details of one call.
 
-import { fillWith, icon, isTyping, make, setText, stateIcon } from "./dom.js";
+import { icon, isTyping, make, replaceContent, setText, stateIcon } from "./dom.js";
 import { actionButtons, chooseOther } from "./actions.js";
 import { callGrid, drawScale, extent } from "./calls.js";
 import { DetailView } from "./detail.js";
@@ -9,24 +9,24 @@ import { FlameView } from "./flame.js";
 import { forkOf, stateOf } from "./runs.js";
 import { Splitter } from "./splitter.js";
 import { oneLine } from "./text.js";
-import { brief, elapsed, exactly, many, money } from "./words.js";
+import { brief, elapsed, exactly, many, money } from "./format.js";
 
 const TABS = [["tree", "Tree"], ["timeline", "Timeline"], ["flame", "Flame graph"]];
-const FLAME_AGAIN = 1_500; // milliseconds between two graphs of a run that goes on
+const FLAME_INTERVAL = 1_500; // milliseconds between two flame graphs of an open run
 
 export class RunView {
   #pending = false;
   #flameDue = 0;
   #detail = null;
-  #signs = new Map();
+  #drawn = new Map();
 
-  /** desk is what app.js gives to every page. */
-  constructor(tree, desk) {
+  /** context is the one of app.js. */
+  constructor(tree, context) {
     this.tree = tree;
-    this.desk = {
-      ...desk,
+    this.context = {
+      ...context,
       tree,
-      isHeld: (row) => desk.isHeld(row, tree.id),
+      isPaused: (row) => context.isPaused(row, tree.id),
       link: (node, from) => this.#address(node, from),
       close: () => this.#closeDetail(),
     };
@@ -35,7 +35,7 @@ export class RunView {
     this.buttons = make("div.actions", { role: "group", "aria-label": "Actions on this run" });
     this.strip = make("div.strip", { hidden: true });
     this.finder = new Finder({
-      search: (text) => desk.source.search(tree.id, text),
+      search: (text) => context.source.search(tree.id, text),
       changed: () => this.update(),
     });
     this.tabs = TABS.map(
@@ -53,7 +53,7 @@ export class RunView {
     );
     const tabs = make(
       "div.tabs",
-      { role: "tablist", "aria-label": "Ways to look at this run", keydown: (event) => this.#tabKey(event) },
+      { role: "tablist", "aria-label": "Views of this run", keydown: (event) => this.#tabKey(event) },
       this.tabs,
     );
     this.folds = make(
@@ -67,7 +67,7 @@ export class RunView {
       "div.pane", {}, make("div.pane-head", {}, tabs, this.folds), this.finder.element, this.panel
     );
     this.split = make("div.split", {}, this.pane);
-    this.split.append(new Splitter(this.split, "Width of the call beside the tree").element);
+    this.split.append(new Splitter(this.split, "Width of the call details").element);
     this.element = make("section.run", { "aria-labelledby": "run-title" },
       make(
         "div.run-head",
@@ -80,9 +80,9 @@ export class RunView {
     this.title.id = "run-title";
   }
 
-  // Where one is
+  // Navigation
 
-  /** Go to a tab and a call of this run. */
+  /** Show a tab and a call of this run. */
   show({ tab = "tree", node = null, from = null }) {
     if (this.tab !== tab) this.#use(tab);
     this.wanted = { node, from };
@@ -102,7 +102,7 @@ export class RunView {
     this.finder.element.hidden = this.folds.hidden = tab === "flame";
     this.flameSeq = this.tree.isOpen ? -1 : this.tree.seq;
     this.view = tab === "flame" ? this.#flame() : this.#grid(tab);
-    fillWith(this.panel, this.view.element);
+    replaceContent(this.panel, this.view.element);
   }
 
   #grid(tab) {
@@ -125,7 +125,7 @@ export class RunView {
 
   #flame() {
     return new FlameView({
-      load: (by) => this.desk.source.flame(this.tree.id, by),
+      load: (by) => this.context.source.flame(this.tree.id, by),
       open: (id) => this.#select(id, { push: !this.#isWide() }),
     });
   }
@@ -143,11 +143,11 @@ export class RunView {
   }
 
   #turnTo(tab) {
-    this.desk.go(this.#address(this.wanted.node, null, tab));
+    this.context.go(this.#address(this.wanted.node, null, tab));
   }
 
   #select(id, { push = false } = {}) {
-    if (push) this.desk.go(this.#address(id));
+    if (push) this.context.go(this.#address(id));
     else {
       history.replaceState(null, "", this.#address(id));
       this.show({ tab: this.tab, node: id });
@@ -160,7 +160,7 @@ export class RunView {
     if (chosen === null) this.#dropDetail();
     else if (this.#detail?.id !== chosen || from !== null) {
       this.#dropDetail();
-      this.#detail = new DetailView(chosen, this.desk, from);
+      this.#detail = new DetailView(chosen, this.context, from);
       this.split.append(this.#detail.element);
     }
     if (chosen !== null && this.view?.activate) {
@@ -197,9 +197,9 @@ export class RunView {
     this.#dropDetail();
   }
 
-  // What is new
+  // Updates
 
-  /** Draw again, once, before the next frame. */
+  /** Redraw once before the next animation frame. */
   update() {
     if (this.#pending) return;
     this.#pending = true;
@@ -221,12 +221,12 @@ export class RunView {
       const items = this.#items();
       this.view.show(items);
       if (this.tab === "timeline") drawScale(this.view.head, extent(this.tree.top).length);
-      this.finder.tell(items);
+      this.finder.showCount(items);
     } else this.#drawFlame();
     this.#detail?.changed();
   }
 
-  /** Draw the graph again, but not often; what is last is drawn in any case. */
+  /** Redraw the flame graph, but not often; the last state is always drawn. */
   #drawFlame() {
     if (this.#flameDue || (!this.tree.isOpen && this.flameSeq === this.tree.seq)) return;
     this.#flameDue = setTimeout(() => {
@@ -234,10 +234,10 @@ export class RunView {
       if (this.tab !== "flame") return;
       this.flameSeq = this.tree.isOpen ? -1 : this.tree.seq;
       this.view.refresh();
-    }, FLAME_AGAIN);
+    }, FLAME_INTERVAL);
   }
 
-  /** Time has passed. */
+  /** Redraw elapsed times. */
   tick() {
     if (!this.tree.isOpen) return;
     this.#drawHead();
@@ -249,7 +249,7 @@ export class RunView {
     this.#detail?.tick();
   }
 
-  /** Live text has come in. */
+  /** Partial text of a call has changed. */
   wrote(node) {
     if (this.#detail?.id === node) this.#detail.write();
     this.update();
@@ -259,26 +259,26 @@ export class RunView {
     if (this.#detail?.id === node) this.#detail.refresh();
   }
 
-  #once(name, data, draw) {
+  #drawIfChanged(name, data, draw) {
     const sign = JSON.stringify(data) ?? "";
-    if (this.#signs.get(name) === sign) return;
-    this.#signs.set(name, sign);
+    if (this.#drawn.get(name) === sign) return;
+    this.#drawn.set(name, sign);
     draw();
   }
 
   #drawHead() {
     const { top, id } = this.tree;
-    const listed = this.desk.trees().find((tree) => tree.id === id);
+    const listed = this.context.trees().find((tree) => tree.id === id);
     if (!top && !listed) return;
     const state = listed && top && listed.state === top.state ? stateOf(listed) : top?.state ?? listed.state;
     const name = oneLine(top?.fn ?? listed.function);
-    const source = this.desk.trees().find((tree) => tree.id === listed?.source);
-    this.#once("title", [name, state, listed?.key, listed?.source, source?.number], () => {
+    const source = this.context.trees().find((tree) => tree.id === listed?.source);
+    this.#drawIfChanged("title", [name, state, listed?.key, listed?.source, source?.number], () => {
       const key = listed?.key ? make("bdi.key-word", {}, oneLine(listed.key)) : null;
       const forked = listed?.source ? make(
         "a.fork-of", { href: `#/run/${listed.source}` }, icon("fork"), forkOf(listed, source?.number)
       ) : null;
-      fillWith(
+      replaceContent(
         this.title,
         stateIcon(top?.state ?? listed.state),
         make("bdi", {}, name),
@@ -301,29 +301,29 @@ export class RunView {
       ].filter(Boolean).join(" · "),
     );
     this.facts.title = exactly(top.started);
-    const others = this.desk.source.live && this.desk.trees().length > 1;
-    this.#once("buttons", [top.state, this.desk.isHeld(top), others], () => {
+    const others = this.context.source.live && this.context.trees().length > 1;
+    this.#drawIfChanged("buttons", [top.state, this.context.isPaused(top), others], () => {
       const compare = make(
         "button",
         {
           type: "button",
           click: () => chooseOther(
-            id, this.desk, (other) => this.desk.compare(Math.min(id, other), Math.max(id, other))
+            id, this.context, (other) => this.context.compare(Math.min(id, other), Math.max(id, other))
           ),
         },
         "Compare…",
       );
-      fillWith(this.buttons, actionButtons(top, this.desk, { isTop: true }), others ? compare : null);
+      replaceContent(this.buttons, actionButtons(top, this.context, { isTop: true }), others ? compare : null);
     });
   }
 
   #drawStrip() {
     const asking = [...this.tree.rows.values()].filter((row) => row.questions.length);
-    this.#once("strip", asking.map((row) => [row.id, this.#asked(row)]), () => {
+    this.#drawIfChanged("strip", asking.map((row) => [row.id, this.#asked(row)]), () => {
       this.strip.hidden = asking.length === 0;
       if (!asking.length) return;
       const [first] = asking;
-      fillWith(this.strip, icon("ask"), make(
+      replaceContent(this.strip, icon("ask"), make(
         "strong", {}, `${many(asking.length, "call")} ${asking.length === 1 ? "waits" : "wait"} for you`
       ),
         make("bdi.asks", {}, oneLine(this.#asked(first))),
@@ -336,7 +336,7 @@ export class RunView {
   }
 
   #asked(row) {
-    return this.desk.questionOf(row.id)?.text.slice(0, 300) ?? row.status;
+    return this.context.questionOf(row.id)?.text.slice(0, 300) ?? row.status;
   }
 
   /** Go to the next call that waits for a person. */
@@ -350,7 +350,7 @@ export class RunView {
     requestAnimationFrame(() => this.#detail?.body.scrollTo({ top: 0 }));
   }
 
-  // What is shown
+  // Items
 
   #items() {
     return this.tree.visible(this.finder.filter);
@@ -364,7 +364,7 @@ export class RunView {
 
   // Keys
 
-  /** A key that nobody else has taken; gives whether it means something here. */
+  /** Handle a key that no element has handled; returns whether it has a meaning here. */
   pressed(event) {
     switch (event.key) {
       case "/": this.#lookFor(); return true;

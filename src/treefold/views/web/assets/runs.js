@@ -1,9 +1,9 @@
 // The list of runs: the front page.
 
-import { fillWith, icon, make, setState, setText } from "./dom.js";
+import { icon, make, replaceContent, setState, setText } from "./dom.js";
 import { Grid } from "./grid.js";
 import { oneLine } from "./text.js";
-import { elapsed, exactly, many, when } from "./words.js";
+import { elapsed, exactly, many, when } from "./format.js";
 
 const COLUMNS = [
   ["number.id", "Run"],
@@ -84,13 +84,13 @@ export class RunsView {
   }
 }
 
-/** A run that nothing can go on in is said to wait for an answer, or for its program to take it. */
+/** The state of a run; a parked one waits for an answer, or for its program to pick that up. */
 export function stateOf(tree) {
   if (!tree.open || !tree.parked) return tree.state;
   return tree.questions ? "waits for you" : "answered";
 }
 
-/** What a run was forked from; its number is not known if it was deleted. */
+/** What a run was forked from; the number is undefined if that run was deleted. */
 export function forkOf(tree, number) {
   return number === undefined ? `fork of node ${tree.source}` : `fork of run ${number}`;
 }
@@ -104,7 +104,7 @@ function redrawRun(cells, tree, element, numbers) {
     const waiting = tree.open && tree.questions > 0;
     setState(fn.children[0], waiting ? "asking" : tree.state);
     setText(fn.children[1], oneLine(tree.function));
-    fillWith(
+    replaceContent(
       key,
       make("bdi", {}, oneLine(tree.key)),
       tree.source ? make("span.fork-of", {}, icon("fork"), forkOf(tree, numbers.get(tree.source))) : null,
@@ -112,7 +112,7 @@ function redrawRun(cells, tree, element, numbers) {
     setText(state, stateOf(tree));
     setText(started, when(tree.started));
     started.title = exactly(tree.started);
-    fillWith(asked, tree.questions ? make("span.badge", {}, many(tree.questions, "question")) : null);
+    replaceContent(asked, tree.questions ? make("span.badge", {}, many(tree.questions, "question")) : null);
     element.dataset.state = tree.state;
     element.classList.toggle("asking", waiting);
   }

@@ -1,12 +1,12 @@
-// Where the page has its data from: a server that looks on at a journal, or this very file.
-// Nothing else in the page asks for data, or knows which of the two it is.
+// The source of all data: a server that reads a journal, or the file itself.
+// No other module requests data, or knows which of the two it is.
 
 import { EmbeddedSource } from "./embedded.js";
 import { LiveSource } from "./live.js";
 
 const TOKEN = "treefold.token";
 
-/** The source of this page; a token in the address is kept for this tab, and leaves the address. */
+/** The source of this page; a token in the URL is stored for this tab, and removed from the URL. */
 export function openSource() {
   const data = document.getElementById("treefold-data");
   if (data) return new EmbeddedSource(JSON.parse(data.textContent));
@@ -15,7 +15,7 @@ export function openSource() {
   return new LiveSource(sessionStorage.getItem(TOKEN) ?? "");
 }
 
-/** Keep a token that is in the address, which tokens have no need to be encoded for; whether there was one. */
+/** Store a token that is in the URL, where tokens need no encoding; returns whether there was one. */
 function takeToken() {
   const given = /^#token=([\w.~-]+)/.exec(location.hash);
   if (!given) return false;

@@ -1,4 +1,4 @@
-// The border between two panes, moved with a pointer or with the arrow keys.
+// The splitter between two panes, moved with a pointer or the arrow keys.
 
 import { make, remember, remembered } from "./dom.js";
 
@@ -8,7 +8,7 @@ const USUAL = 42;
 const STEP = 2;
 
 export class Splitter {
-  /** whole is the element that both panes are in; its --beside is the width of the second. */
+  /** whole is the element that contains both panes; its --beside is the width of the second. */
   constructor(whole, label) {
     this.whole = whole;
     this.element = make("div.splitter", {

@@ -1,19 +1,19 @@
-// Text of functions and models. Nothing in it is markup, and what does not print is shown as a code.
+// Show text of functions and models: never as markup, and unprintable characters as escape sequences.
 
-import { fillWith, make } from "./dom.js";
-import { grouped } from "./words.js";
+import { make, replaceContent } from "./dom.js";
+import { grouped } from "./format.js";
 
-// Controls, format characters (those that turn the direction of writing among them), what is not
-// assigned, and what fonts leave out. Joiners and the emoji sign stay: scripts are written with them.
+// Control and format characters (including changes of direction), unassigned and ignorable ones.
+// Joiners and the emoji variation selector stay: some scripts need them.
 const UNSEEN = /(?![\n\t\u200c\u200d\ufe0f])[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
-const MARKED = 300; // codes in one stretch of text that are elements of their own
-const FIRST = 1_600; // characters that are shown of a long text
-const WHOLE = 60_000; // a text up to here is shown in one piece
-const NAMED = 60; // values of an object that are listed by their names; more are shown as JSON
-const BLOCK = 16_000; // and a longer one in blocks, each filled when it comes near
-const BLOCK_LINES = 400; // a guess at how high a block is, in lines
+const MARKED = 300; // escape sequences of one text that get an element each
+const FIRST = 1_600; // characters of a long text that are shown at first
+const WHOLE = 60_000; // characters; a shorter text is one element
+const BLOCK = 16_000; // characters of a block of a longer text, filled when it is scrolled near
+const BLOCK_LINES = 400; // the estimated height of a block, at most
+const NAMED = 60; // fields of an object that are listed by name; larger objects are shown as JSON
 
-/** How a character that does not print is written. */
+/** The escape sequence of an unprintable character. */
 export function code(character) {
   const point = character.codePointAt(0);
   if (character === "\r") return "\\r";
@@ -22,7 +22,7 @@ export function code(character) {
   return `\\U${point.toString(16).padStart(8, "0")}`;
 }
 
-/** The text with its lines, and codes for what does not print. */
+/** The text with its line breaks, and escape sequences for unprintable characters. */
 export function readable(text) {
   return String(text).replaceAll("\r\n", "\n").replace(UNSEEN, code);
 }
@@ -32,7 +32,7 @@ export function oneLine(text) {
   return readable(text).replaceAll("\n", "⏎ ").replaceAll("\t", " ");
 }
 
-/** Fill an element with text; each code stands out, so that it cannot be mistaken for text. */
+/** Fill an element with text; escape sequences are highlighted, to distinguish them from text. */
 export function fill(element, text) {
   const whole = String(text).replaceAll("\r\n", "\n");
   const found = [...whole.matchAll(UNSEEN)];
@@ -45,17 +45,17 @@ export function fill(element, text) {
   for (const match of found) {
     pieces.push(
       whole.slice(from, match.index),
-      make("span.code-point", { title: "a character that does not print" }, code(match[0])),
+      make("span.code-point", { title: "unprintable character" }, code(match[0])),
     );
     from = match.index + match[0].length;
   }
-  return fillWith(element, ...pieces, whole.slice(from));
+  return replaceContent(element, ...pieces, whole.slice(from));
 }
 
 /**
- * A text of any length, cut at first.
+ * A text of any length, cut until the user expands it.
  *
- * length is that of the whole, of which text may be the beginning; whole() then gives a promise of it.
+ * length is that of the whole text, of which text may be the beginning; whole() then resolves to it.
  */
 export function longText(text, { length = text.length, whole = null, first = FIRST, label = "" } = {}) {
   const body = make("pre.text", { dir: "auto", "aria-label": label || null });
@@ -88,7 +88,7 @@ export function longText(text, { length = text.length, whole = null, first = FIR
   return box;
 }
 
-/** Whether a text has so many characters, of which some count as two here. */
+/** Whether a text has that many characters; JavaScript counts some of them as two. */
 function hasAll(text, length) {
   if (text.length === length) return true;
   let count = 0;
@@ -103,7 +103,7 @@ function beginning(text, length) {
   return `${text.slice(0, whole(text, end))} …`;
 }
 
-/** An end that does not part a pair of surrogates. */
+/** An end that does not split a surrogate pair. */
 function whole(text, end) {
   const last = text.charCodeAt(end - 1);
   return last >= 0xd800 && last < 0xdc00 ? end - 1 : end;
@@ -135,7 +135,7 @@ function showWhole(body, text) {
   }
 }
 
-/** A value as it stands in JSON; the texts of an object are texts. */
+/** A value as JSON; texts in an object are shown as text. */
 export function shownValue(value, label = "") {
   if (typeof value === "string") return longText(value, { label });
   if (isPlainObject(value) && typeof value.$repr === "string") return longText(value.$repr, { label });
@@ -174,7 +174,7 @@ function isPlainObject(value) {
   return value !== null && typeof value === "object" && !Array.isArray(value);
 }
 
-/** Values as JSON to be edited; nothing if some of them are only shown, and not given whole. */
+/** Values as JSON for editing; empty if some of them are cut or have no JSON form. */
 export function editable(values) {
   const text = JSON.stringify(values, null, 2);
   return /"\$(text|repr|more)": /.test(text) ? "" : text;

@@ -1,18 +1,23 @@
-// A conversation, part by part. Parts that are there stay as they are when more come in.
+// The transcript of a call. Existing parts are not redrawn when more arrive.
 
-import { fillWith, icon, make, stateIcon } from "./dom.js";
+import { icon, make, replaceContent, stateIcon } from "./dom.js";
 import { fill, longText, oneLine, shownValue } from "./text.js";
-import { many } from "./words.js";
+import { many } from "./format.js";
 
 const WHO = { system: "system", user: "user", text: "model", thinking: "thinking", call: "call", result: "result" };
-const FOLDED = 400; // characters of a system prompt that are not shown at once
+const FOLDED = 400; // characters; a longer system prompt is collapsed
+
+/** Whether a part is from the model: consecutive ones are one response. */
+export function isFromModel({ kind }) {
+  return kind === "text" || kind === "thinking" || kind === "call";
+}
 
 export class TranscriptView {
   #drawn = [];
   #links = [];
   #live = null;
 
-  /** id is that of the call; link(node) makes an address; row(node) finds a row; fork(k) forks. */
+  /** id is that of the call; link(node) gives a URL, row(node) a row; fork(k) forks after response k. */
   constructor({ id, source, link, row, fork }) {
     Object.assign(this, { id, source, link, row, fork });
     this.element = make("ol.transcript", { "aria-label": "Transcript" });
@@ -22,10 +27,9 @@ export class TranscriptView {
     let response = 0;
     let inside = false;
     parts.forEach((part, index) => {
-      const said = part.kind === "text" || part.kind === "thinking" || part.kind === "call";
-      if (said && !inside) response += 1;
-      const begins = said && !inside;
-      inside = said;
+      const begins = isFromModel(part) && !inside;
+      if (begins) response += 1;
+      inside = isFromModel(part);
       const sign = `${part.kind} ${part.length} ${part.node} ${part.text}`;
       if (this.#drawn[index]?.sign === sign) return;
       const element = this.#draw(part, index, begins ? response : 0);
@@ -36,7 +40,7 @@ export class TranscriptView {
     for (const { element } of this.#drawn.splice(parts.length)) element.remove();
   }
 
-  /** Show what has come in of a response. */
+  /** Show the partial text of a response. */
   showLive(text) {
     if (!text) {
       this.#live?.remove();
@@ -56,17 +60,17 @@ export class TranscriptView {
     fill(this.#live.querySelector("pre"), cut);
   }
 
-  /** Bring the states of the calls that are linked up to date. */
+  /** Update the states of linked calls. */
   tick() {
     for (const link of this.#links) {
       const row = this.row(link.node);
       if (!row || link.drawn === row.state) continue;
       link.drawn = row.state;
-      fillWith(link.element, stateIcon(row.state), make("span", {}, row.path));
+      replaceContent(link.element, stateIcon(row.state), make("span", {}, row.path));
     }
   }
 
-  /** Bring a call of the model into sight. */
+  /** Scroll to the tool call of a node. */
   reveal(node) {
     const found = this.element.querySelector(`[data-node="${CSS.escape(String(node))}"]`);
     found?.scrollIntoView({ block: "center" });
@@ -114,7 +118,7 @@ export class TranscriptView {
   }
 
   #thinking(part, text) {
-    if (part.redacted && !part.text) return make("p.hint", {}, "Thinking that only the provider can read.");
+    if (part.redacted && !part.text) return make("p.hint", {}, "Redacted thinking, which only the provider can read.");
     return this.#folded(part, text);
   }
 

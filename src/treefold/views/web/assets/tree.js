@@ -1,6 +1,6 @@
-// One run as rows: what has come in so far, and which of it is to be seen.
+// The rows of one run that have been received, and which of them are visible.
 
-import { ANSWERED, INTERRUPTED } from "./words.js";
+import { ANSWERED, INTERRUPTED } from "./format.js";
 
 const LIVE = new Set(["waiting", "running", "paused"]);
 
@@ -8,10 +8,10 @@ export class Tree {
   rows = new Map();
   seq = 0;
   collapsed = new Set();
-  texts = new Map(); // what models have said of responses that are still coming in
+  texts = new Map(); // partial texts of responses, by node
   #children = new Map();
-  #waiting = null; // the ids of the questions that nobody has answered, once they are known
-  #stopped = null; // when its last event was, if its process has ended before it
+  #openQuestions = null; // the ids of the open questions, once they are known
+  #interruptedAt = null; // the time of the last event, if the process has ended before the run
 
   constructor(id) {
     this.id = id;
@@ -25,60 +25,62 @@ export class Tree {
     return this.top !== undefined && LIVE.has(this.top.state);
   }
 
-  /** Take rows that are new or have changed; they come with parents first. */
+  /** Merge rows that are new or have changed; parents come first. */
   merge({ rows, seq }) {
     for (const row of rows) {
       if (!this.rows.has(row.id)) this.#place(row);
-      this.rows.set(row.id, this.#seen(row));
+      this.rows.set(row.id, this.#shown(row));
       if (!LIVE.has(row.state)) this.texts.delete(row.id);
     }
     this.seq = Math.max(this.seq, seq);
   }
 
-  /** Take which questions wait, by their ids: an answer may lie there until a program takes it. */
-  ask(waiting) {
-    this.#waiting = waiting;
-    this.#look();
+  /** Set the ids of the open questions: an answer may wait until a program picks it up. */
+  setQuestions(ids) {
+    this.#openQuestions = ids;
+    this.#adjust();
   }
 
-  /** Take how the run is listed: if it is interrupted, so are its open calls. */
-  list(run) {
-    const stopped = run?.state === "interrupted" ? run.ended : null;
-    if (stopped === this.#stopped) return;
-    this.#stopped = stopped;
-    this.#look();
+  /** Set the entry of the list of runs: if the run is interrupted, so are its open calls. */
+  setRun(run) {
+    const interruptedAt = run?.state === "interrupted" ? run.ended : null;
+    if (interruptedAt === this.#interruptedAt) return;
+    this.#interruptedAt = interruptedAt;
+    this.#adjust();
   }
 
-  #look() {
+  #adjust() {
     for (const [id, row] of this.rows) {
       const sent = row.sent ?? row;
-      if (LIVE.has(sent.state)) this.rows.set(id, this.#seen(sent));
+      if (LIVE.has(sent.state)) this.rows.set(id, this.#shown(sent));
     }
   }
 
-  /** A row as it is to be shown; what the server has sent is kept in it.
-
-      Of its questions only those wait that nobody has answered; one that has none left says so. */
-  #seen(sent) {
+  /**
+   * A row as it is shown, like views/liveness.py; the row that the server sent is kept in it.
+   *
+   * It has only open questions; if none is left, the status says so.
+   */
+  #shown(sent) {
     if (sent.questions.length) {
-      const questions = sent.questions.filter((id) => this.#waiting?.has(id) ?? true);
+      const questions = sent.questions.filter((id) => this.#openQuestions?.has(id) ?? true);
       return { ...sent, sent, questions, status: questions.length ? sent.status : ANSWERED };
     }
-    // In a file the questions that are answered have been left out already.
-    if (this.#stopped === null || !LIVE.has(sent.state) || sent.status === ANSWERED) return sent;
-    return { ...sent, sent, state: "interrupted", ended: this.#stopped, status: INTERRUPTED };
+    // In an exported file, answered questions are already removed.
+    if (this.#interruptedAt === null || !LIVE.has(sent.state) || sent.status === ANSWERED) return sent;
+    return { ...sent, sent, state: "interrupted", ended: this.#interruptedAt, status: INTERRUPTED };
   }
 
   #place(row) {
     const siblings = this.#children.get(row.parent) ?? [];
     let at = siblings.length;
-    const place = placeOf(row);
-    while (at > 0 && placeOf(this.rows.get(siblings[at - 1])) > place) at -= 1;
+    const index = indexOf(row);
+    while (at > 0 && indexOf(this.rows.get(siblings[at - 1])) > index) at -= 1;
     siblings.splice(at, 0, row.id);
     this.#children.set(row.parent, siblings);
   }
 
-  /** Take live text: it replaces everything from a character on. False if some of it is missing. */
+  /** Apply partial text, which replaces everything from a character on. False if a part is missing. */
   write({ node, text, from }) {
     const known = this.texts.get(node) ?? "";
     if (from > known.length) return false;
@@ -92,8 +94,8 @@ export class Tree {
     return this.#children.get(id) ?? [];
   }
 
-  /** Rows from the top of the tree down to one. */
-  way(id) {
+  /** The rows from the top of the tree down to one. */
+  pathTo(id) {
     const found = [];
     for (let row = this.rows.get(id); row; row = this.rows.get(row.parent)) found.unshift(row);
     return found;
@@ -109,7 +111,7 @@ export class Tree {
     return counts;
   }
 
-  /** Collapse everything below the top, or nothing. */
+  /** Collapse everything below the top. */
   collapseAll() {
     this.collapsed = new Set(
       [...this.#children.keys()].filter((id) => id !== null && id !== this.id && this.rows.has(id))
@@ -122,14 +124,14 @@ export class Tree {
 
   /** Make a row visible. */
   reveal(id) {
-    for (const row of this.way(id).slice(0, -1)) this.collapsed.delete(row.id);
+    for (const row of this.pathTo(id).slice(0, -1)) this.collapsed.delete(row.id);
   }
 
   /**
-   * The rows to be seen, in order: {row, level, position, size, expanded, matches}.
+   * The visible rows, in order: {row, level, position, size, expanded, matches}.
    *
-   * With a filter (a function of a row) there are those that match and those above them, and
-   * what is collapsed is shown all the same.
+   * With a filter (a predicate of a row), these are the matching rows and their ancestors, even
+   * below collapsed rows.
    */
   visible(filter = null) {
     const wanted = filter && this.#withParents(filter);
@@ -152,7 +154,7 @@ export class Tree {
     return shown;
   }
 
-  /** Those that match, and (as false) those above them. */
+  /** The matching rows (true) and their ancestors (false). */
   #withParents(filter) {
     const wanted = new Map();
     for (const row of this.rows.values()) {
@@ -168,6 +170,6 @@ export class Tree {
   }
 }
 
-function placeOf(row) {
+function indexOf(row) {
   return Number(row.path.slice(row.path.lastIndexOf(".") + 1));
 }

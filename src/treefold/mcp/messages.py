@@ -1,6 +1,6 @@
-"""Messages, one a line, as the SDK's streams want them.
+"""Streams of messages for the SDK, one message per line.
 
-Knows bytes and messages; does not know where the bytes come from or go to.
+Converts between bytes and messages; does not know where the bytes come from or go to.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 LONGEST_LINE: Final = 1 << 26  # bytes of a message
-_LONGEST_FIRST: Final = 1 << 20  # bytes before the first, which only greets
-_PATIENCE: Final = 100  # lines of something else, before the first message
-_SHOWN: Final = 120  # bytes of the first such line
+_LONGEST_FIRST_LINE: Final = 1 << 20  # bytes; the first message is only the handshake
+_MOST_INVALID_LINES: Final = 100  # before the first message
+_LONGEST_JUNK: Final = 120  # bytes
 
 
 class _Stream:
-    """What both directions have in common."""
+    """The common part of both directions."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -40,43 +40,43 @@ class _Stream:
         await self.aclose()
 
 
-class Incoming(_Stream):
-    """Reads messages from what *more* gives, chunk by chunk; an empty chunk is the end.
+class MessageReader(_Stream):
+    """Reads messages from the chunks that *read* returns; an empty chunk is the end.
 
-    Lines that are no message are left out, as programs print all sorts of things.
+    Lines that are not messages are skipped, as programs may print other things.
 
     Attributes:
-        fault: why it was given up, if the other side did not end it.
-        junk: the beginning of the first line that was no message.
+        error: why reading was abandoned; empty if the other side ended the stream.
+        junk: the beginning of the first line that was not a message.
     """
 
-    def __init__(self, more: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(self, read: Callable[[], Awaitable[bytes]]) -> None:
         super().__init__()
-        self.fault = ""
+        self.error = ""
         self.junk = ""
-        self._more = more
+        self._read_chunk = read
         self._lines: deque[bytes] = deque()
         self._parts: list[bytes] = []  # of the line that is not complete
         self._size = 0
-        self._messages = self._others = 0
+        self._messages = self._invalid_lines = 0
         self._ended = False
 
     @property
-    def has_spoken(self) -> bool:
-        """Whether a message has come."""
+    def has_messages(self) -> bool:
+        """Whether at least one message was read."""
         return self._messages > 0
 
     async def receive(self) -> SessionMessage:
         """Return the next message."""
-        await asyncio.sleep(0)  # a flood of them is no reason to do nothing else
+        await asyncio.sleep(0)  # let other tasks run between many buffered messages
         while not self.is_closed:
             while self._lines:
                 line = self._lines.popleft()
-                if line.strip() and (message := self._read(line)) is not None:
+                if line.strip() and (message := self._parse(line)) is not None:
                     return message
             if self._ended:
                 raise anyio.EndOfStream
-            self._take(await self._more())
+            self._feed(await self._read_chunk())
         raise anyio.ClosedResourceError
 
     def __aiter__(self) -> Self:
@@ -88,7 +88,7 @@ class Incoming(_Stream):
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    def _take(self, chunk: bytes) -> None:
+    def _feed(self, chunk: bytes) -> None:
         first, *rest = chunk.split(b"\n")
         self._parts.append(first)
         self._size += len(first)
@@ -99,34 +99,34 @@ class Incoming(_Stream):
         if not chunk:
             self._lines.append(b"".join(self._parts))
             self._ended = True
-        longest = LONGEST_LINE if self._messages else _LONGEST_FIRST
+        longest = LONGEST_LINE if self._messages else _LONGEST_FIRST_LINE
         if self._size > longest:
-            self._note(b"".join(self._parts))
-            self._give_up(f"it wrote a line of more than {longest:,} bytes")
+            self._skip(b"".join(self._parts))
+            self._abandon(f"it wrote a line of more than {longest:,} bytes")
 
-    def _read(self, line: bytes) -> SessionMessage | None:
+    def _parse(self, line: bytes) -> SessionMessage | None:
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            self._note(line)
-            if not self._messages and self._others >= _PATIENCE:
-                self._give_up(f"it wrote {self._others} lines that are no MCP messages")
+            self._skip(line)
+            if not self._messages and self._invalid_lines >= _MOST_INVALID_LINES:
+                self._abandon(f"it wrote {self._invalid_lines} lines that are not MCP messages")
             return None
         self._messages += 1
         return SessionMessage(message)
 
-    def _note(self, line: bytes) -> None:
-        self._others += 1
-        self.junk = self.junk or line[:_SHOWN].decode(errors="replace").strip()
+    def _skip(self, line: bytes) -> None:
+        self._invalid_lines += 1
+        self.junk = self.junk or line[:_LONGEST_JUNK].decode(errors="replace").strip()
 
-    def _give_up(self, why: str) -> None:
-        self.fault = why
+    def _abandon(self, reason: str) -> None:
+        self.error = reason
         self._parts, self._size, self._ended = [], 0, True
         self._lines.clear()
 
 
-class Outgoing(_Stream):
-    """Writes messages with *write*, which raises OSError if nobody takes them any more."""
+class MessageWriter(_Stream):
+    """Writes messages with *write*, which raises OSError if the other side is closed."""
 
     def __init__(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Functions as the tools of an MCP server: each call is a top-level node."""
+"""Serve functions as the tools of an MCP server: each call is a top-level node."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,8 @@ from treefold.core.errors import InvalidValueError, UnknownQuestionError
 from treefold.core.function import Function, Node
 from treefold.core.question import Question
 from treefold.core.views import NodeView
-from treefold.mcp.content import failed_result, result_of
-from treefold.mcp.output import Output
+from treefold.mcp.content import to_error_result, to_result
+from treefold.mcp.output import OutputSchema
 from treefold.runtime.runtime import Runtime
 from treefold.version import __version__
 
@@ -25,16 +25,16 @@ _ANSWER: Final = "answer"
 Request = ServerRequestContext[Any, Any]
 
 
-class Bridge:
-    """Answers what clients ask about *functions*, which *runtime* runs."""
+class ToolServer:
+    """Handles requests of clients for *functions*, which *runtime* runs."""
 
     def __init__(self, functions: Mapping[str, Function], runtime: Runtime) -> None:
         self._functions = functions
-        self._outputs = {name: Output.of(function) for name, function in functions.items()}
+        self._outputs = {name: OutputSchema.of(function) for name, function in functions.items()}
         self._runtime = runtime
 
     def server(self, name: str) -> "Server[Any]":
-        """Return the SDK's server that answers with this."""
+        """Return the SDK's server with these handlers."""
         return Server(
             name,
             version=__version__,
@@ -57,19 +57,19 @@ class Bridge:
             raise MCPError(types.INVALID_PARAMS, self._unknown(params.name))
         node = self._runtime.invoke(function, params.arguments)
         async with asyncio.TaskGroup() as group:
-            attending = group.create_task(self._attend(request, node))
-            result = await _outcome(node, self._outputs[params.name])
-            attending.cancel()
+            following = group.create_task(self._follow(request, node))
+            result = await _call_result(node, self._outputs[params.name])
+            following.cancel()
         return result
 
-    async def _attend(self, request: Request, node: Node) -> None:
-        """Tell the client how *node* gets on, and have it ask what *node* wants to know."""
-        try:
-            await self._follow(request, node)
-        except Exception as error:  # noqa: BLE001 - whatever a client does, the call has to end
-            node.cancel(f"its client could not be told how it gets on: {told(error)}")
-
     async def _follow(self, request: Request, node: Node) -> None:
+        """Report the progress of *node* to the client, and pass on its questions."""
+        try:
+            await self._forward(request, node)
+        except Exception as error:  # noqa: BLE001 - the call must end, whatever the client does
+            node.cancel(f"its progress could not be reported to the client: {told(error)}")
+
+    async def _forward(self, request: Request, node: Node) -> None:
         finished = 0
         asked: set[str] = set()
         async for view in self._runtime.watch(node):
@@ -81,22 +81,22 @@ class Bridge:
             for question in (q for one in (view, *below) for q in one.questions):
                 if question.id not in asked:
                     asked.add(question.id)
-                    await self._ask(request, node, question)
+                    await self._elicit(request, node, question)
 
-    async def _ask(self, request: Request, node: Node, question: Question) -> None:
+    async def _elicit(self, request: Request, node: Node, question: Question) -> None:
         session = request.session
-        able = session.client_capabilities
-        if able is None or able.elicitation is None or not session.can_send_request:
+        supported = session.client_capabilities
+        if supported is None or supported.elicitation is None or not session.can_send_request:
             node.cancel(
-                f"it asks a person {question.text!r}, and this client cannot be asked anything"
-                " while a call runs"
+                f"it asks a person {question.text!r}, and this client does not support elicitation"
+                " during a call"
             )
             return
         text = question.text
         while True:
             reply = await session.elicit_form(text, _form(question), request.request_id)
             if reply.action != "accept" or not reply.content:
-                node.cancel(f"nobody answered its question {question.text!r}")
+                node.cancel(f"its question {question.text!r} was not answered")
                 return
             try:
                 # In a thread, which may wait for a lock of another program; the loop must not.
@@ -112,20 +112,20 @@ class Bridge:
     def _unknown(self, name: str) -> str:
         near = get_close_matches(name, self._functions, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        return f"there is no tool {name!r}; {hint}there are: {', '.join(self._functions)}"
+        return f"there is no tool {name!r}; {hint}tools: {', '.join(self._functions)}"
 
 
-async def _outcome(node: Node, output: Output | None) -> types.CallToolResult:
+async def _call_result(node: Node, output: OutputSchema | None) -> types.CallToolResult:
     try:
-        return result_of(await node, output)
+        return to_result(await node, output)
     except asyncio.CancelledError:
-        node.cancel("the client cancelled the call, or has gone")
+        node.cancel("the client cancelled the call or disconnected")
         raise
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the client is told
-        return failed_result(told(error))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - every failure is reported to the client
+        return to_error_result(told(error))
 
 
-def _tool(function: Function, output: Output | None) -> types.Tool:
+def _tool(function: Function, output: OutputSchema | None) -> types.Tool:
     return types.Tool(
         name=function.name,
         description=function.description or None,

@@ -1,8 +1,8 @@
-"""A tree as lines for a terminal: as many as fit, as wide as fit, with colours.
+"""Render a tree as styled lines that fit a terminal.
 
-Takes views and a size, gives segments of rich; does not know what is on the screen. Whatever a
-function or a model said is escaped and never read as markup. A state has a sign and a colour, and
-either alone is enough.
+Takes a view and a size and returns rich segments; does not know what is on the screen. Text of
+functions and models is escaped and never parsed as markup. Each state has a sign and a colour, and
+either alone identifies it.
 """
 
 from datetime import datetime
@@ -16,7 +16,7 @@ from rich.style import Style
 
 from treefold.core.states import NodeState
 from treefold.core.views import NodeView
-from treefold.views.folding import CallRow, Census, MoreRow, Row, Tally, folded
+from treefold.views.folding import CallCounter, CallCounts, CallRow, MoreRow, Row, fold
 from treefold.views.text import INTERRUPTED_SIGN, SIGNS, cut, elapsed, printable, short, sign_of
 
 Line = list[Segment]
@@ -32,29 +32,29 @@ _STYLES: Final = {
 _PLAIN: Final = Style()
 _DIM: Final = Style(dim=True)
 _NAME: Final = Style(bold=True)
-_SAID: Final = Style(color="cyan", italic=True)
-_BAD: Final = Style(color="red")
+_PARTIAL: Final = Style(color="cyan", italic=True)
+_ERROR: Final = Style(color="red")
 _NOTICE: Final = Style(color="yellow")
-_ASKS: Final = Style(color="yellow", bold=True, reverse=True)
+_QUESTION: Final = Style(color="yellow", bold=True, reverse=True)
 
-_COLOURS: Final = ColorSystem.STANDARD  # the terminal's own: they go with its background
-_ASKING: Final = "?"
-_MANY: Final = 100_000  # tokens that are told by the thousand
-_LONGEST: Final = 400  # characters of anything: no terminal is wider
-_ROOM_FOR_TIME, _ROOM_FOR_TOKENS, _ROOM_FOR_MONEY = 20, 60, 75  # columns of the terminal
-_ROOM_FOR_ARGS: Final = 30  # columns behind the name of a call
+_COLOR_SYSTEM: Final = ColorSystem.STANDARD  # the terminal's own colours, which suit its background
+_QUESTION_SIGN: Final = "?"
+_THOUSANDS_FROM: Final = 100_000  # tokens; larger counts are shown in thousands
+_LONGEST_TEXT: Final = 400  # characters; no terminal is wider
+_COLUMNS_FOR_TIME, _COLUMNS_FOR_TOKENS, _COLUMNS_FOR_MONEY = 20, 60, 75  # of the terminal
+_COLUMNS_FOR_ARGS: Final = 30  # after the name of a call
 
 
-def framed(
-    view: NodeView, columns: int, rows: int, now: datetime, census: Census | None = None
+def styled_lines(
+    view: NodeView, columns: int, rows: int, now: datetime, counter: CallCounter | None = None
 ) -> list[Line]:
-    """Return *view* and all below it, with a line of totals: no more than *rows* lines.
+    """Return *view* and the calls below it, with a line of totals, as at most *rows* lines.
 
-    None is wider than *columns*. A *census* that has counted an earlier view is quicker.
+    No line is wider than *columns*. A *counter* that has counted an earlier view is faster.
     """
-    census = census or Census()
-    total = census.of(view)
-    shown = folded(view, max(1, rows - 1), census)
+    counter = counter or CallCounter()
+    total = counter.count(view)
+    shown = fold(view, max(1, rows - 1), counter)
     meters = [_meters(row, columns, now) for row in shown]
     widths = [max(map(len, column)) for column in zip(*meters, strict=True)]
     lines: list[Line] = []
@@ -62,7 +62,7 @@ def framed(
         pairs = zip(numbers, widths, strict=True)
         right = "".join(f"  {text:>{width}}" for text, width in pairs if width)
         room = max(1, columns - len(right))
-        left = _call(row, room) if isinstance(row, CallRow) else fitted(_more(row), room)
+        left = _call(row, room) if isinstance(row, CallRow) else fit(_more(row), room)
         gap = " " * (room - line_width(left)) if right.strip() else ""
         lines.append([*left, Segment(gap), Segment(right.rstrip(), _DIM)])
     return [*lines, _totals(view, total, columns, now)]
@@ -71,10 +71,10 @@ def framed(
 def _call(row: CallRow, room: int) -> Line:
     view = row.view
     number = f"{view.path} ∥{view.sequence} " if row.tied else f"{view.path} "
-    style = _STYLES[view.state] if view.interrupted_at is None else _BAD
+    style = _STYLES[view.state] if view.interrupted_at is None else _ERROR
     sign = Segment(f"{sign_of(view)} ", style)
     if view.questions:
-        sign = Segment(f"{_ASKING} ", _STYLES[NodeState.Paused])
+        sign = Segment(f"{_QUESTION_SIGN} ", _STYLES[NodeState.Paused])
     head = [
         Segment(_lead(row.lead, room), _DIM),
         sign,
@@ -85,36 +85,40 @@ def _call(row: CallRow, room: int) -> Line:
     left = max(0, room - line_width(head) - line_width(more))
     given = ", ".join(f"{printable(cut(k, 40))}={short(v)}" for k, v in view.inputs.items())
     args = Segment(f"({given})", _DIM)
-    least = min(cell_len(args.text), _least(view, left))
-    tail = fitted(_tail(view, left - least), left - least)
-    return fitted([*head, *fitted([args], left - line_width(tail)), *more, *tail], room)
+    least = min(cell_len(args.text), _least_columns(view, left))
+    tail = fit(_tail(view, left - least), left - least)
+    return fit([*head, *fit([args], left - line_width(tail)), *more, *tail], room)
 
 
-def _least(view: NodeView, left: int) -> int:
-    """Return how many columns the arguments of a call have at least, of those that are *left*."""
-    if view.questions or left < _ROOM_FOR_ARGS:
+def _least_columns(view: NodeView, left: int) -> int:
+    """Return how many of the columns *left* are reserved for the arguments of a call."""
+    if view.questions or left < _COLUMNS_FOR_ARGS:
         return 0
-    return left // 5 if view.exception is not None else left * 2 // 5  # why it failed matters more
+    # The reason of a failure matters more than the arguments.
+    return left // 5 if view.exception is not None else left * 2 // 5
 
 
 def _tail(view: NodeView, room: int) -> Line:
-    """Return what came of a call, or what it does just now."""
+    """Return the result of a call, or what it is doing now."""
     if view.questions:
         question = view.questions[0]
         choices = f" [{' / '.join(question.choices)}]" if question.choices else ""
-        return [Segment(" "), Segment(f" {_flat(question.text)}{printable(choices)} ", _ASKS)]
+        return [
+            Segment(" "),
+            Segment(f" {_one_line(question.text)}{printable(choices)} ", _QUESTION),
+        ]
     if view.exception is not None:
-        return [Segment(f" → {_flat(str(view.exception))}", _BAD)]
+        return [Segment(f" → {_one_line(str(view.exception))}", _ERROR)]
     if view.state is NodeState.Success:
-        return [] if view.outputs is None else [Segment(f" → {short(view.outputs, _LONGEST)}")]
+        return [] if view.outputs is None else [Segment(f" → {short(view.outputs, _LONGEST_TEXT)}")]
     if view.partial:
-        return [Segment(" "), Segment(_last_words(view.partial, room - 1), _SAID)]
-    done = [Segment(f" … {_flat(view.status)}", _DIM)] if _is_telling(view) else []
-    return done + [Segment(f"  ! {_flat(notice)}", _NOTICE) for notice in view.notices[-1:]]
+        return [Segment(" "), Segment(_ending(view.partial, room - 1), _PARTIAL)]
+    done = [Segment(f" … {_one_line(view.status)}", _DIM)] if _shows_status(view) else []
+    return done + [Segment(f"  ! {_one_line(notice)}", _NOTICE) for notice in view.notices[-1:]]
 
 
-def _is_telling(view: NodeView) -> bool:
-    """Whether the status of a call says more than the calls below it."""
+def _shows_status(view: NodeView) -> bool:
+    """Whether the status of a call adds anything to the calls below it."""
     if not view.status or any(not child.state.final for child in view.children):
         return False
     return view.is_agent or view.state is NodeState.Paused
@@ -126,19 +130,19 @@ def _more(row: MoreRow) -> Line:
 
 
 def _meters(row: Row, columns: int, now: datetime) -> list[str]:
-    """Return the tokens, the money and the time of a call and all below it, as there is room."""
-    if isinstance(row, MoreRow) or columns < _ROOM_FOR_TIME:
+    """Return the tokens, cost and time of a call and all calls below it, as far as they fit."""
+    if isinstance(row, MoreRow) or columns < _COLUMNS_FOR_TIME:
         return ["", "", ""]
     view = row.view
     return [
-        _tokens(view.total_usage.total) if columns >= _ROOM_FOR_TOKENS else "",
-        _money(view.total_cost) if columns >= _ROOM_FOR_MONEY else "",
+        _tokens(view.total_usage.total) if columns >= _COLUMNS_FOR_TOKENS else "",
+        _money(view.total_cost) if columns >= _COLUMNS_FOR_MONEY else "",
         elapsed(view, now),
     ]
 
 
-def _totals(view: NodeView, total: Tally, columns: int, now: datetime) -> Line:
-    """Return how the whole tree stands; what waits for a person comes first."""
+def _totals(view: NodeView, total: CallCounts, columns: int, now: datetime) -> Line:
+    """Return the line of totals; questions come first."""
     verb = "waits" if total.questions == 1 else "wait"
     states = [
         (NodeState.Success, total.done, f"of {total.calls:,} done"),
@@ -149,15 +153,15 @@ def _totals(view: NodeView, total: Tally, columns: int, now: datetime) -> Line:
         (NodeState.Waiting, total.unbegun, "not begun"),
     ]
     used, time = view.total_usage.total, elapsed(view, now)
-    asks = f" {_ASKING} {total.questions:,} {verb} for you " if total.questions else ""
+    asks = f" {_QUESTION_SIGN} {total.questions:,} {verb} for you " if total.questions else ""
     counts = [(state, n, word) for state, n, word in states if n or state is NodeState.Success]
     stopped = f"{INTERRUPTED_SIGN} {total.interrupted:,} interrupted" if total.interrupted else ""
     calling = f"{total.calling:,} waiting for calls" if total.calling else ""
     for calls in (calling, ""):
         line = _spaced(
-            Segment(asks, _ASKS),
+            Segment(asks, _QUESTION),
             *(Segment(f"{SIGNS[state]} {n:,} {word}", _STYLES[state]) for state, n, word in counts),
-            Segment(stopped, _BAD),
+            Segment(stopped, _ERROR),
             Segment(calls, _DIM),
             *(Segment(text) for text in [f"{used:,} tokens", _price(view.total_cost)] if used),
             Segment(time),
@@ -165,7 +169,7 @@ def _totals(view: NodeView, total: Tally, columns: int, now: datetime) -> Line:
         if line_width(line) <= columns:
             return line
     line = _spaced(
-        Segment(f" {_ASKING} {total.questions:,} " if asks else "", _ASKS),
+        Segment(f" {_QUESTION_SIGN} {total.questions:,} " if asks else "", _QUESTION),
         Segment(
             f"{SIGNS[NodeState.Success]} {total.done:,}/{total.calls:,}", _STYLES[NodeState.Success]
         ),
@@ -173,7 +177,7 @@ def _totals(view: NodeView, total: Tally, columns: int, now: datetime) -> Line:
         Segment(time),
         *(Segment(text) for text in [_tokens(used), _money(view.total_cost)]),
     )
-    return fitted(line, columns)
+    return fit(line, columns)
 
 
 def _spaced(*parts: Segment) -> Line:
@@ -187,7 +191,7 @@ def _spaced(*parts: Segment) -> Line:
 def _tokens(number: int) -> str:
     if not number:
         return ""
-    return f"{number // 1000:,}k tok" if number >= _MANY else f"{number:,} tok"
+    return f"{number // 1000:,}k tok" if number >= _THOUSANDS_FROM else f"{number:,} tok"
 
 
 def _money(cost: Decimal | None) -> str:
@@ -199,27 +203,27 @@ def _price(cost: Decimal | None) -> str:
 
 
 def _lead(lead: str, room: int) -> str:
-    """Return the branches, of a call far down only the last ones."""
+    """Return the branches that lead to a call; of a deep one, only the last branches."""
     longest = room // 2
     return lead if len(lead) <= longest else f"⋯ {lead[-longest:].lstrip('│ ')}"
 
 
-def _flat(text: str) -> str:
-    return printable(" ".join(cut(text, _LONGEST).split()))
+def _one_line(text: str) -> str:
+    return printable(" ".join(cut(text, _LONGEST_TEXT).split()))
 
 
-def _last_words(text: str, room: int) -> str:
-    """Return the end of *text*, as much as there is room for."""
-    end = printable(" ".join(text[-_LONGEST:].split()))
-    if len(text) <= _LONGEST and cell_len(end) <= room:
+def _ending(text: str, room: int) -> str:
+    """Return the end of *text*, as much as fits into *room* columns."""
+    end = printable(" ".join(text[-_LONGEST_TEXT:].split()))
+    if len(text) <= _LONGEST_TEXT and cell_len(end) <= room:
         return end
     while end and cell_len(end) > room - 1:
         end = end[max(1, (cell_len(end) - room) // 2) :]
     return f"…{end}"
 
 
-def fitted(line: Line, room: int) -> Line:
-    """Return *line*, or as much of it as *room* columns have room for."""
+def fit(line: Line, room: int) -> Line:
+    """Return *line*, cut to *room* columns if it is wider."""
     if line_width(line) <= room:
         return line
     left, kept = room - 1, Line()
@@ -234,13 +238,13 @@ def fitted(line: Line, room: int) -> Line:
 
 
 def line_width(line: Line) -> int:
-    """Return how many columns *line* takes."""
+    """Return the width of *line* in columns."""
     return sum(cell_len(segment.text) for segment in line)
 
 
-def escapes(line: Line, *, coloured: bool) -> str:
-    """Return *line* as a terminal takes it."""
+def to_ansi(line: Line, *, coloured: bool) -> str:
+    """Return *line* with ANSI escape sequences."""
     return "".join(
-        (style if coloured else style.without_color).render(text, color_system=_COLOURS)
+        (style if coloured else style.without_color).render(text, color_system=_COLOR_SYSTEM)
         for text, style in ((segment.text, segment.style or _PLAIN) for segment in line)
     )

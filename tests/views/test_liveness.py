@@ -1,9 +1,9 @@
-"""Calls whose questions somebody has answered, and that nobody has told so yet."""
+"""Calls whose questions are answered before a process has picked up the answers."""
 
 from importlib.resources import files
 
 from treefold import Question, QuestionKind
-from treefold.views.answered import ANSWERED, with_answers
+from treefold.views.liveness import ANSWERED, with_answers
 from view_trees import call, planted
 
 
@@ -45,5 +45,5 @@ def test_a_deep_tree_is_no_trouble():
 
 
 def test_the_viewer_says_it_in_the_same_words():
-    words = files("treefold.views.web") / "assets" / "words.js"
+    words = files("treefold.views.web") / "assets" / "format.js"
     assert f'export const ANSWERED = "{ANSWERED}";\n' in words.read_text("utf-8")

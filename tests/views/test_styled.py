@@ -1,4 +1,4 @@
-"""A tree as lines for a terminal, of any width, whatever is in it."""
+"""A tree as styled lines for a terminal of any width, with any content."""
 
 from decimal import Decimal
 from typing import Any
@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from treefold import NodeView, Question, QuestionKind, TokenUsage
 from treefold.core.events import Failure
-from treefold.views.frame import escapes, framed
+from treefold.views.styled import styled_lines, to_ansi
 from view_trees import after, call, planted
 
 HOSTILE = "a\x1b[2J\nb\r\x07\u202ec [bold]x[/bold] :smile: \x9b31m界界界"
@@ -17,7 +17,7 @@ HOSTILE = "a\x1b[2J\nb\r\x07\u202ec [bold]x[/bold] :smile: \x9b31m界界界"
 
 def plain(view: NodeView, columns: int = 100, rows: int = 40, seconds: float = 9) -> list[str]:
     """Return what there is to read."""
-    frame = framed(view, columns, rows, after(seconds))
+    frame = styled_lines(view, columns, rows, after(seconds))
     return ["".join(segment.text for segment in line).rstrip() for line in frame]
 
 
@@ -123,6 +123,6 @@ def test_long_times_are_told_in_minutes_and_hours():
 
 
 def test_colours_can_be_left_out_and_shapes_stay():
-    line, _ = framed(planted(call("f", "error", end=1)), 40, 5, after(1))
-    assert "\x1b[1;31m✗ " in escapes(line, coloured=True)
-    assert "\x1b[1m✗ " in escapes(line, coloured=False)
+    line, _ = styled_lines(planted(call("f", "error", end=1)), 40, 5, after(1))
+    assert "\x1b[1;31m✗ " in to_ansi(line, coloured=True)
+    assert "\x1b[1m✗ " in to_ansi(line, coloured=False)

@@ -1,9 +1,9 @@
-// Numbers and times as people read them, and words that several places have.
+// Format numbers and times for people, and texts that several modules share.
 
-/** What a call does whose question is answered; a file is written with the same words. */
-export const ANSWERED = "answered; it goes on when its program does";
+/** The status of a call whose question is answered; views/liveness.py has the same text. */
+export const ANSWERED = "answered; it resumes when its program runs";
 
-/** What an open call does whose process has ended; a file is written with the same words. */
+/** The status of an open call whose process has ended; views/liveness.py has the same text. */
 export const INTERRUPTED = "interrupted; it resumes when its program is started again";
 
 const GROUPED = new Intl.NumberFormat("en");
@@ -30,7 +30,7 @@ export function brief(count) {
   return `${size < 9.95 ? size.toFixed(1) : Math.round(size)}${letter}`;
 }
 
-/** Dollars as they are written: few digits if they matter little. */
+/** Dollars, with four decimals below one dollar and two above. */
 export function money(text) {
   if (text === null || text === undefined) return "?";
   const amount = Number(text);
@@ -53,7 +53,7 @@ export function duration(seconds) {
 
 let stopped = null;
 
-/** The time, in seconds; in a file it is the time at which that was written. */
+/** The current time, in seconds; in an exported file, the time of the export. */
 export function now() {
   return stopped ?? Date.now() / 1000;
 }
@@ -62,13 +62,13 @@ export function stopClock(at) {
   stopped = at;
 }
 
-/** How long a call has taken up to now, or in all; nothing if it has not begun. */
+/** How long a call has been running, or ran; empty if it has not started. */
 export function elapsed(row) {
   if (row.started === null || row.started === undefined) return "";
   return duration((row.ended ?? now()) - row.started);
 }
 
-/** When something was: the time, and the day if that is not today. */
+/** A point in time: the time of day, with the date if that is not today. */
 export function when(seconds) {
   if (seconds === null || seconds === undefined) return "";
   const date = new Date(seconds * 1000);

@@ -1,0 +1,247 @@
+"""A server as a subprocess: started for one connection, and ended with all its descendants."""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+from uuid import uuid4
+
+from mcp.client.stdio import get_default_environment
+
+from treefold.core.errors import UsageError
+from treefold.mcp.errors import McpConnectionError
+from treefold.mcp.messages import MessageReader, MessageWriter
+from treefold.toolbox.shell.pipe import Pipe
+from treefold.toolbox.shell.processes import processes_of, processes_with, send
+from treefold.toolbox.shell.session import ending
+from treefold.toolbox.shell.terminal import plain_text
+
+_MARK: Final = "TREEFOLD_MCP"  # a variable that its descendants inherit, and are found by
+_MAX_BUFFER: Final = 1 << 20  # bytes of unread output, before reading is paused
+_STDERR_TAIL: Final = 2000  # bytes of its stderr that are kept
+_OUTPUT_GRACE: Final = 0.5  # seconds that descendants may keep its output open after its exit
+_EXIT_TIMEOUT: Final = 2.0  # seconds to exit after its stdin was closed
+_EXIT_TIMEOUT_UNUSED: Final = 0.2  # the same, if it never sent a message
+_TERMINATE_TIMEOUT: Final = 1.0  # seconds between SIGTERM and SIGKILL
+_KILL_TIMEOUT: Final = 5.0  # seconds for killed processes to disappear
+_TICK: Final = 0.01  # seconds
+
+
+class StdioTransport(asyncio.SubprocessProtocol):
+    """A process in its own session, whose stdin and stdout carry messages."""
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: str | os.PathLike[str] | None
+    ) -> None:
+        if os.name != "posix":
+            raise UsageError(
+                "McpServer starts programs on Linux and macOS only: start the server yourself, with"
+                " HTTP, and pass its URL"
+            )
+        self._command = list(command)
+        self._env = dict(env)
+        self._cwd = cwd
+        self._mark = f"{_MARK}={uuid4().hex}"
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stderr: Pipe | None = None
+        self._pid = 0
+        self._exit_code: int | None = None
+        self._exited = asyncio.Event()
+        self._buffer = bytearray()
+        self._has_data = asyncio.Event()
+        self._output_ended = self._input_lost = self._is_ending = False
+        self._ended_first = False  # the server closed the connection, and not the client
+        self._was_terminated = False  # by a signal of ours
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+        self._stderr_tail = b""
+        self._reader = MessageReader(self._read)
+        self._writer = MessageWriter(self._write)
+
+    def streams(self) -> Self:
+        """Return the context manager that starts the process and gives its streams."""
+        return self
+
+    async def __aenter__(self) -> tuple[MessageReader, MessageWriter]:
+        stderr = self._stderr = Pipe(self._keep_stderr)
+        name, _, value = self._mark.partition("=")
+        try:
+            await asyncio.get_running_loop().subprocess_exec(
+                lambda: self,
+                *self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr.far_end,
+                cwd=self._cwd,
+                env=get_default_environment() | self._env | {name: value},
+                start_new_session=True,
+            )
+        except BaseException:
+            self._close()
+            raise
+        stderr.close_far_end()
+        return self._reader, self._writer
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self._end(_EXIT_TIMEOUT if self._reader.has_messages else _EXIT_TIMEOUT_UNUSED)
+        except BaseException:
+            send(signal.SIGKILL, self._processes())
+            raise
+        finally:
+            self._close()
+
+    async def connection_hint(self) -> str:
+        return ""
+
+    async def wait_for_exit(self) -> None:
+        """Wait briefly for a process that is exiting, and read the rest of its stderr."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_OUTPUT_GRACE):
+                if self._output_ended:
+                    await self._exited.wait()
+        if self._stderr is not None:
+            self._stderr.drain()
+
+    def failure_details(self) -> list[str]:
+        """Return what is known about its end, as clauses."""
+        details: list[str] = []
+        if self._reader.error:
+            details.append(self._reader.error)
+        elif self._ended_first and self._exit_code is not None and not self._was_terminated:
+            details.append(f"its process ended ({ending(self._exit_code)})")
+        elif self._ended_first:
+            details.append("it closed its stdout")
+        if self._reader.junk:
+            details.append(f"its stdout has {plain_text(self._reader.junk)!r}")
+        if tail := plain_text(self._stderr_tail.decode(errors="replace")).strip():
+            details.append(f"its stderr ends with:\n{tail}")
+        return details
+
+    # Callbacks of asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+        self._pid = transport.get_pid()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self._is_ending:
+            return
+        self._buffer += data
+        self._has_data.set()
+        if len(self._buffer) > _MAX_BUFFER:
+            self._output().pause_reading()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 0:
+            self._input_lost = True
+            self._can_write.set()
+        else:
+            self._end_output()
+
+    def process_exited(self) -> None:
+        assert self._transport is not None
+        self._exit_code = self._transport.get_returncode()
+        self._exited.set()
+        # Its descendants may have inherited its stdout, and keep it open.
+        asyncio.get_running_loop().call_later(_OUTPUT_GRACE, self._end_output)
+
+    def pause_writing(self) -> None:
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        self._can_write.set()
+
+    def _end_output(self) -> None:
+        self._ended_first = self._ended_first or not self._is_ending
+        self._output_ended = True
+        self._has_data.set()
+
+    def _keep_stderr(self, chunk: bytes) -> None:
+        self._stderr_tail = (self._stderr_tail + chunk)[-_STDERR_TAIL:]
+
+    # Reading and writing
+
+    async def _read(self) -> bytes:
+        while not self._buffer and not self._output_ended:
+            self._has_data.clear()
+            await self._has_data.wait()
+        chunk = bytes(self._buffer)
+        self._buffer.clear()
+        if not self._output_ended:
+            self._output().resume_reading()
+        return chunk
+
+    async def _write(self, data: bytes) -> None:
+        self._check_input()
+        self._input().write(data)
+        await self._can_write.wait()
+        self._check_input()
+
+    def _check_input(self) -> None:
+        if self._input_lost or self._input().is_closing():
+            raise BrokenPipeError
+
+    def _input(self) -> asyncio.WriteTransport:
+        assert self._transport is not None
+        stdin = self._transport.get_pipe_transport(0)
+        assert isinstance(stdin, asyncio.WriteTransport)
+        return stdin
+
+    def _output(self) -> asyncio.ReadTransport:
+        assert self._transport is not None
+        stdout = self._transport.get_pipe_transport(1)
+        assert isinstance(stdout, asyncio.ReadTransport)
+        return stdout
+
+    # Ending
+
+    async def _end(self, seconds: float) -> None:
+        """End the process and its descendants: close its stdin, then SIGTERM, then SIGKILL."""
+        self._is_ending = True
+        self._output().resume_reading()  # a process that blocks on its output cannot exit
+        self._input().close()
+        await self._wait(seconds, lambda: self._exit_code is not None)
+        if not self._is_gone():
+            self._was_terminated = self._exit_code is None
+            send(signal.SIGTERM, self._processes())
+            await self._wait(_TERMINATE_TIMEOUT, self._is_gone)
+        if not await self._wait(_KILL_TIMEOUT, self._is_killed):
+            raise McpConnectionError(f"processes of {self._command[0]!r} cannot be killed")
+
+    def _is_gone(self) -> bool:
+        return self._exit_code is not None and not self._processes()
+
+    def _is_killed(self) -> bool:
+        send(signal.SIGKILL, self._processes())
+        return self._is_gone()
+
+    def _processes(self) -> set[int]:
+        return processes_of(self._pid) | processes_with(self._mark) if self._pid else set()
+
+    async def _wait(self, seconds: float, done: Callable[[], bool]) -> bool:
+        """Wait until *done*; return False after *seconds*."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
+        while not done():
+            if clock() >= deadline:
+                return False
+            await asyncio.sleep(_TICK)
+        return True
+
+    def _close(self) -> None:
+        if self._stderr is not None:
+            self._stderr.drain()
+            self._stderr.close()
+        if self._transport is not None:
+            self._transport.close()
