@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings, strategies as st
 from treefold.core.model import ModelSettings
 from treefold.core.model_events import Noticed, TextDelta, TextWasThinking, ThinkingDelta
 from treefold.models.anthropic.dialect import AnthropicDialect
-from treefold.models.characters import WholeCharacters
 from treefold.models.gemini.dialect import GeminiDialect
+from treefold.models.json_text import SurrogateJoiner
 from treefold.models.openai.decoder import OpenAIDecoder
-from treefold.models.openai.lenient_json import repaired
+from treefold.models.openai.lenient_json import repair_json
 from treefold.models.openai.streamed_text import NewText, Thoughts
 from treefold.models.profiles import Profile
 from treefold.models.sse import LONGEST, BrokenStreamError, JsonEvents
@@ -98,13 +98,13 @@ def test_halves_of_characters_are_joined(texts: list[str]):
     halves = [
         units[i : i + 2].decode("utf-16-le", "surrogatepass") for i in range(0, len(units), 2)
     ]
-    characters = WholeCharacters()
+    characters = SurrogateJoiner()
     joined = "".join(map(characters.feed, halves)) + characters.end()
     assert joined == "".join(texts)
 
 
 def test_half_a_character_alone_is_replaced():
-    characters = WholeCharacters()
+    characters = SurrogateJoiner()
     assert characters.feed("x\ud83d") + characters.end() == "x�"
 
 
@@ -264,12 +264,12 @@ def test_no_json_breaks_the_decoder_of_gemini(value: object, field: str):
     ],
 )
 def test_cut_off_json_is_mended_where_one_reading_is_likely(text: str, value: object):
-    assert repaired(text) == value
+    assert repair_json(text) == value
 
 
 @given(value=st.dictionaries(st.text(max_size=5), JSON, max_size=4), cut_at=st.integers(0, 200))
 def test_mending_never_raises_and_leaves_whole_json_alone(value: dict[str, object], cut_at: int):
     text = json.dumps(value)
-    assert repaired(text) == value
-    found = repaired(text[:cut_at])
+    assert repair_json(text) == value
+    found = repair_json(text[:cut_at])
     assert found is None or isinstance(found, dict)

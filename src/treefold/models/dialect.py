@@ -16,7 +16,7 @@ from treefold.core.model import ModelSettings
 from treefold.core.parameter import JsonSchema
 from treefold.core.transcript import NOT_JSON, ToolResult, ToolUse, TranscriptPart, UserText
 from treefold.models.decoder import UNNAMED, UNUSABLE, Decoder
-from treefold.models.json_text import compact
+from treefold.models.json_text import to_json
 from treefold.models.profiles import Profile, Thinking
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
@@ -70,7 +70,7 @@ class Dialect(ABC):
 
     def _encoded(self, fields: dict[str, Any]) -> str:
         try:
-            return compact(fields)
+            return to_json(fields)
         except (TypeError, ValueError) as error:
             raise InvalidValueError(f"this cannot be sent to a model: {error}") from None
 
@@ -104,7 +104,7 @@ class Dialect(ABC):
                 )
             settings = replace(settings, response_schema=schema)
             # A grammar only shapes the answer; the names of the fields say what is wanted.
-            system = f"{system}\n\n{_ANSWER}\n{compact(schema)}".lstrip()
+            system = f"{system}\n\n{_ANSWER}\n{to_json(schema)}".lstrip()
         return type(self)(self.model, self.profile, system, (), settings)
 
     @property

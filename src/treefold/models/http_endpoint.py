@@ -12,7 +12,7 @@ import aiohttp
 
 from treefold.models.clients import MOST_OF_A_COMPLAINT, shared_client
 from treefold.models.http_pool import HttpPool, Target
-from treefold.models.json_text import parsed
+from treefold.models.json_text import parse_json
 from treefold.models.request_error import RequestError, of_connection, of_status
 from treefold.models.secret import Secret
 
@@ -78,7 +78,7 @@ class HttpEndpoint:
         finally:
             response.close()
         text = self._key.scrub(read[:MOST_OF_A_COMPLAINT].decode("utf-8", "replace"))
-        body = parsed(text) or text
+        body = parse_json(text) or text
         headers = {
             name.lower(): self._key.scrub(value)
             for name, value in response.headers.items()

@@ -13,7 +13,7 @@ from treefold.core.transcript import ModelText, ToolResult, ToolUse, TranscriptP
 from treefold.models.anthropic.dialect import AnthropicDialect
 from treefold.models.dialect import Dialect
 from treefold.models.gemini.dialect import GeminiDialect
-from treefold.models.json_text import compact
+from treefold.models.json_text import to_json
 from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.profiles import profile_of
 from treefold.models.translation import translated
@@ -80,8 +80,8 @@ def made_plain(exchanges: Sequence[Exchange]) -> list[Exchange]:
             replace(
                 exchange,
                 dialect=PLAIN,
-                sent=tuple(compact(message) for message in sent),
-                received=(compact(received),),
+                sent=tuple(to_json(message) for message in sent),
+                received=(to_json(received),),
             )
         )
     return found

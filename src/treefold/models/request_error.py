@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from treefold.models.decoder import StreamFailedError
-from treefold.models.json_text import objects
+from treefold.models.json_text import objects_in
 from treefold.models.secret import Secret, public_url
 from treefold.models.sse import BrokenStreamError
 
@@ -132,7 +132,7 @@ def of_status(
     """Return what an HTTP answer reports."""
     fields = _error_fields(body)
     details = fields.get("details")
-    finer = objects(details if isinstance(details, list) else [details])
+    finer = objects_in(details if isinstance(details, list) else [details])
     kinds = [fields.get(key) for key in ("code", "type", "status")]
     kinds += [word for detail in finer for word in _finer_words(detail)]
     retry_after = _retry_after(headers)
@@ -199,7 +199,7 @@ def _number(text: str) -> float | None:
 
 def _finer_words(detail: dict[str, Any]) -> list[Any]:
     """Return the finer words that Google and Anthropic have for it: quotas, reasons, codes."""
-    quotas = [violation.get("quotaId") for violation in objects(detail.get("violations"))]
+    quotas = [violation.get("quotaId") for violation in objects_in(detail.get("violations"))]
     return [*quotas, detail.get("error_code"), detail.get("reason")]
 
 

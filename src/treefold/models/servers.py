@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from treefold.core.function import checked_timeout
-from treefold.models.json_text import objects, parsed
+from treefold.models.json_text import objects_in, parse_json
 from treefold.models.openai.model import LOCAL_SERVERS
 from treefold.models.wire_model import required_package
 
@@ -82,12 +82,12 @@ async def _read(response: Any) -> bytes:
 
 def _models(body: bytes) -> tuple[str, ...] | None:
     """Return the names in a list of models; None if it is something else."""
-    match parsed(body.decode("utf-8", "replace")):
+    match parse_json(body.decode("utf-8", "replace")):
         case {"data": None | []}:  # a server may have nothing yet
             return ()
         case {"data": [*listed]}:
             return (
-                tuple([one["id"] for one in objects(listed) if isinstance(one.get("id"), str)])
+                tuple([one["id"] for one in objects_in(listed) if isinstance(one.get("id"), str)])
                 or None
             )
         case _:

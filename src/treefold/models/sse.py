@@ -6,7 +6,7 @@ missing blank lines, JSON over several lines, or one JSON body instead of a stre
 
 from typing import Any, Final
 
-from treefold.models.json_text import parsed
+from treefold.models.json_text import parse_json
 
 DONE: Final[dict[str, Any]] = {
     "treefold": "done"
@@ -50,7 +50,7 @@ class JsonEvents:
                 lines[0] = lines[0].removeprefix(_BOM)
         for line in lines:
             if line.startswith(b"data: {") and not self._pending:  # the usual case
-                value = parsed(line[6:].decode("utf-8", "replace"))
+                value = parse_json(line[6:].decode("utf-8", "replace"))
                 if type(value) is dict:
                     found.append(value)  # pyright: ignore[reportUnknownArgumentType]
                     continue
@@ -120,5 +120,5 @@ def _check_size(size: int) -> None:
 
 def _objects(texts: list[str]) -> list[dict[str, Any]]:
     """Return those of *texts* that are JSON objects."""
-    values = [parsed(text) for text in texts]
+    values = [parse_json(text) for text in texts]
     return [value for value in values if isinstance(value, dict)]

@@ -10,7 +10,7 @@ from treefold.core.exchange import PLAIN, Exchange, Finish
 from treefold.core.transcript import ToolResult, ToolUse, UserText
 from treefold.models.decoder import UNUSABLE
 from treefold.models.dialect import Dialect
-from treefold.models.json_text import compact, parsed, parsed_object
+from treefold.models.json_text import parse_json, parse_json_object, to_json
 
 _CALL: Final = "[I asked for a call of {name} with {arguments}]"
 
@@ -27,17 +27,17 @@ def translated(
         return exchange
     texts: list[UserText] = []
     results: list[ToolResult] = []
-    for message in map(parsed, exchange.sent):
+    for message in map(parse_json, exchange.sent):
         if message["role"] == "tool":
             failed = message.get("is_error") is True
             results.append(ToolResult("", message["content"], failed))
         else:
             texts.append(UserText(message["content"]))
-    received = [parsed(message) for message in exchange.received]
+    received = [parse_json(message) for message in exchange.received]
     calls = [_call(call) for message in received for call in message.get("tool_calls") or ()]
     text = "".join(message["content"] for message in received)
     if is_last and calls and not dialect.takes_foreign_calls:
-        told = [_CALL.format(name=call.name, arguments=compact(dict(call.args))) for call in calls]
+        told = [_CALL.format(name=call.name, arguments=to_json(dict(call.args))) for call in calls]
         text, calls = "\n".join(filter(None, [text, *told])), []
     return Exchange(
         dialect=dialect.name,
@@ -51,5 +51,5 @@ def translated(
 def _call(call: dict[str, Any]) -> ToolUse:
     function = call["function"]
     written = function["arguments"]
-    args = parsed_object(written)
+    args = parse_json_object(written)
     return ToolUse(call["id"], function["name"], {UNUSABLE: written} if args is None else args)

@@ -17,7 +17,7 @@ from treefold.core.model import ModelSettings
 from treefold.core.provider import Provider
 from treefold.core.transcript import ModelText, ThinkingPart, ToolUse, TranscriptPart
 from treefold.core.usage import TokenUsage
-from treefold.models.json_text import compact
+from treefold.models.json_text import to_json
 from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.profiles import Profile
 from treefold.models.request_error import RequestError
@@ -214,7 +214,7 @@ class _RequestReader:
         for message in messages:
             if message["role"] == "system":
                 self._system += message["content"]
-            self._parts += self._dialect.read(compact(message), 0, ())
+            self._parts += self._dialect.read(to_json(message), 0, ())
         self._decoded = body.removesuffix(b"]}")
         return ScriptedRequest(self._system, self._functions, tuple(self._parts))
 
@@ -235,7 +235,7 @@ def _encoded(reply: Any, usage: TokenUsage) -> list[bytes]:
             case ThinkingPart():
                 deltas.append({"reasoning_content": part.text})
             case ToolUse():
-                function = {"name": part.name, "arguments": compact(dict(part.args))}
+                function = {"name": part.name, "arguments": to_json(dict(part.args))}
                 call = {"index": index, "id": part.id, "function": function}
                 deltas.append({"tool_calls": [call]})
             case _:
@@ -255,7 +255,7 @@ def _encoded(reply: Any, usage: TokenUsage) -> list[bytes]:
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     }
     chunks.append({"choices": [{"index": 0, "finish_reason": "stop"}], "usage": counts})
-    lines = [f"data: {compact(chunk)}\n\n".encode() for chunk in chunks]
+    lines = [f"data: {to_json(chunk)}\n\n".encode() for chunk in chunks]
     return [*lines, b"data: [DONE]\n\n"]
 
 

@@ -10,7 +10,6 @@ from uuid import uuid4
 from treefold.core.exchange import Finish
 from treefold.core.model_events import ModelEvent, TextDelta, ThinkingDelta, ToolUseDelta
 from treefold.core.usage import TokenUsage
-from treefold.models.characters import WholeCharacters, whole
 from treefold.models.decoder import (
     UNUSABLE,
     Decoder,
@@ -19,7 +18,13 @@ from treefold.models.decoder import (
     StreamFailedError,
     count,
 )
-from treefold.models.json_text import compact, objects, parsed_object
+from treefold.models.json_text import (
+    SurrogateJoiner,
+    join_surrogates,
+    objects_in,
+    parse_json_object,
+    to_json,
+)
 from treefold.models.sse import BrokenStreamError
 
 _FINISHES: Final = {
@@ -42,7 +47,7 @@ class _Block:
         self.kind = str(announced.get("type"))
         self.citations: list[Any] = []
         self._pieces: dict[str, list[str]] = {}
-        self._characters = WholeCharacters()
+        self._characters = SurrogateJoiner()
 
     def add(self, field: str, piece: str) -> str:
         """Add *piece* to *field*; return what can be shown of it."""
@@ -67,13 +72,13 @@ class _Block:
             field: self.text(field) for field in self._pieces if field != "input"
         }
         if self.citations:
-            fields["citations"] = [*objects(fields.get("citations")), *self.citations]
-        arguments = whole("".join(self._pieces.get("input", ()))).strip()
+            fields["citations"] = [*objects_in(fields.get("citations")), *self.citations]
+        arguments = join_surrogates("".join(self._pieces.get("input", ()))).strip()
         if not arguments:
-            return compact(fields)
-        if parsed_object(arguments) is None:
-            arguments = compact({UNUSABLE: arguments})
-        before, after = compact(fields | {"input": _INPUT}).split(compact(_INPUT))
+            return to_json(fields)
+        if parse_json_object(arguments) is None:
+            arguments = to_json({UNUSABLE: arguments})
+        before, after = to_json(fields | {"input": _INPUT}).split(to_json(_INPUT))
         return before + arguments + after
 
 

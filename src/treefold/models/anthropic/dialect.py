@@ -17,7 +17,7 @@ from treefold.core.transcript import (
 )
 from treefold.models.anthropic.decoder import AnthropicDecoder
 from treefold.models.dialect import Dialect, readable
-from treefold.models.json_text import compact, parsed
+from treefold.models.json_text import parse_json, to_json
 from treefold.models.profiles import Thinking
 
 _MAX_TOKENS: Final = 32_000  # the protocol wants a number
@@ -100,7 +100,7 @@ class AnthropicDialect(Dialect):
             block = {"type": "tool_result", "tool_use_id": call.id, "content": result.content}
             blocks.append(block | {"is_error": True} if result.is_error else block)
         blocks += [{"type": "text", "text": text.text} for text in texts]
-        return [compact({"role": "user", "content": blocks})] if blocks else []
+        return [to_json({"role": "user", "content": blocks})] if blocks else []
 
     def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
@@ -110,7 +110,7 @@ class AnthropicDialect(Dialect):
             id = id if id not in ids else f"{id}_{len(ids)}"
             ids.add(id)
             blocks.append({"type": "tool_use", "id": id, "name": name, "input": dict(call.args)})
-        return compact({"role": "assistant", "content": blocks})
+        return to_json({"role": "assistant", "content": blocks})
 
     @property
     def takes_foreign_calls(self) -> bool:
@@ -120,12 +120,12 @@ class AnthropicDialect(Dialect):
         """Put the cache watermark on the last block of the newest message."""
         if self.settings.caching in {None, Caching.NONE}:
             return message
-        mark = compact({"type": "ephemeral", "ttl": self.settings.caching})
+        mark = to_json({"type": "ephemeral", "ttl": self.settings.caching})
         assert message.endswith("}]}")  # it is one of ours
         return f'{message[:-3]},"cache_control":{mark}}}]}}'
 
     def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
-        match parsed(message):
+        match parse_json(message):
             case {"role": str(role), "content": [*blocks]}:
                 parts = [self._part(role, block) for block in blocks]
                 return [part for part in parts if part is not None]

@@ -9,7 +9,6 @@ from typing import Any, Final, cast
 from treefold.core.exchange import Finish
 from treefold.core.model_events import ModelEvent, TextDelta, ThinkingDelta, ToolUseDelta
 from treefold.core.usage import TokenUsage
-from treefold.models.characters import WholeCharacters
 from treefold.models.decoder import (
     Decoder,
     RefusedError,
@@ -18,7 +17,7 @@ from treefold.models.decoder import (
     count,
     status_of,
 )
-from treefold.models.json_text import compact, objects
+from treefold.models.json_text import SurrogateJoiner, objects_in, to_json
 from treefold.models.sse import BrokenStreamError
 
 _CUT_OFF: Final = {"MAX_TOKENS", "CONTINUATION"}
@@ -44,7 +43,7 @@ class GeminiDecoder(Decoder):
         super().__init__()
         self._parts: list[dict[str, Any]] = []
         self._plain: list[str] = []  # pieces of the text part that is being joined
-        self._characters = WholeCharacters()
+        self._characters = SurrogateJoiner()
         self._calls = 0
         self._finish = ""
         self._message = ""
@@ -54,7 +53,7 @@ class GeminiDecoder(Decoder):
     def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
         if isinstance(error := chunk.get("error"), dict):
             raise _failure(cast("dict[str, Any]", error))
-        for candidate in objects(chunk.get("candidates"))[:1]:
+        for candidate in objects_in(chunk.get("candidates"))[:1]:
             self._take_candidate(candidate, found)
         match chunk.get("promptFeedback"):
             case {"blockReason": reason}:
@@ -66,7 +65,7 @@ class GeminiDecoder(Decoder):
 
     def _take_candidate(self, candidate: dict[str, Any], found: list[ModelEvent]) -> None:
         if isinstance(content := candidate.get("content"), dict):
-            for part in objects(cast("dict[str, Any]", content).get("parts")):
+            for part in objects_in(cast("dict[str, Any]", content).get("parts")):
                 self._take_part(part, found)
         if finish := candidate.get("finishReason"):
             self._finish = str(finish)
@@ -86,7 +85,7 @@ class GeminiDecoder(Decoder):
             fields = cast("dict[str, Any]", call)
             if not isinstance(fields.get("name"), str):
                 raise BrokenStreamError(f"a call without a name: {fields!r:.200}")
-            arguments = compact(fields.get("args") or {})
+            arguments = to_json(fields.get("args") or {})
             found.append(
                 ToolUseDelta(
                     self._calls, str(fields.get("id") or ""), str(fields.get("name")), arguments
@@ -126,7 +125,7 @@ class GeminiDecoder(Decoder):
         if self._finish in _CUT_OFF:
             finish = Finish.MAX_TOKENS
         content = {"role": "model", "parts": self._parts}
-        return Response(compact(content) if self._parts else None, finish, self._finish)
+        return Response(to_json(content) if self._parts else None, finish, self._finish)
 
     def _explained(self) -> str:
         return f"{self._finish}: {self._message}" if self._message else self._finish

@@ -13,7 +13,7 @@ from treefold.core.transcript import (
 )
 from treefold.models.dialect import Dialect, readable
 from treefold.models.gemini.decoder import GeminiDecoder
-from treefold.models.json_text import compact, parsed
+from treefold.models.json_text import parse_json, to_json
 from treefold.models.profiles import Thinking
 
 
@@ -78,7 +78,7 @@ class GeminiDialect(Dialect):
                 response = {"id": call.id} | response
             parts.append({"functionResponse": response})
         parts += [{"text": text.text} for text in texts]
-        return [compact({"role": "user", "parts": parts})] if parts else []
+        return [to_json({"role": "user", "parts": parts})] if parts else []
 
     def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
         parts: list[dict[str, Any]] = [{"text": text}] if text else []
@@ -87,10 +87,10 @@ class GeminiDialect(Dialect):
             parts.append({
                 "functionCall": asked if _is_made_up(call.id) else {"id": call.id} | asked
             })
-        return compact({"role": "model", "parts": parts})
+        return to_json({"role": "model", "parts": parts})
 
     def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
-        match parsed(message):
+        match parse_json(message):
             case {"role": "user", "parts": [*parts]}:
                 calls = iter(asked)
                 return [_sent(part, calls) for part in parts]
@@ -102,13 +102,13 @@ class GeminiDialect(Dialect):
     def replayed(self, message: str) -> str:
         if '"thought":true' not in message and '{"thoughtSignature"' not in message:
             return message
-        content = parsed(message)
+        content = parse_json(message)
         parts = [
             {"text": ""} | part if part.keys() == {"thoughtSignature"} else part
             for part in content["parts"]  # without summaries: they are no thinking to go on from
             if not part.get("thought") or "thoughtSignature" in part
         ]
-        return compact(content | {"parts": parts}) if parts else message
+        return to_json(content | {"parts": parts}) if parts else message
 
     def decoder(self) -> GeminiDecoder:
         return GeminiDecoder()

@@ -22,7 +22,7 @@ from treefold.models.decoder import (
     count,
     status_of,
 )
-from treefold.models.json_text import compact, objects
+from treefold.models.json_text import objects_in, to_json
 from treefold.models.openai.streamed_text import NewText, Thoughts
 from treefold.models.openai.text_calls import TextCalls
 from treefold.models.openai.tool_calls import ToolCalls, settled
@@ -116,7 +116,7 @@ class OpenAIDecoder(Decoder):
             return
         if chunk.get("error") or chunk.get("object") == "error":
             raise _failure(chunk.get("error") or chunk)
-        for choice in objects(chunk.get("choices")):
+        for choice in objects_in(chunk.get("choices")):
             self._begun = True
             if not choice.get("index"):  # only one was asked for
                 self._take_choice(choice, found)
@@ -143,11 +143,11 @@ class OpenAIDecoder(Decoder):
         if isinstance(content, str):
             self._say(self._new_text.feed(content), found)
         elif isinstance(content, list):
-            self._take_parts(objects(content), found)
-        self._details += objects(delta.get(_DETAILS))
+            self._take_parts(objects_in(content), found)
+        self._details += objects_in(delta.get(_DETAILS))
         if (refusal := delta.get("refusal")) and isinstance(refusal, str):
             self._refusal.append(refusal)
-        calls = objects(delta.get("tool_calls"))
+        calls = objects_in(delta.get("tool_calls"))
         if isinstance(legacy := delta.get("function_call"), dict):
             calls.append({"index": 0, "function": legacy})
         if calls:  # the server does recognize calls: its text is text
@@ -159,7 +159,7 @@ class OpenAIDecoder(Decoder):
         for part in parts:
             match part:
                 case {"type": "thinking", "thinking": thoughts}:
-                    texts = [str(thought.get("text") or "") for thought in objects(thoughts)]
+                    texts = [str(thought.get("text") or "") for thought in objects_in(thoughts)]
                     self._muse("".join(texts), found)
                 case {"text": str(text)}:
                     self._say(self._new_text.feed(text), found)
@@ -230,7 +230,7 @@ class OpenAIDecoder(Decoder):
             message["content"] = message["content"] or None
             message["tool_calls"] = self._settled_calls()
         finish = Finish.TOOL_USE if self._calls.calls else Finish.ANSWERED
-        return Response(compact(message), _FINISHES.get(self._finish, finish), self._finish)
+        return Response(to_json(message), _FINISHES.get(self._finish, finish), self._finish)
 
 
 def _failure(error: Any) -> StreamFailedError:

@@ -13,7 +13,7 @@ from treefold.core.transcript import (
     UserText,
 )
 from treefold.models.dialect import Dialect, readable
-from treefold.models.json_text import compact, parsed
+from treefold.models.json_text import parse_json, to_json
 from treefold.models.openai.decoder import REASONING_FIELDS, OpenAIDecoder
 from treefold.models.openai.streamed_text import Thoughts
 from treefold.models.profiles import Profile
@@ -28,7 +28,7 @@ class OpenAIDialect(Dialect):
     may_lack_functions: ClassVar[bool] = True
 
     def opening(self, system: str) -> list[str]:
-        return [compact({"role": "system", "content": system})] if system else []
+        return [to_json({"role": "system", "content": system})] if system else []
 
     def fields(self, system: str) -> dict[str, Any]:
         settings, profile = self.settings, self.profile
@@ -57,12 +57,12 @@ class OpenAIDialect(Dialect):
         for call, result in results:
             content = result.content
             if result.is_error and not is_failure(content):  # which says so itself
-                content = compact({_FAILED: content})
+                content = to_json({_FAILED: content})
             messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
         if texts:
             text = "\n\n".join(text.text for text in texts)
             messages.append({"role": "user", "content": text})
-        return [compact(message) for message in messages]
+        return [to_json(message) for message in messages]
 
     def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
         message: dict[str, Any] = {"role": "assistant", "content": text}
@@ -71,14 +71,14 @@ class OpenAIDialect(Dialect):
                 {
                     "id": call.id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": compact(dict(call.args))},
+                    "function": {"name": call.name, "arguments": to_json(dict(call.args))},
                 }
                 for call in calls
             ]
-        return compact(message)
+        return to_json(message)
 
     def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
-        match parsed(message):
+        match parse_json(message):
             case {"role": "user", "content": str(text)}:
                 return [UserText(text)]
             case {"role": "tool", "tool_call_id": str(id), "content": str(content)}:
@@ -96,17 +96,17 @@ class OpenAIDialect(Dialect):
             parts += _spoken(content, self.profile)
         for call in fields.get("tool_calls") or ():
             function = call["function"]
-            parts.append(readable(call["id"], function["name"], parsed(function["arguments"])))
+            parts.append(readable(call["id"], function["name"], parse_json(function["arguments"])))
         return parts
 
     def replayed(self, message: str) -> str:
-        fields: dict[str, Any] = parsed(message)
+        fields: dict[str, Any] = parse_json(message)
         if self.profile.replays_thinking or fields.get("tool_calls"):  # or in mid-thought
             return message
         spoken = [part.text for part in self._read_response(fields) if isinstance(part, ModelText)]
         for field in REASONING_FIELDS:
             fields.pop(field, None)
-        return compact(fields | {"content": "".join(spoken)})
+        return to_json(fields | {"content": "".join(spoken)})
 
     def decoder(self) -> OpenAIDecoder:
         settings = self.settings
@@ -120,7 +120,7 @@ class OpenAIDialect(Dialect):
 
 
 def _result(id: str, content: str) -> ToolResult:
-    match parsed(content) if content.startswith(f'{{"{_FAILED}"') else None:
+    match parse_json(content) if content.startswith(f'{{"{_FAILED}"') else None:
         case {"tool_error": str(failure)}:
             return ToolResult(id, failure, is_error=True)
         case _:

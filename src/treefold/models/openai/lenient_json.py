@@ -5,15 +5,15 @@ Nothing that was said is dropped: a call with half its arguments is worse than n
 
 from typing import Any, Final, cast
 
-from treefold.models.json_text import parsed
+from treefold.models.json_text import parse_json
 
 _CLOSERS: Final = {"{": "}", "[": "]"}
 _LITERALS: Final = ("true", "false", "null")
 
 
-def repaired(text: str) -> dict[str, Any] | None:
+def repair_json(text: str) -> dict[str, Any] | None:
     """Return the object that *text* was going to be, or None."""
-    value = parsed(_Mender().mend(_without_fence(text.strip())))
+    value = parse_json(_Mender().mend(_without_fence(text.strip())))
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 

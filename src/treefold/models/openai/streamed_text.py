@@ -6,7 +6,7 @@ thinking from speaking. Neither loses or doubles a character.
 
 from typing import Final
 
-from treefold.models.characters import WholeCharacters
+from treefold.models.json_text import SurrogateJoiner
 
 SHORTEST: Final = 3  # characters; a shorter text may well be repeated by chance
 VARIED: Final = 3  # different characters; a growing row of dashes proves nothing
@@ -25,7 +25,7 @@ class NewText:
     def __init__(self, *, cumulative: bool | None = None) -> None:
         self._cumulative = cumulative
         self._is_known = cumulative is not None
-        self._characters = WholeCharacters()
+        self._characters = SurrogateJoiner()
         self._seen = ""  # the last piece, as long as it may be all the text so far
         self._given = 0  # how much of it was given out
         self._held: list[str] = []  # pieces that are new text, if pieces are new text

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 from typing import Any, Final, cast
 
-from treefold.models.json_text import compact, parsed_object
+from treefold.models.json_text import parse_json_object, to_json
 
 LONGEST: Final = 1 << 20  # characters that are held back
 MOST: Final = 128  # calls in one response
@@ -125,9 +125,9 @@ class _Object:
     def value(self) -> dict[str, Any] | None:
         """The object, with its braces written once or twice; None if it is not JSON."""
         text = "".join(self._pieces)
-        value = parsed_object(text)
+        value = parse_json_object(text)
         if value is None and text[1:].lstrip().startswith("{"):
-            value = parsed_object(text[1:-1]) or parsed_object(_DOUBLED.sub(_halved, text))
+            value = parse_json_object(text[1:-1]) or parse_json_object(_DOUBLED.sub(_halved, text))
         return value
 
     def _end(self, text: str, at: int) -> int:
@@ -198,7 +198,7 @@ def _call(value: dict[str, Any] | None, names: Collection[str]) -> tuple[str, st
         return None
     if isinstance(arguments, str):
         return name, arguments
-    return (name, compact(arguments or {})) if isinstance(arguments, dict | None) else None
+    return (name, to_json(arguments or {})) if isinstance(arguments, dict | None) else None
 
 
 def _halved(mark: re.Match[str]) -> str:

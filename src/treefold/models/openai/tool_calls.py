@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from treefold.core.model_events import ToolUseDelta
-from treefold.models.characters import whole
 from treefold.models.decoder import UNUSABLE
-from treefold.models.json_text import compact, parsed, parsed_object
-from treefold.models.openai.lenient_json import repaired
+from treefold.models.json_text import join_surrogates, parse_json, parse_json_object, to_json
+from treefold.models.openai.lenient_json import repair_json
 
 _LONGEST_INDEX = 9  # digits; a longer number is treated as a missing one
 _KNOWN = {"index", "id", "type", "function", "name", "arguments"}
@@ -41,7 +40,7 @@ class Call:
         """Whether its arguments are all there, going by what they look like."""
         if not self.name or not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
             return False
-        return parsed_object(self.arguments) is not None
+        return parse_json_object(self.arguments) is not None
 
 
 class ToolCalls:
@@ -114,18 +113,18 @@ def settled(call: Call, *, lenient: bool = False) -> str:
 
     What is not a JSON object is kept inside one, and so becomes a fault of the call.
     """
-    text = whole(call.arguments).strip()
+    text = join_surrogates(call.arguments).strip()
     if not call.name:
-        return compact({UNUSABLE: text})
+        return to_json({UNUSABLE: text})
     if not text:
         return "{}"
-    if parsed_object(text) is not None:
+    if parse_json_object(text) is not None:
         return text
-    inner = parsed(text)
-    args = parsed_object(inner) if isinstance(inner, str) else None  # JSON in a JSON string
+    inner = parse_json(text)
+    args = parse_json_object(inner) if isinstance(inner, str) else None  # JSON in a JSON string
     if args is None and lenient:
-        args = repaired(text)
-    return compact({UNUSABLE: text} if args is None else args)
+        args = repair_json(text)
+    return to_json({UNUSABLE: text} if args is None else args)
 
 
 def _text(value: Any) -> str:
@@ -141,4 +140,4 @@ def _index(value: Any) -> int | None:
 def _arguments(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return "" if value is None else compact(value)
+    return "" if value is None else to_json(value)
