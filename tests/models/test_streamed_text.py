@@ -14,9 +14,9 @@ from treefold.models.gemini.dialect import GeminiDialect
 from treefold.models.json_text import SurrogateJoiner
 from treefold.models.openai.decoder import OpenAIDecoder
 from treefold.models.openai.lenient_json import repair_json
-from treefold.models.openai.streamed_text import NewText, Thoughts
+from treefold.models.openai.streamed_text import DeltaText, ThinkTagParser
 from treefold.models.profiles import Profile
-from treefold.models.sse import LONGEST, BrokenStreamError, JsonEvents
+from treefold.models.sse import MAX_EVENT_BYTES, BrokenStreamError, JsonEventParser
 
 TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=200)
 
@@ -113,7 +113,7 @@ def test_half_a_character_alone_is_replaced():
     [["1", "1", "0"], ["ha"] * 20, ["-" * n for n in range(1, 80)], ["ab", "abab", "abababab"] * 3],
 )
 def test_repetition_is_not_mistaken_for_cumulative_text(pieces: list[str]):
-    new = NewText()
+    new = DeltaText()
     assert "".join(map(new.feed, pieces)) + new.end() == "".join(pieces)
 
 
@@ -135,12 +135,12 @@ def test_repetition_is_not_mistaken_for_cumulative_text(pieces: list[str]):
 def test_a_piece_that_extends_all_before_it_shows_cumulative_text(
     pieces: list[str], given_out: list[str]
 ):
-    new = NewText()
+    new = DeltaText()
     assert [*map(new.feed, pieces), new.end()] == [*given_out, ""]
 
 
 def test_one_extension_by_chance_does_not_swallow_what_follows():
-    new = NewText()
+    new = DeltaText()
     assert "".join(map(new.feed, ["no, ", "no, never", " and", " and", "no", "no"])) == (
         "no, never and andnono"
     )
@@ -148,21 +148,21 @@ def test_one_extension_by_chance_does_not_swallow_what_follows():
 
 def test_a_profile_settles_it():
     pieces = ["a", "ab", "abc"]
-    assert "".join(map(NewText(cumulative=True).feed, pieces)) == "abc"
-    assert "".join(map(NewText(cumulative=False).feed, pieces)) == "aababc"
+    assert "".join(map(DeltaText(cumulative=True).feed, pieces)) == "abc"
+    assert "".join(map(DeltaText(cumulative=False).feed, pieces)) == "aababc"
 
 
 def test_text_about_tags_stays_text():
-    thoughts = Thoughts("<think>", "</think>")
+    thoughts = ThinkTagParser("<think>", "</think>")
     text = "Write <think> and </think> around it, then </think> again."
     assert "".join(piece for kind, piece in thoughts.feed(text) if kind == "text") == text
 
 
 def test_a_line_that_never_ends_is_given_up():
-    events = JsonEvents()
-    for _ in range(LONGEST // 2**20):
+    events = JsonEventParser()
+    for _ in range(MAX_EVENT_BYTES // 2**20):
         events.feed(b"x" * 2**20)
-    with pytest.raises(BrokenStreamError, match="an event of over"):
+    with pytest.raises(BrokenStreamError, match="an event of more than"):
         events.feed(b"x")
 
 

@@ -15,7 +15,7 @@ from treefold.core.function import Function, checked_function
 from treefold.core.model import ModelSettings
 from treefold.core.parameter import JsonSchema
 from treefold.core.transcript import NOT_JSON, ToolResult, ToolUse, TranscriptPart, UserText
-from treefold.models.decoder import UNNAMED, UNUSABLE, Decoder
+from treefold.models.decoder import INVALID_ARGS_KEY, UNNAMED, Decoder
 from treefold.models.json_text import to_json
 from treefold.models.profiles import Profile, Thinking
 
@@ -209,8 +209,8 @@ def readable(id: str, name: str, args: Any) -> ToolUse:
     if not isinstance(args, dict):
         return ToolUse(id, name, {}, f"{NOT_JSON}{args}")
     fields = cast("dict[str, Any]", args)
-    if fields.keys() != {UNUSABLE}:
+    if fields.keys() != {INVALID_ARGS_KEY}:
         return ToolUse(id, name, fields)
     if name == UNNAMED:
         return ToolUse(id, name, {}, "the call has no name")
-    return ToolUse(id, name, {}, f"{NOT_JSON}{fields[UNUSABLE]}")
+    return ToolUse(id, name, {}, f"{NOT_JSON}{fields[INVALID_ARGS_KEY]}")

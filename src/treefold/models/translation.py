@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from treefold.core.exchange import PLAIN, Exchange, Finish
 from treefold.core.transcript import ToolResult, ToolUse, UserText
-from treefold.models.decoder import UNUSABLE
+from treefold.models.decoder import INVALID_ARGS_KEY
 from treefold.models.dialect import Dialect
 from treefold.models.json_text import parse_json, parse_json_object, to_json
 
@@ -52,4 +52,6 @@ def _call(call: dict[str, Any]) -> ToolUse:
     function = call["function"]
     written = function["arguments"]
     args = parse_json_object(written)
-    return ToolUse(call["id"], function["name"], {UNUSABLE: written} if args is None else args)
+    return ToolUse(
+        call["id"], function["name"], {INVALID_ARGS_KEY: written} if args is None else args
+    )

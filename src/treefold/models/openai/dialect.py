@@ -15,7 +15,7 @@ from treefold.core.transcript import (
 from treefold.models.dialect import Dialect, readable
 from treefold.models.json_text import parse_json, to_json
 from treefold.models.openai.decoder import REASONING_FIELDS, OpenAIDecoder
-from treefold.models.openai.streamed_text import Thoughts
+from treefold.models.openai.streamed_text import ThinkTagParser
 from treefold.models.profiles import Profile
 
 _FAILED: Final = "tool_error"  # the protocol has no flag for a result that is a failure
@@ -130,7 +130,7 @@ def _result(id: str, content: str) -> ToolResult:
 def _spoken(content: str, profile: Profile) -> list[TranscriptPart]:
     """Tell thinking from speaking in a whole text."""
     closes = profile.think_tags[1] in content  # what was never closed was no thinking
-    thoughts = Thoughts(*profile.think_tags, thinks_first=profile.thinks_first and closes)
+    thoughts = ThinkTagParser(*profile.think_tags, thinks_first=profile.thinks_first and closes)
     thinking, text = "", ""
     for kind, piece in [*thoughts.feed(content), *thoughts.end()]:
         if kind == "text":
