@@ -312,7 +312,7 @@ async def test_no_request_is_sent_on_to_another_address(protocol: Protocol, stat
     async with ModelServer([protocol.text("x")]) as other:
         away = Reply(status, {"location": f"{other.url}/x", "content-length": "0"})
         async with ModelServer([away]) as server:
-            with pytest.raises(ModelProviderException, match="are not sent on"):
+            with pytest.raises(ModelProviderException, match="redirects are not followed"):
                 await answer(protocol.model(server).open(), UserText("x"))
         assert other.requests == []
 

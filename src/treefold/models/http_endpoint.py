@@ -13,7 +13,7 @@ import aiohttp
 from treefold.models.clients import MOST_OF_A_COMPLAINT, shared_client
 from treefold.models.http_pool import HttpPool, Target
 from treefold.models.json_text import parse_json
-from treefold.models.request_error import RequestError, of_connection, of_status
+from treefold.models.request_error import RequestError, from_connection, from_response
 from treefold.models.secret import Secret
 
 _BROKEN: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
@@ -55,8 +55,8 @@ class HttpEndpoint:
         self.key_name = key_name
         self.address = sdk.address
 
-    def clean(self, error: RequestError) -> RequestError:
-        return error.without(self._key)
+    def scrub(self, error: RequestError) -> RequestError:
+        return error.scrubbed(self._key)
 
     async def open(self, body: bytes) -> "HttpByteStream":
         line = await shared_client((self._sdk.identity, self._key), self._line, _Line.close)
@@ -66,7 +66,7 @@ class HttpEndpoint:
                 return HttpByteStream(response)
             failure = await self._failure(response, line.target)
         except _BROKEN as error:
-            failure = of_connection(error)
+            failure = from_connection(error)
         raise failure
 
     async def _failure(self, response: aiohttp.ClientResponse, target: Target) -> RequestError:
@@ -85,7 +85,7 @@ class HttpEndpoint:
             if name.lower() not in _OF_THE_BODY
         }
         raised = self._sdk.error(response.status, text, body, headers, target)
-        return of_status(response.status, body, headers, raised)
+        return from_response(response.status, body, headers, raised)
 
     def _line(self) -> "_Line":
         return _Line(self._sdk.target(self._key))
@@ -112,7 +112,7 @@ class HttpByteStream:
         try:
             return await self._response.content.readany()
         except _BROKEN as error:
-            raise of_connection(error) from error
+            raise from_connection(error) from error
 
     async def close(self) -> None:
         self._response.release()

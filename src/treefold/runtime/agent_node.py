@@ -464,9 +464,9 @@ def _translated(
     exchanges: Sequence[Exchange],
 ) -> Session:
     """Go on with what another provider's model has said."""
-    from treefold.models.reading import made_plain  # noqa: PLC0415 - knows every protocol
+    from treefold.models.reading import to_plain  # noqa: PLC0415 - knows every protocol
 
-    session = model.open(system, functions, settings, exchanges=made_plain(exchanges))
+    session = model.open(system, functions, settings, exchanges=to_plain(exchanges))
     if exchanges[-1].finish is Finish.TOOL_USE and not session.pending:
         raise UsageError(
             f"{model.name} cannot take over the calls that another model asked for last: go on"

@@ -146,7 +146,7 @@ class ScriptedEndpoint:
         self._usage = usage
         self._reader = _RequestReader()
 
-    def clean(self, error: RequestError) -> RequestError:
+    def scrub(self, error: RequestError) -> RequestError:
         return error
 
     async def open(self, body: bytes) -> "ScriptedStream | SilentStream":

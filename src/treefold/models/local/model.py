@@ -122,7 +122,7 @@ class LocalEndpoint:
         self._path = path
         self.address = f"this process ({path.name})"
 
-    def clean(self, error: RequestError) -> RequestError:
+    def scrub(self, error: RequestError) -> RequestError:
         return error  # its key is of no use to anybody else
 
     async def open(self, body: bytes) -> ByteStream:
