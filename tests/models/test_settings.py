@@ -22,9 +22,9 @@ with registries():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"max_tokens": 0}, "max_tokens=0 leaves no room"),
-        ({"thinking": -1}, "thinking=-1 is no budget"),
-        ({"caching": "1hr"}, "caching='1hr' is none of none, 5m, 1h"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1, got 0"),
+        ({"thinking": -1}, "thinking must be a number of tokens, or 0 for no thinking, got -1"),
+        ({"caching": "1hr"}, "caching must be one of none, 5m, 1h, got '1hr'"),
     ],
 )
 def test_settings_that_no_model_takes_are_refused(settings: dict[str, Any], message: str):
@@ -42,7 +42,7 @@ def test_caching_may_be_given_by_its_name():
         (["", [print]], "decorate it with @tool"),
         (["", look], "must be a list of functions, got"),
         (["", "look"], "must be a list of functions, got"),
-        (["", [], {"max_tokens": 5}], "settings are a ModelSettings"),
+        (["", [], {"max_tokens": 5}], "settings must be a ModelSettings"),
     ],
 )
 def test_what_open_cannot_use_is_named(args: list[Any], message: str):

@@ -23,7 +23,7 @@ from treefold.core.events import (
     Event,
     TreeForked,
 )
-from treefold.core.exchange import Exchange, UnreadExchange
+from treefold.core.exchange import Exchange, LazyExchange
 from treefold.core.long_texts import LongTexts
 from treefold.core.packing import Packer, Unpacker
 from treefold.core.question import Question
@@ -164,7 +164,7 @@ def _event_of(entry: Entry, unpacker: Unpacker) -> Event:
         elif kind is events.QuestionSettled:
             body["id"] = f"{entry.node}-{body['id']}"
         elif exchange:
-            body["exchange"] = UnreadExchange(partial(_read_exchange, exchange, unpacker))
+            body["exchange"] = LazyExchange(partial(_read_exchange, exchange, unpacker))
         return _read(kind, body)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a journal's {entry.kind}: {error!r}") from error
