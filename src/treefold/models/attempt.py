@@ -82,7 +82,7 @@ class Attempt:
 
     @asynccontextmanager
     async def _before_first_byte(self) -> AsyncGenerator[None, None]:
-        """Raise RequestError if the body takes longer than the first bytes may."""
+        """Raise RequestError if the first byte does not arrive in time."""
         try:
             async with self._until(self._first_byte_deadline):
                 yield

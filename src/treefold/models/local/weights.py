@@ -22,7 +22,7 @@ _ABANDONED_AFTER = 24 * 3600.0  # seconds
 
 
 class WeightsUnavailableError(UsageError):
-    """The weights are neither in the cache nor can be downloaded; the message says what to do."""
+    """The weights are not cached and could not be downloaded; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,8 @@ class OpenAIDecoder(Decoder):
         self._add_thinking(self._thinking_delta.end(), events)
         self._add_content(self._text_delta.end(), events)
         self._emit_text(self._tag_parser.end(), events)
-        if self._is_complete and (said := self._tag_parser.unclosed()):
-            self._emit_text([("text", said)], events)
+        if self._is_complete and (answer := self._tag_parser.unclosed()):
+            self._emit_text([("text", answer)], events)
         if self._is_complete and self._text_calls.are_complete and not self._is_refused:
             self._treat_text_as_calls(events)
         else:
@@ -189,8 +189,8 @@ class OpenAIDecoder(Decoder):
     def _emit_text(self, pieces: Sequence[tuple[str, str]], events: list[ModelEvent]) -> None:
         for kind, text in pieces:
             if kind == "text":
-                if said := self._text_calls.feed(text) if self._in_text else text:
-                    events.append(TextDelta(said))
+                if shown := self._text_calls.feed(text) if self._in_text else text:
+                    events.append(TextDelta(shown))
             elif kind == "thinking":
                 events.append(ThinkingDelta(text))
             else:
