@@ -54,9 +54,9 @@ class _Models:
     has_default = False
     chooses_default = False
 
-    def find(self, wish: Any) -> Any:
-        """Return the model that *wish* names."""
-        return find_model(wish)
+    def find(self, model_ref: Any) -> Any:
+        """Return the model that *model_ref* names."""
+        return find_model(model_ref)
 
 
 def format_messages(
