@@ -124,6 +124,7 @@ class Attempt:
         return asyncio.get_running_loop().time() + _CLOCK_RESOLUTION >= self._deadline
 
     def _checked(self, data: bytes) -> bytes:
+        """Return *data*; raise RequestError if the response takes too long or is too large."""
         # Reading does not suspend while data is buffered, so a timeout would not fire.
         if self._is_past_deadline():
             raise self._timed_out("", None)

@@ -172,7 +172,7 @@ class WireSession(Session):
                 number += 1
         finally:
             self._busy = False
-        for event in self._complete(sent, response):
+        for event in self._commit(sent, response):
             yield event
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
@@ -184,7 +184,7 @@ class WireSession(Session):
             finish=Finish.ANSWERED,
             usage=self._uncommitted,
         )
-        self._keep(exchange)
+        self._append(exchange)
         self._uncommitted = TokenUsage()
         return exchange
 
@@ -227,7 +227,7 @@ class WireSession(Session):
 
     # Outcomes of an attempt
 
-    def _complete(self, sent: Sequence[str], response: Response) -> list[ModelEvent]:
+    def _commit(self, sent: Sequence[str], response: Response) -> list[ModelEvent]:
         exchange = Exchange(
             dialect=self._dialect.name,
             sent=tuple(sent),
@@ -235,13 +235,13 @@ class WireSession(Session):
             finish=response.finish,
             usage=self._uncommitted,
         )
-        parts = self._keep(exchange)
+        parts = self._append(exchange)
         self._uncommitted = TokenUsage()
         notices, self._dialect.notices = self._dialect.notices, []
         end = ResponseEnded(exchange, response.reason)
         return [*map(Noticed, notices), *map(PartCompleted, parts), end]
 
-    def _keep(self, exchange: Exchange) -> list[TranscriptPart]:
+    def _append(self, exchange: Exchange) -> list[TranscriptPart]:
         """Add *exchange* to the history, all of it or nothing, and return the parts received."""
         dialect, at = self._dialect, len(self._history)
         messages = [message.encode() for message in exchange.sent]
@@ -263,7 +263,7 @@ class WireSession(Session):
     def _restore(self, exchange: Exchange, *, is_last: bool) -> None:
         number = len(self._exchanges) + 1
         try:
-            self._keep(to_dialect(exchange, self._dialect, self._pending, is_last=is_last))
+            self._append(to_dialect(exchange, self._dialect, self._pending, is_last=is_last))
         except (AttributeError, KeyError, TypeError, ValueError, StopIteration) as error:
             raise InvalidValueError(
                 f"exchange {number} is not a valid {self._dialect.name} exchange: {error!r}"
