@@ -416,7 +416,7 @@ async def test_a_limit_that_did_not_pass_is_not_called_a_bad_request(
         with pytest.raises(ModelProviderException) as caught:
             await answer(protocol.model(server).open(), UserText("Hi"))
     assert (caught.value.status, caught.value.attempts) == (status, 5)
-    assert "does not take this request" not in str(caught.value)
+    assert "rejects this request" not in str(caught.value)
 
 
 async def test_a_wait_that_is_too_long_is_told_to_whoever_might_wait(protocol: Protocol):

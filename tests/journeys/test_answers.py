@@ -106,7 +106,7 @@ async def test_calls_that_come_as_text_are_made_and_noticed_once():
         node = runtime.invoke(scout, {"task": "Scout."})
         assert await node == Place(town="Ulm", houses=7)
         [notice] = runtime.get_view(node.id).notices
-    assert "sent calls of functions as text" in notice
+    assert "sent function calls as text" in notice
     assert [one.outputs for one in children(node)[:2]] == ["Ulm is fine", "Bonn is fine"]
     roles = [message["role"] for message in server.requests[2].json["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "assistant", "tool"]

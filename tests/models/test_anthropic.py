@@ -282,7 +282,7 @@ async def test_a_block_that_was_never_begun_breaks_the_stream():
     async with ANTHROPIC.server(broken, message(Text(["ok"]))) as server:
         events = await answer(ANTHROPIC.model(server).open(), UserText("Hi"))
     [failed] = [event for event in events if isinstance(event, AttemptFailed)]
-    assert "content block 3 was never begun" in failed.failure.message
+    assert "content block 3 was never started" in failed.failure.message
 
 
 async def test_a_schema_for_the_answer_is_passed_on():

@@ -86,7 +86,7 @@ class Found:
             case ToolUseDelta():
                 self.arguments[event.index] = self.arguments.get(event.index, "") + event.arguments
             case Noticed():
-                assert "not JSON" in event.text or "calls of functions as text" in event.text
+                assert "not JSON" in event.text or "function calls as text" in event.text
             case _:
                 raise AssertionError(f"a decoder does not say {event}")
 

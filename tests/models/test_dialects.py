@@ -120,9 +120,9 @@ class TestGemini:
             ThinkingPart("Hm.", "c2ln"),
             ModelText("ok"),
         ]
-        assert json.loads(dialect.replayed(message))["parts"] == [signed, {"text": "ok"}]
+        assert json.loads(dialect.to_history(message))["parts"] == [signed, {"text": "ok"}]
         alone = response(dialect, candidate(summary))[0].message or ""
-        assert dialect.replayed(alone) == alone  # a content needs a part
+        assert dialect.to_history(alone) == alone  # a content needs a part
 
     def test_a_signature_alone_is_thinking_that_cannot_be_read(self):
         message = json.dumps({"role": "model", "parts": [{"thoughtSignature": "c2ln"}]})
@@ -199,7 +199,7 @@ class TestClaude:
     def test_two_functions_may_not_have_one_name_on_the_wire(self):
         shell, bash = (CodeFunction(name=name, callable=nothing) for name in ("shell", "bash"))
         shell.trained_as = "bash"
-        with pytest.raises(DefinitionError, match="one name for this model"):
+        with pytest.raises(DefinitionError, match="same name for this model"):
             claude("claude-opus-4-1", shell, bash)
 
 

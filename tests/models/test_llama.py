@@ -14,8 +14,8 @@ import httpx
 import pytest
 
 from treefold.core.errors import InvalidValueError
-from treefold.models.local.gguf import read_head
-from treefold.models.local.llama import LlamaServer, shared_server, spare_threads
+from treefold.models.local.gguf import read_metadata
+from treefold.models.local.llama import LlamaServer, default_threads, shared_server
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Say hello."}]
 LONG: dict[str, Any] = {"messages": HELLO, "max_tokens": 4000, "ignore_eos": True}
@@ -93,7 +93,7 @@ def test_only_this_machine_with_the_key_reaches_it(server: LlamaServer):
 
 
 def test_the_context_is_at_most_what_the_model_was_trained_for(server: LlamaServer, smollm2: Path):
-    assert (read_head(smollm2).trained_context, server.context) == (8192, 8192)
+    assert (read_metadata(smollm2).trained_context, server.context) == (8192, 8192)
 
 
 @pytest.mark.parametrize("words", [20, 3000], ids=["answering", "reading the prompt"])
@@ -158,7 +158,7 @@ def test_what_is_no_model_is_refused_before_and_by_llama_cpp(
     ]:
         with pytest.raises(InvalidValueError, match=words):
             LlamaServer.start(path)
-    with pytest.raises(InvalidValueError, match="context=0 is too few"):
+    with pytest.raises(InvalidValueError, match="context must be at least 1 .*got 0"):
         LlamaServer.start(smollm2, context=0)
     assert capfd.readouterr() == ("", "")
 
@@ -190,4 +190,4 @@ sys.exit(child.exitcode)
 
 
 def test_a_core_is_left_free():
-    assert spare_threads() >= 1
+    assert default_threads() >= 1

@@ -61,7 +61,7 @@ async def test_functions_that_the_model_does_not_get_to_see_are_told_of(smollm2:
     session = LocalModel().open("", [look], BRIEF)
     events = await answer(session, UserText("Say hello."))
     told = [event.text for event in events if isinstance(event, Noticed)]
-    assert told == [f"{smollm2.name} was not made to call functions: it does not get to see them"]
+    assert told == [f"{smollm2.name} cannot call functions: they are not sent to it"]
 
 
 class City(BaseModel):

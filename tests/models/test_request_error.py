@@ -9,10 +9,10 @@ import pytest
 from treefold.models.decoder import StreamFailedError
 from treefold.models.request_error import (
     RequestError,
-    advice,
-    of_connection,
-    of_status,
-    of_stream,
+    from_connection,
+    from_response,
+    from_stream,
+    remedy_for,
 )
 from treefold.models.retry import Retry
 from treefold.models.secret import Secret, public_url
@@ -38,12 +38,12 @@ def test_others_do_not(status: int):
     ],
 )  # fmt: skip
 def test_what_is_told_in_a_stream_as_being_for_good_is_not_retried(kind: str):
-    assert not of_stream(StreamFailedError(kind, "x")).is_transient
+    assert not from_stream(StreamFailedError(kind, "x")).is_transient
 
 
 @pytest.mark.parametrize("kind", ["", "overloaded_error", "UNAVAILABLE", "rate_limit_exceeded"])
 def test_everything_else_that_is_told_in_a_stream_is_retried(kind: str):
-    assert of_stream(StreamFailedError(kind, "x")).is_transient
+    assert from_stream(StreamFailedError(kind, "x")).is_transient
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_everything_else_that_is_told_in_a_stream_is_retried(kind: str):
 def test_how_long_to_wait_is_read_from_wherever_it_is_said(
     headers: dict[str, str], details: list[Any], wait: float | None
 ):
-    assert of_status(429, {"error": {"details": details}}, headers).retry_after == wait
+    assert from_response(429, {"error": {"details": details}}, headers).retry_after == wait
 
 
 @pytest.mark.parametrize(
@@ -84,20 +84,20 @@ def test_how_long_to_wait_is_read_from_wherever_it_is_said(
     ],
 )
 def test_a_complaint_is_found_in_whatever_it_is_wrapped(body: Any, message: str):
-    error = of_status(500, body, {})
+    error = from_response(500, body, {})
     assert (error.message, str(error)) == (message, message)
     assert len(error.kind) <= 2000
 
 
 def test_a_redirect_says_where_to_without_its_parameters():
-    error = of_status(307, "", {"location": "https://me:pass@other/v1?key=x"})
-    assert error.message == "HTTP 307, to https://other/v1"
+    error = from_response(307, "", {"location": "https://me:pass@other/v1?key=x"})
+    assert error.message == "HTTP 307, redirect to https://other/v1"
 
 
 def test_the_name_of_a_broken_connection_is_that_of_its_cause():
     outer = RuntimeError("timed out")
     outer.__cause__ = ConnectionRefusedError("refused " + "x" * 5000)
-    error = of_connection(outer)
+    error = from_connection(outer)
     assert error.message.startswith("ConnectionRefusedError: refused x")
     assert len(error.message) < 2100
     assert error.inner is outer
@@ -108,7 +108,7 @@ def test_a_key_is_taken_out_of_all_of_an_error():
     inner = ValueError("told the-secret-key")
     inner.__context__ = KeyError("the-secret-key too")
     error = RequestError(message="a the-secret-key", kind="k the-secret-key", inner=inner)
-    clean = error.without(secret)
+    clean = error.scrubbed(secret)
     assert (clean.message, clean.kind) == ("a ***", "k ***")
     assert clean.inner is inner
     assert inner.args == ("told ***",)
@@ -125,9 +125,9 @@ def test_an_exception_that_shows_the_key_all_the_same_is_left_out():
             raise RuntimeError
 
     secret = Secret("the-secret-key")
-    assert RequestError(message="x", inner=StubbornError()).without(secret).inner is None
+    assert RequestError(message="x", inner=StubbornError()).scrubbed(secret).inner is None
     silent = SilentError()
-    assert RequestError(message="x", inner=silent).without(secret).inner is silent
+    assert RequestError(message="x", inner=silent).scrubbed(secret).inner is silent
 
 
 def test_only_an_answer_can_refuse_tools():
@@ -136,22 +136,22 @@ def test_only_an_answer_can_refuse_tools():
 
 
 REMEDIES = [
-    ({"kind": "insufficient_quota", "status": 429}, "nothing left to spend"),
-    ({"message": "Your credit balance is too low", "status": 400}, "nothing left to spend"),
+    ({"kind": "insufficient_quota", "status": 429}, "quota is exhausted"),
+    ({"message": "Your credit balance is too low", "status": 400}, "quota is exhausted"),
     ({"status": 429, "retry_after": 900.0}, "wait 900 s, which is more than"),
-    ({"status": 400, "retry_after": 900.0}, "does not take this request"),
-    ({"inner": BrokenStreamError("x")}, "is it the right kind of server, at THERE?"),
+    ({"status": 400, "retry_after": 900.0}, "rejects this request"),
+    ({"inner": BrokenStreamError("x")}, "check that the server at THERE speaks this protocol"),
     ({}, "is the server at THERE running"),
-    ({"status": 302}, "not sent on to another address"),
+    ({"status": 302}, "redirects are not followed"),
     ({"status": 401}, "set KEY"),
     ({"status": 403}, "set KEY"),
     ({"status": 400, "kind": "API_KEY_INVALID"}, "set KEY"),
     ({"status": 404}, "the model's name and the address THERE"),
-    ({"status": 429}, "ask less at once"),
+    ({"status": 429}, "send fewer at once"),
     ({"status": 413}, "the request is too large"),
     ({"status": 400, "message": "maximum context length"}, "the request is too large"),
     ({"status": 503}, "try again later"),
-    ({"status": 400}, "does not take this request"),
+    ({"status": 400}, "rejects this request"),
 ]
 
 
@@ -159,7 +159,7 @@ REMEDIES = [
 def test_each_failure_has_its_remedy(fields: dict[str, Any], remedy: str):
     given: dict[str, Any] = {"message": "x"} | fields
     error = RequestError(**given)
-    assert remedy in advice(error, key_name="KEY", address="THERE", longest=300)
+    assert remedy in remedy_for(error, key_name="KEY", address="THERE", longest=300)
 
 
 def test_a_wait_may_be_as_long_as_the_longest():

@@ -104,7 +104,7 @@ def test_a_token_in_an_address_is_not_shown_and_a_password_is_refused():
     model = OpenAIModel("m", base_url="https://box:8443/v1?token=hunter2")
     assert model.name == "openai:m@https://box:8443/v1"
     assert "hunter2" not in repr(model)
-    with pytest.raises(InvalidValueError, match="give a header instead") as caught:
+    with pytest.raises(InvalidValueError, match="set a header instead") as caught:
         OpenAIModel("m", base_url="https://me:hunter2@box:8443/v1")
     assert "hunter2" not in str(caught.value)
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from treefold.models.sse import DONE, MOST_OTHERS, SHOWN, JsonEvents
+from treefold.models.sse import DONE, MAX_OTHER_BYTES, MAX_SHOWN, JsonEventParser
 
 
 def read(*portions: bytes) -> list[object]:
-    events = JsonEvents()
+    events = JsonEventParser()
     found = [value for portion in portions for value in events.feed(portion)]
     return [*found, *events.end()]
 
@@ -30,28 +30,28 @@ def test_an_object_over_several_lines_may_hold_what_looks_like_an_event():
 
 
 def test_what_was_begun_before_the_end_is_counted_as_junk():
-    events = JsonEvents()
+    events = JsonEventParser()
     assert events.feed(b"data: {first\ndata: [DONE]\n\n") == [DONE]
-    assert (events.junk, events.first_junk) == (1, "{first")
+    assert (events.invalid, events.first_invalid) == (1, "{first")
     events.feed(b"data: second" + b"x" * 1000 + b"\n\n")
-    assert (events.junk, events.first_junk) == (2, "{first")
+    assert (events.invalid, events.first_invalid) == (2, "{first")
 
 
 def test_only_the_beginning_of_junk_is_kept():
-    events = JsonEvents()
+    events = JsonEventParser()
     events.feed(b"data: " + b"x" * 1000 + b"\n\n")
-    assert events.first_junk == "x" * SHOWN
+    assert events.first_invalid == "x" * MAX_SHOWN
 
 
 def test_lines_of_no_kind_are_kept_up_to_a_limit():
-    events = JsonEvents()
+    events = JsonEventParser()
     for _ in range(3):
-        events.feed(b"x" * MOST_OTHERS + b"\n")
-    assert sum(map(len, events._others)) == MOST_OTHERS  # pyright: ignore[reportPrivateUsage]
+        events.feed(b"x" * MAX_OTHER_BYTES + b"\n")
+    assert sum(map(len, events._others)) == MAX_OTHER_BYTES  # pyright: ignore[reportPrivateUsage]
 
 
 def test_many_long_events_are_not_one_too_long():
-    events = JsonEvents()
+    events = JsonEventParser()
     line = b'data: {"a":"' + b"x" * 2**20
     for _ in range(70):
         events.feed(line)

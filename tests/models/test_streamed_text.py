@@ -10,13 +10,13 @@ from hypothesis import assume, given, settings, strategies as st
 from treefold.core.model import ModelSettings
 from treefold.core.model_events import Noticed, TextDelta, TextWasThinking, ThinkingDelta
 from treefold.models.anthropic.dialect import AnthropicDialect
-from treefold.models.characters import WholeCharacters
 from treefold.models.gemini.dialect import GeminiDialect
+from treefold.models.json_text import SurrogateJoiner
 from treefold.models.openai.decoder import OpenAIDecoder
-from treefold.models.openai.lenient_json import repaired
-from treefold.models.openai.streamed_text import NewText, Thoughts
+from treefold.models.openai.lenient_json import repair_json
+from treefold.models.openai.streamed_text import DeltaText, ThinkTagParser
 from treefold.models.profiles import Profile
-from treefold.models.sse import LONGEST, BrokenStreamError, JsonEvents
+from treefold.models.sse import MAX_EVENT_BYTES, BrokenStreamError, JsonEventParser
 
 TEXT = st.text(alphabet=st.characters(codec="utf-8"), max_size=200)
 
@@ -98,13 +98,13 @@ def test_halves_of_characters_are_joined(texts: list[str]):
     halves = [
         units[i : i + 2].decode("utf-16-le", "surrogatepass") for i in range(0, len(units), 2)
     ]
-    characters = WholeCharacters()
+    characters = SurrogateJoiner()
     joined = "".join(map(characters.feed, halves)) + characters.end()
     assert joined == "".join(texts)
 
 
 def test_half_a_character_alone_is_replaced():
-    characters = WholeCharacters()
+    characters = SurrogateJoiner()
     assert characters.feed("x\ud83d") + characters.end() == "x�"
 
 
@@ -113,7 +113,7 @@ def test_half_a_character_alone_is_replaced():
     [["1", "1", "0"], ["ha"] * 20, ["-" * n for n in range(1, 80)], ["ab", "abab", "abababab"] * 3],
 )
 def test_repetition_is_not_mistaken_for_cumulative_text(pieces: list[str]):
-    new = NewText()
+    new = DeltaText()
     assert "".join(map(new.feed, pieces)) + new.end() == "".join(pieces)
 
 
@@ -135,12 +135,12 @@ def test_repetition_is_not_mistaken_for_cumulative_text(pieces: list[str]):
 def test_a_piece_that_extends_all_before_it_shows_cumulative_text(
     pieces: list[str], given_out: list[str]
 ):
-    new = NewText()
+    new = DeltaText()
     assert [*map(new.feed, pieces), new.end()] == [*given_out, ""]
 
 
 def test_one_extension_by_chance_does_not_swallow_what_follows():
-    new = NewText()
+    new = DeltaText()
     assert "".join(map(new.feed, ["no, ", "no, never", " and", " and", "no", "no"])) == (
         "no, never and andnono"
     )
@@ -148,21 +148,21 @@ def test_one_extension_by_chance_does_not_swallow_what_follows():
 
 def test_a_profile_settles_it():
     pieces = ["a", "ab", "abc"]
-    assert "".join(map(NewText(cumulative=True).feed, pieces)) == "abc"
-    assert "".join(map(NewText(cumulative=False).feed, pieces)) == "aababc"
+    assert "".join(map(DeltaText(cumulative=True).feed, pieces)) == "abc"
+    assert "".join(map(DeltaText(cumulative=False).feed, pieces)) == "aababc"
 
 
 def test_text_about_tags_stays_text():
-    thoughts = Thoughts("<think>", "</think>")
+    thoughts = ThinkTagParser("<think>", "</think>")
     text = "Write <think> and </think> around it, then </think> again."
     assert "".join(piece for kind, piece in thoughts.feed(text) if kind == "text") == text
 
 
 def test_a_line_that_never_ends_is_given_up():
-    events = JsonEvents()
-    for _ in range(LONGEST // 2**20):
+    events = JsonEventParser()
+    for _ in range(MAX_EVENT_BYTES // 2**20):
         events.feed(b"x" * 2**20)
-    with pytest.raises(BrokenStreamError, match="an event of over"):
+    with pytest.raises(BrokenStreamError, match="an event of more than"):
         events.feed(b"x")
 
 
@@ -264,12 +264,12 @@ def test_no_json_breaks_the_decoder_of_gemini(value: object, field: str):
     ],
 )
 def test_cut_off_json_is_mended_where_one_reading_is_likely(text: str, value: object):
-    assert repaired(text) == value
+    assert repair_json(text) == value
 
 
 @given(value=st.dictionaries(st.text(max_size=5), JSON, max_size=4), cut_at=st.integers(0, 200))
 def test_mending_never_raises_and_leaves_whole_json_alone(value: dict[str, object], cut_at: int):
     text = json.dumps(value)
-    assert repaired(text) == value
-    found = repaired(text[:cut_at])
+    assert repair_json(text) == value
+    found = repair_json(text[:cut_at])
     assert found is None or isinstance(found, dict)

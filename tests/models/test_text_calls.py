@@ -10,10 +10,10 @@ from treefold.core.model import ModelSettings
 from treefold.core.model_events import ModelEvent, Noticed, TextDelta, ThinkingDelta, ToolUseDelta
 from treefold.models.openai.decoder import OpenAIDecoder
 from treefold.models.openai.model import OpenAIModel
-from treefold.models.openai.text_calls import LONGEST, MOST, TextCalls
+from treefold.models.openai.text_calls import MAX_CALLS, MAX_HELD, TextCalls
 from treefold.models.profiles import Profile
 
-MUCH = LONGEST // 8
+MUCH = MAX_HELD // 8
 NAMES = ("search", "look_up")
 CALL = '{"name": "search", "arguments": {"q": "a {\\"b\\"} c"}}'
 OTHER = '{"name": "look_up", "parameters": {"n": {"deep": [1, {}]}}}'
@@ -86,7 +86,7 @@ def test_text_is_calls_only_if_it_is_nothing_else(
     calls = TextCalls(NAMES)
     given_out = "".join(map(calls.feed, pieces))
     made = [(name, json.loads(arguments)) for name, arguments in calls.calls]
-    # Arguments that are JSON in a string are read when the call is settled.
+    # Arguments that are JSON in a string are read when the call is complete.
     made = [(name, json.loads(args) if isinstance(args, str) else args) for name, args in made]
     if calls.are_complete:
         assert made == expected
@@ -133,10 +133,10 @@ def test_what_is_held_back_is_bounded():
     calls = TextCalls(NAMES)
     begun = '{"name": "search", "arguments": {"q": "'
     assert calls.feed(begun) == ""
-    assert calls.feed("x" * (LONGEST - len(begun))) == ""
-    assert len(calls.feed("x")) == LONGEST + 1
+    assert calls.feed("x" * (MAX_HELD - len(begun))) == ""
+    assert len(calls.feed("x")) == MAX_HELD + 1
     assert calls.feed("y") == "y"
-    assert found([CALL] * (MOST + 1)) == (CALL * (MOST + 1), [])
+    assert found([CALL] * (MAX_CALLS + 1)) == (CALL * (MAX_CALLS + 1), [])
 
 
 @pytest.mark.parametrize(

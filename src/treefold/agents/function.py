@@ -243,9 +243,9 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         more = [function for tools in self.model_tools.values() for function in tools]
         return (*super().may_call, *more)
 
-    def functions_for(self, model: Model, wish: Any = None) -> list[Function]:
-        """Return the functions that *model*, asked for as *wish*, may call, in order."""
-        keys = dict.fromkeys([str(model.provider), model.name, str(wish)])
+    def functions_for(self, model: Model, model_ref: Any = None) -> list[Function]:
+        """Return the functions that *model*, requested as *model_ref*, may call, in order."""
+        keys = dict.fromkeys([str(model.provider), model.name, str(model_ref)])
         tools = {str(key): functions for key, functions in self.model_tools.items()}
         more = [function for key in keys for function in tools.get(key, ())]
         return list(dict.fromkeys([*super().may_call, *more]))
@@ -268,14 +268,16 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
             for name in unknown_placeholders(prompt, names)
         ]
 
-    def model_faults(self, models: ModelFinder, wish: Model | Provider | str | None) -> list[str]:
-        """Return why the model that *wish* stands for cannot be asked, if it cannot."""
-        if wish is None and not models.has_default:
+    def model_faults(
+        self, models: ModelFinder, model_ref: Model | Provider | str | None
+    ) -> list[str]:
+        """Return why the model that *model_ref* refers to cannot be used; empty if it can."""
+        if model_ref is None and not models.has_default:
             return []  # each call of it says which
         try:
-            model = models.find(wish)
-            functions = self._task_functions(model, wish)
-            if wish is None and not models.chooses_default:
+            model = models.find(model_ref)
+            functions = self._task_functions(model, model_ref)
+            if model_ref is None and not models.chooses_default:
                 # Of the embedded model, which the program did not choose, a call is told by itself
                 # that it cannot call functions; it may name another model, or ask none.
                 functions = [one for one in functions if one.answer_schema is None]
@@ -325,11 +327,11 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         node = ctx.node
         if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
             raise UsageError(f"{self.name} is an agent: call it by ctx.invoke, not run()")
-        wish = self.default_model if node.wish is None else node.wish
+        model_ref = self.default_model if node.model_ref is None else node.model_ref
         try:
-            model = node.find_model(wish)
+            model = node.find_model(model_ref)
         except TreefoldError as error:
-            raise provider_fault(node, str(wish or "the default model"), error) from error
+            raise provider_fault(node, str(model_ref or "the default model"), error) from error
         system, prompt = node.known_system, node.edited_prompt
         if system is None:  # or all of it has been said
             system = await self.system(args)
@@ -338,26 +340,26 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
             model=model,
             system=system,
             prompt=prompt or "",
-            functions=self._task_functions(model, wish),
-            settings=self._task_settings(model, wish),
+            functions=self._task_functions(model, model_ref),
+            settings=self._task_settings(model, model_ref),
             result=None if self.return_function is None else self.return_function.type,
             max_steps=self.max_steps,
             parallel_tools=self.parallel_tools,
         )
         return await Loop(ctx, node, task).run()
 
-    def _task_functions(self, model: Model, wish: Any) -> list[Function]:
-        functions = self.functions_for(model, wish)
-        if self.return_function is None or self._answers_in_schema(model, wish):
+    def _task_functions(self, model: Model, model_ref: Any) -> list[Function]:
+        functions = self.functions_for(model, model_ref)
+        if self.return_function is None or self._answers_in_schema(model, model_ref):
             return functions
         return [*functions, self.return_function]
 
-    def _task_settings(self, model: Model, wish: Any) -> ModelSettings:
-        if self.return_function is None or not self._answers_in_schema(model, wish):
+    def _task_settings(self, model: Model, model_ref: Any) -> ModelSettings:
+        if self.return_function is None or not self._answers_in_schema(model, model_ref):
             return self.settings
         schema = self.return_function.type.schema
         return replace(self.settings, response_schema=schema)
 
-    def _answers_in_schema(self, model: Model, wish: Any) -> bool:
+    def _answers_in_schema(self, model: Model, model_ref: Any) -> bool:
         """Whether the provider takes the schema of the result, so that no function is needed."""
-        return model.provider is Provider.Gemini and not self.functions_for(model, wish)
+        return model.provider is Provider.Gemini and not self.functions_for(model, model_ref)

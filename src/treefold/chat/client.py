@@ -29,7 +29,7 @@ from treefold.core.messages import Message
 from treefold.core.states import NodeState
 from treefold.core.transcript import ToolResult
 from treefold.core.usage import TokenUsage
-from treefold.models.json_text import parsed_object
+from treefold.models.json_text import parse_json_object
 from treefold.runtime.ambient import current_context
 from treefold.runtime.graph import check_listed, reachable
 from treefold.stores.sessions import SessionStore
@@ -338,7 +338,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             await self._saver.flush()
         rules = RuleChain([self.options.rules()]) if self._node is None else self._node.rule_chain
         if rules.asks(HOOK_POST_TOOL_USE):
-            written = parsed_object(call["arguments"]) if call else None
+            written = parse_json_object(call["arguments"]) if call else None
             given = self._inputs.get(tool_call_id) or written or {}
             event = PostToolUseEvent(
                 name or "unknown",

@@ -16,7 +16,7 @@ from treefold.core.messages import Message
 from treefold.core.model_events import ModelEvent, TextDelta
 from treefold.core.usage import TokenUsage
 from treefold.models.decoder import RefusedError, StreamFailedError
-from treefold.models.json_text import compact
+from treefold.models.json_text import to_json
 from treefold.models.naming import find_model
 from treefold.models.openai.decoder import OpenAIDecoder
 from treefold.models.openai.dialect import OpenAIDialect
@@ -54,9 +54,9 @@ class _Models:
     has_default = False
     chooses_default = False
 
-    def find(self, wish: Any) -> Any:
-        """Return the model that *wish* names."""
-        return find_model(wish)
+    def find(self, model_ref: Any) -> Any:
+        """Return the model that *model_ref* names."""
+        return find_model(model_ref)
 
 
 def format_messages(
@@ -113,7 +113,7 @@ class ToolCallAggregator:
 
     def process_chunk(self, chunk: Any) -> TextBlock | None:
         """Take in *chunk*, an object of the SDK or a dict; return the new text in it, if any."""
-        return _text(self._decoder.feed(b"data: %b\n\n" % compact(_plain(chunk)).encode()))
+        return _text(self._decoder.feed(b"data: %b\n\n" % to_json(_plain(chunk)).encode()))
 
     def finalize_tools(self) -> list[TextBlock | ToolUseBlock | ToolUseError]:
         """Return the calls of the response, and begin anew.

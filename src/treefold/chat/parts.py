@@ -2,7 +2,7 @@
 
 from treefold.chat.blocks import Block, TextBlock, ThinkingBlock, ToolUseBlock, ToolUseError
 from treefold.core.transcript import ModelText, ThinkingPart, ToolUse, TranscriptPart
-from treefold.models.json_text import why_no_object
+from treefold.models.json_text import json_object_error
 
 
 def block_of(part: TranscriptPart) -> Block | None:
@@ -23,5 +23,5 @@ def block_of(part: TranscriptPart) -> Block | None:
 def fault_of(call: ToolUse) -> str | None:
     """Return why *call* cannot be made; None if it can."""
     if (written := call.written) is not None:
-        return f"Invalid JSON: {why_no_object(written)}"
+        return f"Invalid JSON: {json_object_error(written)}"
     return call.fault

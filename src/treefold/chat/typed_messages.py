@@ -17,7 +17,7 @@ from treefold.chat.blocks import (
 from treefold.core.errors import InvalidValueError
 from treefold.core.failures import is_failure
 from treefold.core.messages import Message, text_of
-from treefold.models.json_text import parsed_object
+from treefold.models.json_text import parse_json_object
 
 
 def typed(messages: Sequence[Message]) -> list[TypedMessage]:
@@ -47,7 +47,9 @@ def _blocks(message: Message, text: str) -> list[Block | ToolResultBlock]:
     blocks: list[Block | ToolResultBlock] = [TextBlock(text)] if text else []
     for call in message.get("tool_calls") or ():
         function = call["function"]
-        given = parsed_object(function["arguments"]) or {}  # it may be anything that a model wrote
+        given = (
+            parse_json_object(function["arguments"]) or {}
+        )  # it may be anything that a model wrote
         blocks.append(ToolUseBlock(call["id"], function["name"], given))
     return blocks
 

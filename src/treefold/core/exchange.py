@@ -1,4 +1,4 @@
-"""What one request added to a conversation, in the provider's own words."""
+"""What one request added to a conversation, in the provider's own format."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -10,11 +10,12 @@ from treefold.core.errors import InvalidValueError
 from treefold.core.plain import required_key
 from treefold.core.usage import TokenUsage
 
-PLAIN: Final = "plain"  # messages as in ``core.messages``: every model can go on with those
+# The dialect of messages in the form of ``core.messages``, which every model can continue.
+PLAIN: Final = "plain"
 
 
 class Finish(StrEnum):
-    """Why a model stopped, and so what comes next.
+    """Why a model stopped, and so what has to be sent next.
 
     Example:
         >>> from treefold.models import Finish
@@ -22,19 +23,19 @@ class Finish(StrEnum):
         True
     """
 
-    ANSWERED = "answered"  # it is the user's turn
-    TOOL_USE = "tool_use"  # it waits for the results of all calls it asked for
-    MAX_TOKENS = "max_tokens"  # cut off; what is complete is kept, and calls want their results
-    PAUSED = "paused"  # it has more to say: send nothing, and it goes on
+    ANSWERED = "answered"  # a text of the user
+    TOOL_USE = "tool_use"  # the results of all calls
+    MAX_TOKENS = "max_tokens"  # cut off: complete parts are kept, and calls need their results
+    PAUSED = "paused"  # nothing: the model continues the response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What was sent and what came back, each message as the JSON text that is on the wire.
+    """The messages sent and received by one request, each as its JSON text on the wire.
 
-    One whose dialect is ``"plain"`` was never on a wire: somebody wrote it down, in messages of the
-    common form, and any model can go on with it. A session is the list of its exchanges: saved one
-    by one as they are made, and restored from them.
+    An exchange of the dialect ``"plain"`` was never sent: it holds messages in a common form, and
+    any model can continue it. A session is the list of its exchanges: they are saved one by one,
+    and the session is restored from them.
 
     Example:
         >>> from treefold import TokenUsage
@@ -57,12 +58,12 @@ class Exchange:
     usage: TokenUsage
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain JSON data."""
+        """Return the exchange as JSON data."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return what ``to_dict`` was called on.
+        """Return the exchange of which *data* is the ``to_dict()``.
 
         Raises:
             InvalidValueError: *data* is not a saved exchange.
@@ -79,11 +80,11 @@ class Exchange:
             raise InvalidValueError(f"not a saved exchange: {error}") from None
 
 
-class UnreadExchange(Exchange):
-    """One that is read when somebody wants to know what is in it; most never are.
+class LazyExchange(Exchange):
+    """An exchange that is decoded when a field is first accessed; most never are.
 
     Args:
-        read: gives the exchange.
+        read: returns the exchange.
     """
 
     __slots__ = ("_unread",)
@@ -91,7 +92,8 @@ class UnreadExchange(Exchange):
     def __init__(self, read: Callable[[], Exchange]) -> None:
         object.__setattr__(self, "_unread", read)
 
-    def __getattr__(self, name: str) -> Any:  # of a field that nobody has set
+    # Called while the fields are not set yet.
+    def __getattr__(self, name: str) -> Any:
         for field, value in zip(_FIELDS, _values(self._unread()), strict=True):
             object.__setattr__(self, field, value)
         return object.__getattribute__(self, name)
@@ -108,8 +110,8 @@ _values: Final = attrgetter(*_FIELDS)
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple):
-        raise TypeError(f"{value!r} is no list of messages")
+        raise TypeError(f"messages must be a list, got {value!r}")
     items = cast("list[Any]", value)
     if not all(isinstance(item, str) for item in items):
-        raise TypeError("a message is JSON text")
+        raise TypeError("a message must be JSON text")
     return tuple(items)

@@ -103,20 +103,20 @@ class SessionScope(Enum):
 
 
 class ModelFinder(Protocol):
-    """Whoever knows the models that agents name."""
+    """Finds the models that agents refer to."""
 
     @property
     def has_default(self) -> bool:
-        """Whether there is one for agents that name none."""
+        """Whether there is a model for agents that name none."""
         ...
 
     @property
     def chooses_default(self) -> bool:
-        """Whether the program says which one that is."""
+        """Whether the program has set that model."""
         ...
 
-    def find(self, wish: Any) -> Any:
-        """Return the Model that *wish* stands for: a Model, a Provider, a name or None."""
+    def find(self, model_ref: Any) -> Any:
+        """Return the Model that *model_ref* refers to: a Model, a Provider, a name or None."""
         ...
 
 

@@ -23,7 +23,7 @@ from treefold.core.events import (
     Event,
     TreeForked,
 )
-from treefold.core.exchange import Exchange, UnreadExchange
+from treefold.core.exchange import Exchange, LazyExchange
 from treefold.core.long_texts import LongTexts
 from treefold.core.packing import Packer, Unpacker
 from treefold.core.question import Question
@@ -180,7 +180,7 @@ def _event_with(
     elif kind is events.QuestionSettled:
         body["id"] = f"{entry.node}-{body['id']}"
     elif exchange:
-        body["exchange"] = UnreadExchange(partial(_read_exchange, exchange, unpacker))
+        body["exchange"] = LazyExchange(partial(_read_exchange, exchange, unpacker))
     return _read(kind, body)
 
 

@@ -1,7 +1,7 @@
-"""What every language model looks like to the rest of us.
+"""The interface of language models.
 
-A Model is a recipe and may be shared; a Session is one conversation with it. Who reads the events,
-and what is done about the calls that the model asks for, is not this module's business.
+A Model is a configuration and may be shared; a Session is one conversation with it. This module
+knows neither who consumes the events nor how the calls that a model requests are executed.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ from treefold.core.usage import TokenUsage
 
 
 class Caching(StrEnum):
-    """For how long a provider is asked to keep the prompt.
+    """How long a provider is asked to cache the prompt.
 
     Example:
         >>> from treefold.models import Caching, ModelSettings
@@ -36,19 +36,19 @@ class Caching(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """How a model is to answer; what is None is left to the model's profile.
+    """Settings for the responses of a model; the model's profile decides where a field is None.
 
     Attributes:
-        max_tokens: the longest response.
-        temperature: sampling, where the model takes it.
-        top_p: sampling, where the model takes it.
-        thinking: the budget for thinking in tokens; 0 for none.
-        caching: how long a provider keeps the prompt, where it has to be told; for agents, None
-            leaves it to ``caching_policy``.
-        response_schema: the answer is JSON of this schema; only without functions.
-        allow_lenient_tool_json: mend arguments of calls that were cut off, where that is safe.
-        call_functions: False forbids the model to call any, though it knows them.
-        extra: fields put into each request, object by object.
+        max_tokens: the maximum length of a response.
+        temperature: for sampling, if the model accepts it.
+        top_p: for sampling, if the model accepts it.
+        thinking: the thinking budget in tokens; 0 for no thinking.
+        caching: how long the provider caches the prompt, if requests have to set it; for agents,
+            None leaves it to ``caching_policy``.
+        response_schema: the JSON schema of the answer; only without functions.
+        allow_lenient_tool_json: repair arguments of calls that were cut off, where that is safe.
+        call_functions: False forbids the model to call the functions that it is shown.
+        extra: fields merged into each request; nested objects are merged as well.
 
     Example:
         >>> from treefold.models import ModelSettings
@@ -68,23 +68,27 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None and self.max_tokens < 1:
-            raise InvalidValueError(f"max_tokens={self.max_tokens} leaves no room for a response")
+            raise InvalidValueError(f"max_tokens must be at least 1, got {self.max_tokens}")
         if self.thinking is not None and self.thinking < 0:
-            raise InvalidValueError(f"thinking={self.thinking} is no budget; 0 is for none")
+            raise InvalidValueError(
+                f"thinking must be a number of tokens, or 0 for no thinking, got {self.thinking}"
+            )
         if self.caching is None:
             return
         try:
             object.__setattr__(self, "caching", Caching(self.caching))
         except ValueError:
             known = ", ".join(caching.value for caching in Caching)
-            raise InvalidValueError(f"caching={self.caching!r} is none of {known}") from None
+            raise InvalidValueError(
+                f"caching must be one of {known}, got {self.caching!r}"
+            ) from None
 
 
 class Session(ABC):
     """One conversation with a model.
 
-    Its history ends with a complete response, always: a request that fails or is left adds nothing,
-    and may be made again.
+    Its history always ends with a complete response: a request that fails or is abandoned adds
+    nothing, and may be repeated.
 
     Example:
         >>> import asyncio
@@ -103,51 +107,51 @@ class Session(ABC):
 
     @abstractmethod
     def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
-        """Say something, or give the results of all calls asked for, and stream the response.
+        """Send a text, or the results of all pending calls, and stream the response.
 
-        After a response that was PAUSED, send nothing and it goes on.
+        After a response that was PAUSED, send nothing, and the model continues it.
 
         Raises:
-            UsageError: a call has no result, or a result no call.
-            ModelProviderException: the provider failed, after such retries as help.
-            ModelRefusedError: the provider or the model will not answer this.
+            UsageError: a call has no result, or a result has no call.
+            ModelProviderException: the provider failed, and retries did not help.
+            ModelRefusedError: the provider or the model refused to answer.
         """
 
     @property
     @abstractmethod
     def exchanges(self) -> Sequence[Exchange]:
-        """All that was sent and received, as it can be saved."""
+        """Everything sent and received, in a form that can be saved."""
 
     @property
     @abstractmethod
     def transcript(self) -> Sequence[TranscriptPart]:
-        """All that was said, thought, asked for and answered."""
+        """The parts of the conversation: texts, thinking, calls and results."""
 
     @abstractmethod
     def parts(self, number: int) -> Sequence[TranscriptPart]:
-        """Return what exchange *number*, from 0, added to the transcript."""
+        """Return the parts that exchange *number*, counted from 0, added to the transcript."""
 
     @abstractmethod
     def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
-        """Write down a response that was cut off: *inputs* were sent, and *text* came back.
+        """Add a response that was cut off: *inputs* were sent, and *text* was received.
 
         Raises:
-            UsageError: a call has no result, or a result no call.
+            UsageError: a call has no result, or a result has no call.
         """
 
     @property
     @abstractmethod
     def pending(self) -> Sequence[ToolUse]:
-        """The calls that the model asked for and that have no result yet."""
+        """The calls of the model that have no result yet."""
 
     @property
     @abstractmethod
     def usage(self) -> TokenUsage:
-        """All tokens so far, those of failed attempts included where the provider told."""
+        """All tokens so far, including those that providers reported for failed attempts."""
 
 
 class Model(ABC):
-    """Something that can hold conversations.
+    """A language model: opens sessions, each of which is a conversation.
 
     Example:
         >>> from treefold.models import Model, find_model
@@ -160,7 +164,7 @@ class Model(ABC):
     provider: Provider
 
     def check(self, functions: Sequence[Function]) -> None:  # noqa: B027 - most take any
-        """Raise DefinitionError if the provider does not take such functions."""
+        """Raise DefinitionError if the provider does not accept *functions*."""
 
     @abstractmethod
     def open(
@@ -171,9 +175,9 @@ class Model(ABC):
         *,
         exchanges: Sequence[Exchange] = (),
     ) -> Session:
-        """Begin a conversation, or go on with one that was saved as *exchanges*.
+        """Open a conversation, or resume one that was saved as *exchanges*.
 
         Raises:
-            DefinitionError: the provider does not take such a function.
+            DefinitionError: the provider does not accept a function.
             UsageError: a package or a key is missing; the message says which.
         """

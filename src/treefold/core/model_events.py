@@ -1,7 +1,7 @@
-"""What comes in while a model answers.
+"""Events of a response while it is streamed.
 
-Deltas are for whoever watches. What counts is ``ResponseEnded``; a failed attempt makes void every
-delta since the request.
+Deltas are for display. ``ResponseEnded`` holds the result; a failed attempt invalidates every delta
+since the request.
 """
 
 from dataclasses import field
@@ -25,7 +25,7 @@ class ResponseStarted:
 
 @fact
 class TextDelta:
-    """The model said a little more.
+    """A fragment of the model's text.
 
     Example:
         >>> from treefold.models import TextDelta
@@ -38,7 +38,7 @@ class TextDelta:
 
 @fact
 class ThinkingDelta:
-    """The model thought a little more.
+    """A fragment of the model's thinking.
 
     Example:
         >>> from treefold.models import ThinkingDelta
@@ -51,7 +51,7 @@ class ThinkingDelta:
 
 @fact
 class TextWasThinking:
-    """All text since the request turned out to be thinking whose opening tag was left out.
+    """All text since the request was thinking, whose opening tag the model left out.
 
     Example:
         >>> from treefold.models import TextWasThinking
@@ -62,7 +62,7 @@ class TextWasThinking:
 
 @fact
 class ToolUseDelta:
-    """A little more of a call that the model is asking for; *id* and *name* as far as known.
+    """A fragment of a call that the model requests; *id* and *name* as far as received.
 
     Example:
         >>> from treefold.models import ToolUseDelta
@@ -70,7 +70,7 @@ class ToolUseDelta:
         'add'
     """
 
-    index: int  # which of the calls of this response
+    index: int  # of the call in this response
     id: str
     name: str
     arguments: str  # the next fragment of the JSON text
@@ -78,7 +78,7 @@ class ToolUseDelta:
 
 @fact
 class PartCompleted:
-    """One part of the response is whole.
+    """One part of the response is complete.
 
     Example:
         >>> from treefold.models import PartCompleted
@@ -92,7 +92,7 @@ class PartCompleted:
 
 @fact
 class Noticed:
-    """Something that the person who runs this should know; the request goes on.
+    """A notice for the user; the request continues.
 
     Example:
         >>> from treefold.models import Noticed
@@ -105,7 +105,7 @@ class Noticed:
 
 @fact
 class AttemptFailed:
-    """The request failed and will be made again after *wait* seconds.
+    """The request failed and is retried after *wait* seconds.
 
     Example:
         >>> from treefold.models import AttemptFailed
@@ -118,8 +118,8 @@ class AttemptFailed:
     attempt: int  # from 1
     failure: Failure
     wait: float
-    usage: TokenUsage  # what the provider said it took all the same
-    inner: BaseException | None = field(default=None, compare=False, repr=False)  # of the SDK
+    usage: TokenUsage  # that the provider reported for the attempt
+    inner: BaseException | None = field(default=None, compare=False, repr=False)  # the SDK's
 
 
 @fact
@@ -139,7 +139,7 @@ class ResponseEnded:
     """
 
     exchange: Exchange
-    reason: str  # the provider's own word for why it stopped
+    reason: str  # why the model stopped, as the provider puts it
 
 
 ModelEvent = (

@@ -1,10 +1,10 @@
-"""Who provides models."""
+"""The providers of models."""
 
 from enum import StrEnum
 
 
 class Provider(StrEnum):
-    """Whose protocol a model speaks.
+    """The provider whose protocol a model speaks.
 
     Example:
         >>> from treefold import Provider
@@ -12,7 +12,7 @@ class Provider(StrEnum):
         True
     """
 
-    OpenAI = "openai"  # and whatever is compatible with it
+    OpenAI = "openai"  # and compatible servers
     Anthropic = "anthropic"
     Gemini = "gemini"
     Local = "local"

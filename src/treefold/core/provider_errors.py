@@ -1,4 +1,4 @@
-"""A provider's failure, caught by the class of its SDK and by ours alike."""
+"""Failures of providers, which ``except`` catches by the SDK's class as well as by our own."""
 
 from functools import cache
 from typing import Any, Final
@@ -6,8 +6,8 @@ from typing import Any, Final
 from treefold.core.errors import ModelProviderException, restored
 
 _SDKS: Final = frozenset({"openai", "anthropic", "google"})
-# Not pickled: they hold connections, and what was sent.
-_OF_THE_CONNECTION: Final = {"inner": None, "request": None, "response": None}
+# Not pickled: these hold connections and the request.
+_NOT_PICKLED: Final = {"inner": None, "request": None, "response": None}
 
 
 def provider_exception(
@@ -21,15 +21,16 @@ def provider_exception(
 ) -> ModelProviderException:
     """Return a ModelProviderException that is also an instance of the class of *inner*.
 
-    The latter only if *inner* is an exception of a provider's SDK: ``except openai.RateLimitError``
-    catches it then, and it has the attributes of *inner*, such as ``status_code`` and ``response``.
+    That is so only if *inner* is an exception of a provider's SDK: then ``except
+    openai.RateLimitError`` catches it, and it has the attributes of *inner*, such as
+    ``status_code`` and ``response``.
     """
     kind = ModelProviderException
     if inner is not None and type(inner).__module__.partition(".")[0] in _SDKS:
         kind = _combined(type(inner))
     error = kind.__new__(kind)
     if kind is not ModelProviderException:
-        # "message" is a property of ours, with the sentence that says what to do.
+        # "message" is a property of our class, whose text includes the remedy.
         vars(error).update({k: v for k, v in vars(inner).items() if k != "message"})
     ModelProviderException.__init__(
         error, provider, model, message, status=status, attempts=attempts, inner=inner
@@ -39,10 +40,10 @@ def provider_exception(
 
 @cache
 def _combined(kind: type[BaseException]) -> type[ModelProviderException]:
-    """Return the subclass of ModelProviderException and *kind*; it has the name of the former."""
+    """Return a subclass of ModelProviderException and *kind*, named as the former."""
 
     def reduce(self: ModelProviderException) -> tuple[Any, ...]:
-        return (_unpickled, (kind, self.args, vars(self) | _OF_THE_CONNECTION))
+        return (_unpickled, (kind, self.args, vars(self) | _NOT_PICKLED))
 
     base = ModelProviderException
     names = {name: getattr(base, name) for name in ("__module__", "__qualname__", "__doc__")}

@@ -1,4 +1,4 @@
-"""How many tokens a request took, and what kinds."""
+"""The tokens that requests used, by kind."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -6,15 +6,15 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenUsage:
-    """Tokens by how they are paid for; no token is counted twice, and usages can be added.
+    """Tokens by how they are billed; no token is counted twice, and usages can be added.
 
     Attributes:
-        input: read by the model, neither from nor into a cache.
-        cache_read: read from a prompt cache.
-        cache_write: written into a prompt cache for minutes.
-        cache_write_1h: written into a prompt cache for an hour.
-        reasoning: written as thinking, where the provider counts that.
-        output: everything else the model wrote.
+        input: input that was neither read from nor written to a cache.
+        cache_read: input read from a prompt cache.
+        cache_write: input written to a prompt cache for minutes.
+        cache_write_1h: input written to a prompt cache for an hour.
+        reasoning: output for thinking, if the provider counts it separately.
+        output: all other output.
 
     Example:
         >>> from treefold import TokenUsage
@@ -53,11 +53,11 @@ class TokenUsage:
 
     @property
     def total(self) -> int:
-        """All tokens, read and written."""
+        """All tokens, input and output."""
         read = self.input + self.cache_read + self.cache_write + self.cache_write_1h
         return read + self.reasoning + self.output
 
 
 def added(one: Decimal | None, other: Decimal | None) -> Decimal | None:
-    """Return the sum, or None if either is not known."""
+    """Return the sum of two costs; None if either is unknown."""
     return None if one is None or other is None else one + other

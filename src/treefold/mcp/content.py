@@ -18,7 +18,7 @@ from treefold.agents.prompts import as_text
 from treefold.core.errors import SerializationError
 from treefold.core.plain import to_plain
 from treefold.mcp.output import OutputSchema
-from treefold.models.characters import whole
+from treefold.models.json_text import join_surrogates
 from treefold.toolbox.shell.truncation import cut_middle
 
 _NOTHING: Final = "[it returned nothing]"
@@ -67,7 +67,7 @@ def to_result(value: Any, output: OutputSchema | None) -> CallToolResult:
     Raises:
         InvalidValueError: *value* does not fit *output*.
     """
-    text = whole(as_text(value)) if value is not None else _NOTHING
+    text = join_surrogates(as_text(value)) if value is not None else _NOTHING
     found = CallToolResult(content=[TextContent(text=text)])
     if output is not None:
         found.structured_content = output.structured(value)
@@ -76,19 +76,19 @@ def to_result(value: Any, output: OutputSchema | None) -> CallToolResult:
             plain = to_plain(value, "the result")
         except SerializationError:
             return found
-        if isinstance(plain, dict) and whole(text) == text:
+        if isinstance(plain, dict) and join_surrogates(text) == text:
             found.structured_content = plain
     return found
 
 
 def to_error_result(message: str) -> CallToolResult:
     """Return the result of a failed call for a client."""
-    return CallToolResult(content=[TextContent(text=whole(message))], is_error=True)
+    return CallToolResult(content=[TextContent(text=join_surrogates(message))], is_error=True)
 
 
 def _text(block: ContentBlock) -> str:
     if isinstance(block, TextContent):
-        return whole(block.text)
+        return join_surrogates(block.text)
     if isinstance(block, ImageContent | AudioContent):
         return f"[{block.type}: {block.mime_type}, {_size(block.data)}, not shown]"
     if isinstance(block, ResourceLink):
@@ -97,7 +97,7 @@ def _text(block: ContentBlock) -> str:
         return f"[resource {block.name}: {', '.join([block.uri, *filter(None, about)])}]"
     inner = block.resource
     if isinstance(inner, TextResourceContents):
-        return f"[resource {inner.uri}: {inner.mime_type or 'text'}]\n{whole(inner.text)}"
+        return f"[resource {inner.uri}: {inner.mime_type or 'text'}]\n{join_surrogates(inner.text)}"
     assert isinstance(inner, BlobResourceContents)
     kind = inner.mime_type or "application/octet-stream"
     return f"[resource {inner.uri}: {kind}, {_size(inner.blob)}, not shown]"

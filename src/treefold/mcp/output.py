@@ -17,7 +17,7 @@ from treefold.core.errors import InvalidValueError
 from treefold.core.function import Function
 from treefold.core.parameter import JsonSchema
 from treefold.core.plain import explained
-from treefold.models.characters import whole
+from treefold.models.json_text import join_surrogates
 
 WRAPPED: Final = "result"
 WRAPS: Final = "x-fastmcp-wrap-result"
@@ -64,8 +64,8 @@ class OutputSchema:
             raise self._unfit(str(error)) from None
         found = {WRAPPED: plain} if self._wraps else plain
         text = json.dumps(found, ensure_ascii=False)
-        if whole(text) != text:  # a lone surrogate, which cannot be sent
-            found = json.loads(whole(text))
+        if join_surrogates(text) != text:  # a lone surrogate, which cannot be sent
+            found = json.loads(join_surrogates(text))
         for error in self._validator.iter_errors(found):
             raise self._unfit(error.message)
         return found

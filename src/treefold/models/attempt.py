@@ -7,50 +7,51 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol
 
 from treefold.models.decoder import Decoder, Response, StreamFailedError
-from treefold.models.request_error import TOO_LARGE, TOO_LONG, RequestError, of_stream
+from treefold.models.request_error import TOO_LARGE, TOO_LONG, RequestError, from_stream
 from treefold.models.retry import Timers
 from treefold.models.sse import BrokenStreamError
 
-_RESOLUTION: Final = 0.001  # seconds by which a timer may fire early
-_LINGER: Final = 0.2  # seconds to wait for the end of a stream that is over, to keep its connection
+_CLOCK_RESOLUTION: Final = 0.001  # seconds by which a timer may fire early
+# Seconds to wait for the end of a stream whose response is complete, to keep its connection.
+_DRAIN_TIMEOUT: Final = 0.2
 
 
 class ByteStream(Protocol):
-    """The body of one answer."""
+    """The body of one response."""
 
     async def read(self) -> bytes:
         """Return the next bytes, or none at the end. Raises RequestError."""
         ...
 
     async def close(self) -> None:
-        """Let the connection go; it is cut if there is more to come."""
+        """Release the connection; it is closed if the body was not read to its end."""
         ...
 
 
 class Endpoint(Protocol):
-    """Where requests go."""
+    """The server that requests are sent to."""
 
     @property
     def address(self) -> str:
-        """Where that is, without secrets."""
+        """The address of the server, without secrets."""
         ...
 
     @property
     def key_name(self) -> str:
-        """The environment variable that its key is read from; empty if it is not."""
+        """The environment variable that holds the key; empty if the key is not read from one."""
         ...
 
     async def open(self, body: bytes) -> ByteStream:
-        """Send a request and return the body of the answer. Raises RequestError."""
+        """Send a request and return the body of the response. Raises RequestError."""
         ...
 
-    def clean(self, error: RequestError) -> RequestError:
+    def scrub(self, error: RequestError) -> RequestError:
         """Return *error* without secrets."""
         ...
 
 
 class Attempt:
-    """One try at getting a response of at most *max_bytes*. Its owner begins and closes it."""
+    """One attempt to get a response of at most *max_bytes*. The caller opens and closes it."""
 
     def __init__(
         self, endpoint: Endpoint, decoder: Decoder, timers: Timers, max_bytes: int | None = None
@@ -61,46 +62,47 @@ class Attempt:
         self._received = 0
         self._deadline = math.inf
         self._stream: ByteStream | None = None
-        self._due = math.inf  # when the first bytes have to be there
+        self._first_byte_deadline = math.inf
         self.decoder = decoder
 
     async def open(self, body: bytes) -> None:
         """Send *body* and wait until the server has accepted it."""
         now, timers = asyncio.get_running_loop().time(), self._timers
-        self._due = math.inf if timers.first_byte is None else now + timers.first_byte
+        if timers.first_byte is not None:
+            self._first_byte_deadline = now + timers.first_byte
         self._deadline = math.inf if timers.total is None else now + timers.total
-        async with self._in_time():
+        async with self._before_first_byte():
             self._stream = await self._endpoint.open(body)
 
-    async def first(self) -> bytes:
-        """Return the first bytes of the answer."""
-        assert self._stream is not None  # it was opened
-        async with self._in_time():
-            return self._counted(await self._stream.read())
+    async def read_first(self) -> bytes:
+        """Return the first bytes of the response."""
+        assert self._stream is not None  # open() was called
+        async with self._before_first_byte():
+            return self._checked(await self._stream.read())
 
     @asynccontextmanager
-    async def _in_time(self) -> AsyncGenerator[None, None]:
-        """Raise RequestError unless the first bytes come in time."""
+    async def _before_first_byte(self) -> AsyncGenerator[None, None]:
+        """Raise RequestError if the first byte does not arrive in time."""
         try:
-            async with self._until(self._due):
+            async with self._until(self._first_byte_deadline):
                 yield
         except TimeoutError:
-            raise self._timed_out("no answer in {:g} s", self._timers.first_byte) from None
+            raise self._timed_out("no response within {:g} s", self._timers.first_byte) from None
 
     async def read(self) -> bytes:
-        """Return the next bytes, or none when there is nothing more to wait for."""
-        assert self._stream is not None  # it was opened
+        """Return the next bytes, or none when the response is complete."""
+        assert self._stream is not None  # open() was called
         if self.decoder.is_done:
             await _drain(self._stream)
             return b""
         try:
             async with self._at_most(self._timers.idle):
-                return self._counted(await self._stream.read())
+                return self._checked(await self._stream.read())
         except TimeoutError:
             idle = self._timers.idle
-            return self._over(self._timed_out("the stream stood still for {:g} s", idle))
+            return self._end_with(self._timed_out("the stream was idle for {:g} s", idle))
         except RequestError as error:
-            return self._over(error)
+            return self._end_with(error)
 
     def _at_most(self, seconds: float | None) -> asyncio.Timeout:
         """Return a timeout after *seconds* or at the deadline, whichever is first."""
@@ -112,28 +114,29 @@ class Attempt:
         return asyncio.timeout_at(None if until == math.inf else until)
 
     def _timed_out(self, message: str, seconds: float | None) -> RequestError:
-        if seconds is not None and not self._is_late():
-            late = message.format(seconds)
-            return RequestError(message=late, inner=TimeoutError(late))
-        late = f"the answer was not complete after {self._timers.total} s"
-        return RequestError(message=late, kind=TOO_LONG, inner=TimeoutError(late))
+        if seconds is not None and not self._is_past_deadline():
+            message = message.format(seconds)
+            return RequestError(message=message, inner=TimeoutError(message))
+        message = f"the response was not complete after {self._timers.total} s"
+        return RequestError(message=message, kind=TOO_LONG, inner=TimeoutError(message))
 
-    def _is_late(self) -> bool:
-        return asyncio.get_running_loop().time() + _RESOLUTION >= self._deadline
+    def _is_past_deadline(self) -> bool:
+        return asyncio.get_running_loop().time() + _CLOCK_RESOLUTION >= self._deadline
 
-    def _counted(self, data: bytes) -> bytes:
-        # Reading does not suspend while data is buffered, so that no timeout would fire.
-        if self._is_late():
+    def _checked(self, data: bytes) -> bytes:
+        """Return *data*; raise RequestError if the response takes too long or is too large."""
+        # Reading does not suspend while data is buffered, so a timeout would not fire.
+        if self._is_past_deadline():
             raise self._timed_out("", None)
         self._received += len(data)
         if self._received > self._max_bytes:
             raise RequestError(
-                message=f"the answer has more than {self._max_bytes:,} bytes", kind=TOO_LARGE
+                message=f"the response has more than {self._max_bytes:,} bytes", kind=TOO_LARGE
             )
         return data
 
-    def _over(self, error: RequestError) -> bytes:
-        """Take *error* for the end of a response that is complete all the same."""
+    def _end_with(self, error: RequestError) -> bytes:
+        """Treat *error* as the end of the stream if the response is complete; else raise it."""
         try:
             self.decoder.response()
         except BrokenStreamError:
@@ -144,23 +147,23 @@ class Attempt:
         """Return the response.
 
         Raises:
-            RequestError: it is not complete, or is a failure.
-            RefusedError: there will be none.
+            RequestError: it is incomplete, or reports an error.
+            RefusedError: the provider, or the model, refused to answer.
         """
         try:
             return self.decoder.response()
         except (BrokenStreamError, StreamFailedError) as error:
-            raise of_stream(error) from error
+            raise from_stream(error) from error
 
     async def close(self) -> None:
-        """Let the connection go."""
+        """Release the connection."""
         if self._stream is not None:
             await self._stream.close()
 
 
 async def _drain(stream: ByteStream) -> None:
-    """Read what follows the last event, so that the connection can be used again."""
-    with suppress(TimeoutError, RequestError):  # it is cut instead
-        async with asyncio.timeout(_LINGER):
+    """Read what follows the last event, so that the connection can be reused."""
+    with suppress(TimeoutError, RequestError):  # then the connection is closed instead
+        async with asyncio.timeout(_DRAIN_TIMEOUT):
             while await stream.read():
                 pass

@@ -1,4 +1,4 @@
-"""How long a provider should keep an agent's prompt: decided once for each run, from the past."""
+"""How long a provider should cache an agent's prompt: decided once for each run, from past runs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from typing import Final
 from treefold.core.function import Function
 from treefold.core.model import Caching
 
-RUNS: Final = 5  # how far back to look
+RUNS: Final = 5  # past runs that count
 _HOUR: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A completed run of the same agent: when it made its calls, in seconds, in order.
+    """A completed run of the same agent: the times of its calls in seconds, in order.
 
     Example:
         >>> from treefold.models import PastRun
@@ -26,9 +26,9 @@ class PastRun:
 
 
 def caching_policy(functions: Iterable[Function], past: Sequence[PastRun] = ()) -> Caching:
-    """Return how long to keep the prompt of an agent that has these functions.
+    """Return how long to cache the prompt of an agent that has these functions.
 
-    Without functions there is one request, and nothing to keep. With leaf functions only, the next
+    Without functions there is one request, and nothing to cache. With leaf functions only, the next
     request follows soon. Otherwise a call may take long, so the last five completed runs decide:
     an hour, if they made more than one call on average, less than an hour apart.
 
@@ -55,7 +55,7 @@ def caching_policy(functions: Iterable[Function], past: Sequence[PastRun] = ()) 
 
 
 def _is_leaf(function: Function) -> bool:
-    """Whether a call of it neither talks to a model nor waits for a person, however deep."""
+    """Whether its calls, nested ones included, use no model and wait for no person."""
     seen: set[int] = set()
     pending = [function]
     while pending:

@@ -1,6 +1,6 @@
-"""What every provider's decoder looks like: bytes in, events out, and at the end a response.
+"""The base of the providers' decoders: bytes in, events out, and at the end a response.
 
-Decoders are pure: no sockets, no clocks. Whoever feeds them decides what a fault means.
+Decoders are pure: no sockets, no clocks. The caller decides what a failure means.
 """
 
 from abc import ABC, abstractmethod
@@ -10,11 +10,14 @@ from typing import Any, ClassVar, Final, cast
 from treefold.core.exchange import Finish
 from treefold.core.model_events import ModelEvent, Noticed
 from treefold.core.usage import TokenUsage
-from treefold.models.sse import BrokenStreamError, JsonEvents
+from treefold.models.sse import BrokenStreamError, JsonEventParser
 
-UNUSABLE: Final = "__not_json__"  # under this key goes what a model wrote instead of arguments
-_MOST_TOKENS: Final = 2**53  # more is nonsense, and sums of it could not be written down
-UNNAMED: Final = "unnamed"  # so is called what a model called without a name
+# The key under which the history keeps arguments that are not a JSON object.
+INVALID_ARGS_KEY: Final = "__not_json__"
+# The name that the history gives to a call without one.
+UNNAMED: Final = "unnamed"
+# A larger count is nonsense, and sums of such counts could not be saved.
+_MAX_TOKENS: Final = 2**53
 
 
 class StreamFailedError(Exception):
@@ -27,7 +30,7 @@ class StreamFailedError(Exception):
 
 
 class RefusedError(Exception):
-    """The provider reported that there will be no answer to this."""
+    """The provider, or the model, refused to answer."""
 
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(reason)
@@ -37,87 +40,98 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A complete response: its message, if there is anything to keep, as JSON text."""
+    """A complete response.
+
+    Attributes:
+        message: the message as JSON text; None if there is nothing to keep.
+        finish: why the model stopped.
+        reason: the same as the provider puts it.
+    """
 
     message: str | None
     finish: Finish
-    reason: str  # the provider's own word
+    reason: str
 
 
 class Decoder(ABC):
-    """Reads one response."""
+    """Decodes the stream of one response.
 
-    forgives_junk: ClassVar[bool] = False  # whether data that is not JSON is passed over
+    Attributes:
+        is_done: whether the response is complete, so that the end of the stream need not be
+            awaited.
+    """
+
+    # Whether events that are not JSON are skipped; otherwise the first one ends the response.
+    skips_invalid_events: ClassVar[bool] = False
 
     def __init__(self) -> None:
-        self.is_done = False  # all that can come has come, so that nobody need wait for the end
-        self._events = JsonEvents()
+        self.is_done = False
+        self._parser = JsonEventParser()
         self._failure: BrokenStreamError | StreamFailedError | None = None
 
     @property
     @abstractmethod
     def usage(self) -> TokenUsage:
-        """What the provider said so far that it took."""
+        """The tokens that the provider has reported so far."""
 
     def feed(self, data: bytes) -> list[ModelEvent]:
-        """Take in *data* and return what happened; a failure is kept for ``response``."""
-        found: list[ModelEvent] = []
+        """Decode *data* and return its events; a failure is kept for ``response``."""
+        events: list[ModelEvent] = []
         try:
-            for chunk in self._events.feed(data):
+            for chunk in self._parser.feed(data):
                 if not self.is_done:
-                    self._take(chunk, found)
-            self._check_junk()
+                    self._handle(chunk, events)
+            self._check_invalid()
         except (BrokenStreamError, StreamFailedError) as failure:
             self._failure = failure
             self.is_done = True
-        return found
+        return events
 
     def end(self) -> list[ModelEvent]:
-        """Return what was held back, there being no more data."""
-        found: list[ModelEvent] = []
+        """Return the events that were held back; there is no more data."""
+        events: list[ModelEvent] = []
         try:
             if not self.is_done:
-                for chunk in self._events.end():
-                    self._take(chunk, found)
-                self._check_junk()
+                for chunk in self._parser.end():
+                    self._handle(chunk, events)
+                self._check_invalid()
         except (BrokenStreamError, StreamFailedError) as failure:
             self._failure = failure
-        self._flush(found)
-        if self._events.junk:
-            times = self._events.junk
-            found.append(Noticed(f"{times} events were not JSON, and were passed over"))
-        return found
+        self._flush(events)
+        if self._parser.invalid:
+            events.append(Noticed(f"{self._parser.invalid} events were not JSON and were skipped"))
+        return events
 
     def response(self) -> Response:
         """Return the response.
 
         Raises:
-            BrokenStreamError: it is not complete, or not in the protocol.
+            BrokenStreamError: it is incomplete, or violates the protocol.
             StreamFailedError: the provider reported an error.
-            RefusedError: there will be none.
+            RefusedError: the provider, or the model, refused to answer.
         """
         if self._failure is not None:
             raise self._failure
         return self._response()
 
-    def _check_junk(self) -> None:
-        if self._events.junk and not self.forgives_junk:
-            raise BrokenStreamError(f"not an event: {self._events.first_junk!r}")
+    def _check_invalid(self) -> None:
+        if self._parser.invalid and not self.skips_invalid_events:
+            raise BrokenStreamError(f"not an event: {self._parser.first_invalid!r}")
 
     @abstractmethod
-    def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
-        """Take in one JSON object of the stream."""
+    def _handle(self, chunk: dict[str, Any], events: list[ModelEvent]) -> None:
+        """Decode one JSON object of the stream and append its events to *events*."""
 
-    def _flush(self, found: list[ModelEvent]) -> None:  # noqa: B027 - most hold nothing back
-        """Give out what was held back."""
+    def _flush(self, events: list[ModelEvent]) -> None:  # noqa: B027 - most hold nothing back
+        """Append the events that were held back to *events*."""
 
     @abstractmethod
     def _response(self) -> Response:
-        """Return the response if nothing failed."""
+        """Return the response, or raise as ``response`` does; the stream did not fail."""
 
 
-def status_of(code: Any) -> int | None:
-    """Return *code*, a number or its digits, if it is an HTTP status."""
+def http_status(code: Any) -> int | None:
+    """Return *code*, an integer or its digits, if it is an HTTP status; otherwise None."""
     match code:
         case int() if 100 <= code < 600:
             return code
@@ -127,9 +141,9 @@ def status_of(code: Any) -> int | None:
             return None
 
 
-def count(usage: dict[str, Any], *path: str) -> int:
-    """Return the number at *path* in a provider's usage; 0 if there is none."""
-    found: Any = usage
+def token_count(usage: dict[str, Any], *path: str) -> int:
+    """Return the count at *path* in a provider's usage; 0 if there is none."""
+    value: Any = usage
     for key in path:
-        found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, int) and 0 <= found <= _MOST_TOKENS else 0
+        value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else 0

@@ -1,7 +1,7 @@
-"""How one provider writes a conversation down; all of it pure.
+"""The base of the providers' message formats; all of it pure.
 
-A dialect is made for one session: it knows the system prompt, the functions and the settings,
-writes inputs as messages, puts requests together, and reads messages as parts of a transcript.
+A dialect is created for one session: it knows the system prompt, the functions and the settings,
+encodes inputs as messages, builds requests, and decodes messages into parts of a transcript.
 """
 
 import re
@@ -15,19 +15,24 @@ from treefold.core.function import Function, checked_function
 from treefold.core.model import ModelSettings
 from treefold.core.parameter import JsonSchema
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
-from treefold.models.decoder import UNNAMED, UNUSABLE, Decoder
-from treefold.models.json_text import compact
+from treefold.models.decoder import INVALID_ARGS_KEY, UNNAMED, Decoder
+from treefold.models.json_text import to_json
 from treefold.models.profiles import Profile, Thinking
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
-_ANSWER: Final = "Answer with JSON of this schema, and nothing else:"
+_SCHEMA_PROMPT: Final = "Answer with JSON of this schema, and nothing else:"
 
 
 class Dialect(ABC):
-    """The wire format of one session."""
+    """The wire format of one session.
+
+    Attributes:
+        notices: for the user, to be emitted with the next response.
+        noticed: notices that decoders have emitted; each is emitted once in a session.
+    """
 
     name: ClassVar[str]  # saved with each exchange
-    may_lack_functions: ClassVar[bool] = False  # whether servers may be unable to call functions
+    may_lack_functions: ClassVar[bool] = False  # whether some servers cannot call functions
     messages_key: ClassVar[str] = "messages"
 
     def __init__(
@@ -42,57 +47,57 @@ class Dialect(ABC):
         self.profile = profile
         self.system = system
         self.settings = settings
-        self.functions = checked_names(functions)
+        self.functions = functions_by_name(functions)
         self._check_settings()
-        self.notices = self._notices()  # for whoever reads the next response
-        self.noticed = set[str]()  # by decoders: each of these is said once in a session
+        self.notices = self._notices()
+        self.noticed = set[str]()
         fields = self._encoded(_merged(self.fields(system), settings.extra))
-        first = "".join(f"{message}," for message in self.opening(system))
+        first = "".join(f"{message}," for message in self.leading_messages(system))
         self._head = f'{fields[:-1]},"{self.messages_key}":[{first}'.encode()
 
     def _check_settings(self) -> None:
         if self.settings.response_schema is not None and self.functions:
             raise InvalidValueError(
-                "a response_schema and functions exclude each other: give the model a function that"
+                "response_schema and functions exclude each other: give the model a function that"
                 " takes the result instead"
             )
         if fixed := {self.messages_key, "stream"} & self.settings.extra.keys():
             names = ", ".join(sorted(fixed))
-            raise InvalidValueError(f"{names} cannot be set by 'extra': a session needs its own")
+            raise InvalidValueError(f"{names} cannot be set by 'extra': the session sets it")
 
     def _notices(self) -> list[str]:
         settings, notices = self.settings, list[str]()
         if not self.profile.sampling and (settings.temperature, settings.top_p) != (None, None):
-            notices.append(f"{self.model} takes no temperature or top_p; they were left out")
+            notices.append(f"{self.model} takes no temperature or top_p; they were not sent")
         if settings.thinking and not self.thinking:
-            notices.append(f"{self.model} takes no budget of {settings.thinking} for thinking")
+            notices.append(f"{self.model} takes no thinking budget of {settings.thinking}")
         return notices
 
     def _encoded(self, fields: dict[str, Any]) -> str:
         try:
-            return compact(fields)
+            return to_json(fields)
         except (TypeError, ValueError) as error:
-            raise InvalidValueError(f"this cannot be sent to a model: {error}") from None
+            raise InvalidValueError(f"the request cannot be sent to a model: {error}") from None
 
     @property
     def answer_schema(self) -> JsonSchema | None:
-        """The schema of the answer that stands for the call of one of the functions, if any."""
+        """The schema of an answer that replaces the call of one of the functions, if any."""
         schemas = (function.answer_schema for function in self.functions.values())
         return next((schema for schema in schemas if schema is not None), None)
 
     @property
     def prefers_schema(self) -> bool:
-        """Whether the result is asked for by a response schema, though the model may call."""
-        wished = self.profile.results_by_schema and len(self.functions) == 1
-        return bool(wished) and self.answer_schema is not None
+        """Whether to request the result by a response schema, although the model may call."""
+        by_schema = self.profile.results_by_schema and len(self.functions) == 1
+        return bool(by_schema) and self.answer_schema is not None
 
     def without_functions(self) -> Self:
         """Return the same dialect for a server or model that cannot call functions.
 
-        A result that the model would give by a call is asked for by a response schema instead.
+        A result that the model would return by a call is requested by a response schema instead.
 
         Raises:
-            DefinitionError: there are other functions beside that one.
+            DefinitionError: there are other functions besides the one for the result.
         """
         system, settings, schema = self.system, self.settings, self.answer_schema
         if schema is not None:
@@ -103,85 +108,95 @@ class Dialect(ABC):
                     " 'uses' or 'returns'"
                 )
             settings = replace(settings, response_schema=schema)
-            # A grammar only shapes the answer; the names of the fields say what is wanted.
-            system = f"{system}\n\n{_ANSWER}\n{compact(schema)}".lstrip()
+            # A grammar only constrains the answer; the model needs to see the names of the fields.
+            system = f"{system}\n\n{_SCHEMA_PROMPT}\n{to_json(schema)}".lstrip()
         return type(self)(self.model, self.profile, system, (), settings)
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """How to sample, as far as it is said and the model takes it."""
+        """The sampling parameters that are set and that the model accepts."""
         temperature = self.settings.temperature
         if temperature is None:
             temperature = self.profile.temperature
-        wished = {"temperature": temperature, "top_p": self.settings.top_p}
+        parameters = {"temperature": temperature, "top_p": self.settings.top_p}
         if not self.profile.sampling:
             return {}
-        return {name: value for name, value in wished.items() if value is not None}
+        return {name: value for name, value in parameters.items() if value is not None}
 
     @property
     def thinking(self) -> int:
-        """The budget for thinking in tokens; 0 for none, or none that is said."""
-        profile, wished = self.profile, self.settings.thinking
+        """The thinking budget in tokens; 0 for no thinking, or no explicit budget."""
+        profile, requested = self.profile, self.settings.thinking
         if profile.thinking is not Thinking.BUDGET:
             return 0
-        budget = profile.thinking_budget if wished is None else wished
+        budget = profile.thinking_budget if requested is None else requested
         return budget or 0
 
     @abstractmethod
     def fields(self, system: str) -> dict[str, Any]:
-        """Return everything in a request but the messages."""
+        """Return all fields of a request except the messages."""
 
     @abstractmethod
     def write(
         self, results: Sequence[tuple[ToolUse, ToolResult]], texts: Sequence[UserText]
     ) -> list[str]:
-        """Return inputs as messages, the results in the order in which they were asked for."""
+        """Return inputs as messages, the results in the order of their calls."""
 
     @abstractmethod
-    def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
-        """Return what a model might have said, as the message that it would have been."""
+    def write_response(self, text: str, calls: Sequence[ToolUse]) -> str:
+        """Return *text* and *calls* as the message of a model that wrote them."""
 
     @abstractmethod
-    def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
-        """Return what a message says; *position* is its place, *asked* the calls it may answer."""
+    def read(self, message: str, position: int, pending: Sequence[ToolUse]) -> list[TranscriptPart]:
+        """Return the parts of a message.
+
+        Args:
+            message: as JSON text.
+            position: of the message in the history.
+            pending: the calls whose results it may hold.
+        """
 
     @abstractmethod
     def decoder(self) -> Decoder:
         """Return a decoder for one response."""
 
     @property
-    def takes_foreign_calls(self) -> bool:
-        """Whether a call that it never asked for may wait for its result."""
+    def accepts_foreign_calls(self) -> bool:
+        """Whether the provider accepts the result of a call that its model did not make."""
         return True
 
-    def mark_newest(self, message: str) -> str:
-        """Return the newest message as it is sent while it is the newest."""
+    def add_cache_marker(self, message: str) -> str:
+        """Return the newest message with a marker up to which the provider caches the prompt."""
         return message
 
-    def opening(self, system: str) -> list[str]:
-        """Return messages that come before all others."""
+    def leading_messages(self, system: str) -> list[str]:
+        """Return messages that precede all others."""
         return []
 
-    def replayed(self, message: str) -> str:
-        """Return a received message as it is sent back."""
+    def to_history(self, message: str) -> str:
+        """Return a received message in the form in which later requests repeat it."""
         return message
 
     def body(self, history: Sequence[bytes], newest: Sequence[str]) -> bytes:
-        """Return a whole request."""
+        """Return the body of a request."""
         sent = [message.encode() for message in newest]
         if newest:
-            sent[-1] = self.mark_newest(newest[-1]).encode()
+            sent[-1] = self.add_cache_marker(newest[-1]).encode()
         messages = [*history, *sent]
         messages[0] = self._head + messages[0]
         messages[-1] += b"]}"
-        return b",".join(messages)  # the one copy of a long history
+        return b",".join(messages)  # the only copy of a long history
 
 
-def checked_names(functions: Sequence[Function]) -> dict[str, Function]:
-    """Return *functions* by name, if every provider takes those names."""
+def functions_by_name(functions: Sequence[Function]) -> dict[str, Function]:
+    """Return *functions* by name.
+
+    Raises:
+        DefinitionError: a name is not accepted by every provider, or used twice.
+    """
     found: dict[str, Function] = {}
     if isinstance(functions, Function | str):
-        raise DefinitionError(f"the functions of a model are a list, not {functions!r}")
+        raise DefinitionError(f"functions must be a list of functions, got {functions!r}")
     for function in functions:
         checked_function(function, "a model")
         if not _NAME.fullmatch(function.name):
@@ -195,22 +210,22 @@ def checked_names(functions: Sequence[Function]) -> dict[str, Function]:
 
 
 def _merged(fields: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return *fields* with *extra* put in, object by object."""
+    """Return *fields* updated with *extra*; nested objects are merged."""
     found = dict(fields)
     for key, value in extra.items():
         known = found.get(key)
-        inside = isinstance(known, dict) and isinstance(value, Mapping)
-        found[key] = _merged(*cast("Any", (known, value))) if inside else value
+        nested = isinstance(known, dict) and isinstance(value, Mapping)
+        found[key] = _merged(*cast("Any", (known, value))) if nested else value
     return found
 
 
-def readable(id: str, name: str, args: Any) -> ToolUse:
-    """Return the call that the history holds."""
+def make_tool_use(id: str, name: str, args: Any) -> ToolUse:
+    """Return the call for a message of the history, with its ``fault`` if it has one."""
     if not isinstance(args, dict):
         return ToolUse.unreadable(id, name, f"{args}")
     fields = cast("dict[str, Any]", args)
-    if fields.keys() != {UNUSABLE}:
+    if fields.keys() != {INVALID_ARGS_KEY}:
         return ToolUse(id, name, fields)
     if name == UNNAMED:
         return ToolUse(id, name, {}, "the call has no name")
-    return ToolUse.unreadable(id, name, f"{fields[UNUSABLE]}")
+    return ToolUse.unreadable(id, name, f"{fields[INVALID_ARGS_KEY]}")

@@ -1,8 +1,8 @@
 """Requests to a model over HTTP.
 
 The provider's SDK decides the URL, the headers and the authentication, and its exceptions are kept
-in ``RequestError.inner``. It does not see the conversation: its typed layer would process all of it
-on each request, and build an object for each chunk of the answer.
+in ``RequestError.inner``. The conversation does not pass through it: its typed layer would process
+all of it on each request, and build an object for each chunk of the response.
 """
 
 from collections.abc import Hashable, Mapping
@@ -10,16 +10,17 @@ from typing import Any, Final, Protocol
 
 import aiohttp
 
-from treefold.models.clients import MOST_OF_A_COMPLAINT, shared_client
+from treefold.models.clients import shared_client
 from treefold.models.http_pool import HttpPool, Target
-from treefold.models.json_text import parsed
-from treefold.models.request_error import RequestError, of_connection, of_status
+from treefold.models.json_text import parse_json
+from treefold.models.request_error import RequestError, from_connection, from_response
 from treefold.models.secret import Secret
 
-_BROKEN: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-_FAILED: Final = 300  # the first status that is not an answer
-# Headers about the encoding of a body, which is decoded already.
-_OF_THE_BODY: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_CONNECTION_ERRORS: Final = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
+_FIRST_ERROR_STATUS: Final = 300
+_MAX_ERROR_BODY: Final = 65_536  # bytes
+# Headers about the encoding of a body that is already decoded.
+_ENCODING_HEADERS: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
 class Sdk(Protocol):
@@ -27,16 +28,16 @@ class Sdk(Protocol):
 
     @property
     def address(self) -> str:
-        """The server, without secrets."""
+        """The address of the server, without secrets."""
         ...
 
     @property
     def identity(self) -> Hashable:
-        """Two endpoints with equal identities and keys share their connections."""
+        """Identifies the server: endpoints with equal identities and keys share connections."""
         ...
 
     def target(self, key: Secret) -> Target:
-        """Return where requests go."""
+        """Return the URL and the headers of requests."""
         ...
 
     def error(
@@ -47,7 +48,7 @@ class Sdk(Protocol):
 
 
 class HttpEndpoint:
-    """One server, addressed as the provider's SDK does it."""
+    """One server, addressed as the provider's SDK addresses it."""
 
     def __init__(self, sdk: Sdk, key: Secret, key_name: str) -> None:
         self._sdk = sdk
@@ -55,43 +56,43 @@ class HttpEndpoint:
         self.key_name = key_name
         self.address = sdk.address
 
-    def clean(self, error: RequestError) -> RequestError:
-        return error.without(self._key)
+    def scrub(self, error: RequestError) -> RequestError:
+        return error.scrubbed(self._key)
 
     async def open(self, body: bytes) -> "HttpByteStream":
-        line = await shared_client((self._sdk.identity, self._key), self._line, _Line.close)
+        client = await shared_client((self._sdk.identity, self._key), self._client, _Client.close)
         try:
-            response = await line.pool.send(body)
-            if response.status < _FAILED:
+            response = await client.pool.send(body)
+            if response.status < _FIRST_ERROR_STATUS:
                 return HttpByteStream(response)
-            failure = await self._failure(response, line.target)
-        except _BROKEN as error:
-            failure = of_connection(error)
+            failure = await self._failure(response, client.target)
+        except _CONNECTION_ERRORS as error:
+            failure = from_connection(error)
         raise failure
 
     async def _failure(self, response: aiohttp.ClientResponse, target: Target) -> RequestError:
         """Return the error in a response that is not a success."""
         read = b""
         try:
-            while len(read) < MOST_OF_A_COMPLAINT and (piece := await response.content.readany()):
+            while len(read) < _MAX_ERROR_BODY and (piece := await response.content.readany()):
                 read += piece
         finally:
             response.close()
-        text = self._key.scrub(read[:MOST_OF_A_COMPLAINT].decode("utf-8", "replace"))
-        body = parsed(text) or text
+        text = self._key.scrub(read[:_MAX_ERROR_BODY].decode("utf-8", "replace"))
+        body = parse_json(text) or text
         headers = {
             name.lower(): self._key.scrub(value)
             for name, value in response.headers.items()
-            if name.lower() not in _OF_THE_BODY
+            if name.lower() not in _ENCODING_HEADERS
         }
         raised = self._sdk.error(response.status, text, body, headers, target)
-        return of_status(response.status, body, headers, raised)
+        return from_response(response.status, body, headers, raised)
 
-    def _line(self) -> "_Line":
-        return _Line(self._sdk.target(self._key))
+    def _client(self) -> "_Client":
+        return _Client(self._sdk.target(self._key))
 
 
-class _Line:
+class _Client:
     """The connections to a target, and the target without credentials."""
 
     def __init__(self, target: Target) -> None:
@@ -111,8 +112,8 @@ class HttpByteStream:
     async def read(self) -> bytes:
         try:
             return await self._response.content.readany()
-        except _BROKEN as error:
-            raise of_connection(error) from error
+        except _CONNECTION_ERRORS as error:
+            raise from_connection(error) from error
 
     async def close(self) -> None:
         self._response.release()

@@ -1,8 +1,8 @@
 """Pooled connections to one URL, for requests that differ in their body only.
 
 Servers close idle connections without notice, and llama.cpp closes each one after a streamed
-answer although it announces keep-alive. A request that fails on a connection from the pool before
-the answer begins is therefore repeated once, at once, on a new connection.
+response although it announces keep-alive. A request that fails on a connection from the pool before
+the response begins is therefore repeated once, immediately, on a new connection.
 """
 
 from base64 import b64encode
@@ -18,15 +18,16 @@ import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from treefold.models.clients import CONNECT_IN, KEEP_CONNECTION, MOST_CONNECTIONS
 from treefold.models.secret import public_headers, public_url
 
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_IN)
+_MAX_CONNECTIONS: Final = 10_000
+_KEEPALIVE_TIMEOUT: Final = 60.0  # seconds
+_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, sock_connect=15.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go, with which headers, and which certificates are trusted."""
+    """The URL, the headers and the trusted certificates of requests."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -38,10 +39,10 @@ class Target:
 
 
 @dataclass(slots=True)
-class _Sending:
-    """What is known about a request while it is sent."""
+class _RequestState:
+    """The state of a request while it is sent."""
 
-    reused: bool = False  # it went out on a connection that had carried another one
+    reused: bool = False  # whether its connection has carried another request
 
 
 class HttpPool:
@@ -55,29 +56,29 @@ class HttpPool:
         trace.on_connection_reuseconn.append(_note_reuse)
         # aiohttp's pool costs the same however many connections are open; httpx's grows with them.
         connector = aiohttp.TCPConnector(
-            limit=MOST_CONNECTIONS, keepalive_timeout=KEEP_CONNECTION, ssl=target.ssl
+            limit=_MAX_CONNECTIONS, keepalive_timeout=_KEEPALIVE_TIMEOUT, ssl=target.ssl
         )
         self._pooled = self._session(connector, [trace])
         self._unpooled: aiohttp.ClientSession | None = None
 
     async def send(self, body: bytes) -> aiohttp.ClientResponse:
         """Send *body* and return the response when its headers have arrived."""
-        sending = _Sending()
+        state = _RequestState()
         try:
-            return await self._post(self._pooled, body, sending)
+            return await self._post(self._pooled, body, state)
         except aiohttp.ClientConnectionError as error:
-            if not (sending.reused and _is_unanswered(error)):
+            if not (state.reused and _is_unanswered(error)):
                 raise
-        # Other connections of the pool may be dead as well, so the repeat does not use the pool.
+        # Other connections of the pool may be dead as well, so the repetition does not use it.
         if self._unpooled is None:
             connector = aiohttp.TCPConnector(
-                limit=MOST_CONNECTIONS, force_close=True, ssl=self._target.ssl
+                limit=_MAX_CONNECTIONS, force_close=True, ssl=self._target.ssl
             )
             self._unpooled = self._session(connector, [])
-        return await self._post(self._unpooled, body, sending)
+        return await self._post(self._unpooled, body, state)
 
     async def _post(
-        self, session: aiohttp.ClientSession, body: bytes, sending: _Sending
+        self, session: aiohttp.ClientSession, body: bytes, state: _RequestState
     ) -> aiohttp.ClientResponse:
         try:
             return await session.post(
@@ -85,11 +86,11 @@ class HttpPool:
                 data=body,
                 # Not in the session: aiohttp would send them to a proxy as well.
                 headers=self._target.headers,
-                # What is said to one server, key included, is not for another.
+                # Requests, key included, are for this server only.
                 allow_redirects=False,
                 proxy=self._proxy,
                 proxy_headers=self._proxy_headers,
-                trace_request_ctx=sending,
+                trace_request_ctx=state,
             )
         except aiohttp.ClientResponseError as error:
             # The exception holds the request's headers, and with them the key.
@@ -127,14 +128,14 @@ async def _note_reuse(
 
 
 def _is_unanswered(error: aiohttp.ClientConnectionError) -> bool:
-    """Whether the connection was lost before the server began to answer."""
+    """Whether the connection was lost before the response began."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
-        return isinstance(error.message, str)  # otherwise it is the beginning of an answer
+        return isinstance(error.message, str)  # otherwise it is the beginning of a response
     return isinstance(error, aiohttp.ClientOSError | ConnectionResetError)
 
 
 def _proxy_for(url: str) -> tuple[str | None, dict[str, str]]:
-    """Return the proxy that the environment sets for *url*, and the headers for it."""
+    """Return the proxy that the environment sets for *url*, and the headers for the proxy."""
     parts = urlsplit(url)
     proxies = getproxies()
     proxy = proxies.get(parts.scheme) or proxies.get("all")
@@ -145,6 +146,6 @@ def _proxy_for(url: str) -> tuple[str | None, dict[str, str]]:
     if user.username is None:
         return proxy, {}
     credentials = f"{unquote(user.username)}:{unquote(user.password or '')}".encode()
-    # aiohttp sends this on as Proxy-Authorization, whether the proxy opens a tunnel or not.
+    # aiohttp sends this as Proxy-Authorization, whether the proxy opens a tunnel or not.
     headers = {"Authorization": f"Basic {b64encode(credentials).decode()}"}
     return f"{user.scheme}://{user.netloc.rpartition('@')[2]}", headers

@@ -1,24 +1,23 @@
-"""JSON as text and back, safe from what servers and models write.
+"""JSON as servers and models write it: parsing that never raises, encoding that can be sent.
 
-One place, so that no reader forgets that JSON may be a thousand levels deep, not JSON at all, or
-hold a NaN, which other readers of the same text would refuse.
+All JSON of the models package passes through here, so that no caller forgets that it may be
+nested a thousand levels deep, not be JSON at all, contain a NaN, which other parsers would reject,
+or hold half of a surrogate pair, which cannot be encoded as UTF-8.
 """
 
 import json
 from typing import Any, Final, NoReturn, cast
 
-from treefold.models.characters import whole
 
-
-def _refuse(constant: str) -> NoReturn:
+def _reject(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-_strict = json.JSONDecoder(parse_constant=_refuse)
+_strict = json.JSONDecoder(parse_constant=_reject)
 _tolerant = json.JSONDecoder(parse_constant=lambda _: None)
 
 
-_KINDS: Final[dict[type, str]] = {
+_TYPE_NAMES: Final[dict[type, str]] = {
     list: "a list",
     str: "a string",
     bool: "true or false",
@@ -26,16 +25,16 @@ _KINDS: Final[dict[type, str]] = {
 }
 
 
-def parsed(text: str) -> Any:
-    """Return the value of *text*, NaN and the like as None; None if it is not JSON."""
+def parse_json(text: str) -> Any:
+    """Return the value of *text*, with None for NaN and infinities; None if it is not JSON."""
     try:
         return _tolerant.decode(text)
     except (ValueError, RecursionError):
         return None
 
 
-def parsed_object(text: str) -> dict[str, Any] | None:
-    """Return *text* as an object that any reader of JSON would see; None if it is none."""
+def parse_json_object(text: str) -> dict[str, Any] | None:
+    """Return the object in *text*; None if it is not one that every JSON parser accepts."""
     try:
         value = _strict.decode(text)
     except (ValueError, RecursionError):
@@ -43,28 +42,61 @@ def parsed_object(text: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def why_no_object(text: str) -> str:
-    """Return why *text* is not an object that any reader of JSON would see."""
+def json_object_error(text: str) -> str:
+    """Return the reason why ``parse_json_object`` returns None for *text*."""
     try:
         value: object = _strict.decode(text)
     except ValueError as error:
         return str(error)
     except RecursionError:
         return "it is nested too deeply"
-    return f"an object is needed, not {_KINDS.get(type(value), 'a number')}"
+    return f"an object is needed, not {_TYPE_NAMES.get(type(value), 'a number')}"
 
 
-def compact(value: Any) -> str:
-    """Return *value* as JSON text without spaces, in characters that can be sent.
+def to_json(value: Any) -> str:
+    """Return *value* as JSON text without spaces that can be encoded as UTF-8.
 
     Raises:
         ValueError, TypeError: it has no JSON form.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return whole(text)
+    return join_surrogates(text)
 
 
-def objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in *value*, if it is a list."""
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in *value* if it is a list; otherwise an empty list."""
     items = cast("list[Any]", value) if isinstance(value, list) else []
     return [item for item in items if isinstance(item, dict)]
+
+
+def join_surrogates(text: str) -> str:
+    """Return *text* with surrogate pairs joined and unpaired surrogates replaced by U+FFFD."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class SurrogateJoiner:
+    """Joins surrogate pairs in streamed text.
+
+    JSON may escape a character as two surrogates, and a server may send them in two chunks: the
+    first is held back until the second arrives.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """Return *text* after what was held back, without a first half at its end."""
+        if not self._held and (not text or text.isascii()):
+            return text
+        text = self._held + text
+        self._held = ""
+        if "\ud800" <= text[-1] <= "\udbff":
+            text, self._held = text[:-1], text[-1]
+        return join_surrogates(text)
+
+    def end(self) -> str:
+        """Return what is still held back."""
+        rest, self._held = join_surrogates(self._held), ""
+        return rest

@@ -1,4 +1,4 @@
-"""Models by name."""
+"""Finds models by name."""
 
 from typing import Final
 
@@ -18,11 +18,11 @@ DEFAULTS: Final = {
 
 
 def find_model(name: str | Provider | Model) -> Model:
-    """Return the model that *name* stands for.
+    """Return the model called *name*.
 
     A name is ``provider:model``, ``openai:model@address`` for any compatible server (the address
-    may be ``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``; ``ollama:model`` says the same),
-    ``local``, or ``local:file.gguf``. A provider alone stands for its default model.
+    may be ``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``; ``ollama:model`` is a short form),
+    ``local``, or ``local:file.gguf``. The name of a provider alone selects its default model.
 
     Example:
         >>> from treefold.models import find_model
@@ -54,7 +54,7 @@ def find_model(name: str | Provider | Model) -> Model:
     if address:
         kind = "AnthropicModel" if provider is Provider.Anthropic else "GeminiModel"
         raise InvalidValueError(
-            f"{provider} models have no address; write '{provider}:{model}', or make one:"
+            f"{provider} models have no address; write '{provider}:{model}', or create the model:"
             f" {kind}({model!r}, base_url=...)"
         )
     return AnthropicModel(model) if provider is Provider.Anthropic else GeminiModel(model)

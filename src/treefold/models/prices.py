@@ -1,4 +1,4 @@
-"""What tokens cost, by the price list of ``genai-prices``; never a guess."""
+"""The price of tokens, from the list of ``genai-prices``; never a guess."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -8,7 +8,7 @@ from treefold.core.model import Model
 from treefold.core.provider import Provider
 from treefold.core.usage import TokenUsage
 
-_SELLERS: Final = {
+_PROVIDER_IDS: Final = {
     Provider.OpenAI: "openai",
     Provider.Anthropic: "anthropic",
     Provider.Gemini: "google",
@@ -16,11 +16,11 @@ _SELLERS: Final = {
 
 
 def price(usage: TokenUsage, model: Model, at: datetime | None = None) -> Decimal | None:
-    """Return what *usage* of *model* cost in US dollars; None if that is not known.
+    """Return the price of *usage* of *model* in US dollars; None if it is not known.
 
-    *usage* is that of one request: some models charge more for long ones, so add money, not tokens.
-    A model that was made with ``price=`` says itself. One that runs at an address of your own has
-    no price that we know of, whatever its name.
+    *usage* is that of one request: some models charge more for long ones, so add prices, not
+    tokens. A model that was created with ``price=`` has its own price. A model with a base_url has
+    no known price, whatever its name.
 
     Example:
         >>> from treefold import TokenUsage
@@ -30,16 +30,16 @@ def price(usage: TokenUsage, model: Model, at: datetime | None = None) -> Decima
         >>> price(TokenUsage(input=1000), OpenAIModel("qwen3", base_url="ollama")) is None
         True
     """
-    told = getattr(model, "price", None)
-    if callable(told):
-        own: Any = told(usage)
+    own_price = getattr(model, "price", None)
+    if callable(own_price):
+        own: Any = own_price(usage)
         return None if own is None else Decimal(str(own))
     if model.provider is Provider.Local:
         return Decimal(0)
     if getattr(model, "base_url", None) is not None:
         return None
     try:
-        import genai_prices  # noqa: PLC0415 - its list takes a while to load
+        import genai_prices  # noqa: PLC0415 - its list is slow to load
     except ImportError:
         return None
     tokens: Any = genai_prices.Usage(
@@ -52,7 +52,7 @@ def price(usage: TokenUsage, model: Model, at: datetime | None = None) -> Decima
     name = model.name.partition(":")[2]
     try:
         found = genai_prices.calc_price(
-            tokens, name, provider_id=_SELLERS[model.provider], genai_request_timestamp=at
+            tokens, name, provider_id=_PROVIDER_IDS[model.provider], genai_request_timestamp=at
         )
     except (LookupError, ValueError):
         return None

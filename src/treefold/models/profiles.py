@@ -1,6 +1,6 @@
-"""What a family of models accepts, and how it behaves on the wire.
+"""Profiles: what a family of models accepts, and how it behaves on the wire.
 
-A profile is data; one that is wrong for a model is replaced by giving another to the model.
+A profile is data. If it is wrong for a model, create the model with another one.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from treefold.core.provider import Provider
 
 
 class Thinking(StrEnum):
-    """How a model is told to think.
+    """How thinking is requested from a model.
 
     Example:
         >>> from treefold import Provider
@@ -22,9 +22,9 @@ class Thinking(StrEnum):
         True
     """
 
-    UNASKED = "unasked"  # it does, or does not; it is not told
-    BUDGET = "budget"  # in tokens
-    ADAPTIVE = "adaptive"  # it decides how much
+    UNASKED = "unasked"  # the request does not mention it
+    BUDGET = "budget"  # a number of tokens
+    ADAPTIVE = "adaptive"  # the model decides how much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,29 +32,30 @@ class Profile:
     """What to send to a model, and what to expect from it.
 
     Attributes:
-        context_window: tokens that it can take in, if known.
-        max_tokens: the longest response, if it has to be told.
-        max_tokens_field: the name that an OpenAI-compatible server has for that.
-        thinking: how it is told to think.
-        thinking_budget: tokens for thinking, if by budget and not left to itself.
-        least_thinking: the smallest budget that it takes.
-        sampling: whether it takes temperature and top_p.
-        temperature: for sampling, unless the settings say another.
+        context_window: the size of the context in tokens, if known.
+        max_tokens: the maximum length of a response, if requests have to set it.
+        max_tokens_field: the name of that field for an OpenAI-compatible server.
+        thinking: how thinking is requested.
+        thinking_budget: the budget for ``Thinking.BUDGET`` in tokens; None leaves it to the model.
+        least_thinking: the smallest budget that the model accepts.
+        sampling: whether the model accepts temperature and top_p.
+        temperature: the default for sampling.
         headers: sent with each request.
         trained_tools: wire types of the tools it was trained on, by ``Function.trained_as``.
-        max_response_bytes: the most that is read of a response, as it is sent; None for no limit.
-        stream_usage: whether to ask for the usage of a stream.
-        cumulative: whether each chunk repeats all the text so far; None to find out.
-        think_tags: between which it thinks aloud.
-        thinks_first: whether it thinks from the start without an opening tag.
-        replays_thinking: whether its thinking is sent back to it.
-        calls_functions: whether it can call functions. For one that cannot, a result of a declared
-            type is asked for by a response schema.
-        results_by_schema: whether a result of a declared type is asked for by a response schema
-            where the agent uses no other functions; None: unless the server belongs to a known
-            provider. A server that refuses the schema is offered the function ``return_result``.
-        calls_in_text: whether a response that is nothing but calls written as text, each of an
-            offered function, is taken for those calls; None: unless the server belongs to a known
+        max_response_bytes: the maximum size of a response on the wire; None for no limit.
+        stream_usage: whether to request the usage of a stream.
+        cumulative: whether each chunk repeats all the text so far; None to detect it.
+        think_tags: the tags around thinking in the text.
+        thinks_first: whether responses begin with thinking without an opening tag.
+        replays_thinking: whether later requests repeat the model's thinking.
+        calls_functions: whether the model can call functions. If not, a result of a declared type
+            is requested by a response schema.
+        results_by_schema: whether a result of a declared type is requested by a response schema
+            if the agent uses no other functions; None: unless the server belongs to a known
+            provider. If the server rejects the schema, the model is offered the function
+            ``return_result``.
+        calls_in_text: whether a response that consists only of calls written as text, each of an
+            offered function, is treated as those calls; None: unless the server belongs to a known
             provider.
 
     Example:
@@ -104,7 +105,7 @@ _CLAUDE_4: Final = replace(
     _CLAUDE,
     thinking=Thinking.BUDGET,
     thinking_budget=64_000,
-    sampling=False,  # refused together with thinking
+    sampling=False,  # rejected together with thinking
     headers=_INTERLEAVED,
 )
 _CLAUDE_4_6: Final = replace(
@@ -115,13 +116,13 @@ _CLAUDE_4_6: Final = replace(
     context_window=1_000_000,
 )
 _GEMINI: Final = Profile(context_window=1_048_576)
-# OpenAI's SDK says that max_tokens is refused by the o-series; that the same holds for every GPT
+# OpenAI's SDK documents that the o-series rejects max_tokens; that the same holds for every GPT
 # from 5 on, and for temperature and top_p, is inferred from the errors of the first of them.
 _REASONING: Final = Profile(max_tokens_field="max_completion_tokens", sampling=False)
 
-# The first pattern that fits a name counts. Names are compared in lower case, without the vendor
-# that gateways put before them. Context windows are those of genai-prices where it has one. A new
-# member of a line gets the profile of the newest one that is known here, which is a guess.
+# The first pattern that matches a name applies. Names are compared in lower case, without the
+# vendor prefix of gateways. Context windows are those of genai-prices where it has one. A new
+# member of a family gets the profile of the newest one that is known here, which is a guess.
 _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
     Provider.Anthropic: (
         (
@@ -143,7 +144,7 @@ _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
         ("gemini-1*", _GEMINI),
         ("gemini-2.0*", _GEMINI),
         ("gemma*", replace(_GEMINI, context_window=262_144)),
-        # Google refuses to be told about thinking by models that do not think.
+        # For models that do not think, Google rejects requests that mention thinking.
         ("*-image*", _GEMINI),
         ("*-tts*", _GEMINI),
         (
@@ -183,7 +184,8 @@ _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
         ("*magistral*", Profile(think_tags=("[THINK]", "[/THINK]"))),
         ("*", Profile()),
     ),
-    Provider.Local: (  # small models like to go on, and the smallest must not be creative
+    # Small models tend not to stop, and the smallest one needs deterministic sampling.
+    Provider.Local: (
         ("smollm2*", Profile(max_tokens=1024, temperature=0.0)),
         ("*", Profile(max_tokens=1024)),
     ),

@@ -1,4 +1,4 @@
-"""Read saved conversations of any provider, without a model to go on with them."""
+"""Read saved conversations of any provider, without a model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,10 +13,10 @@ from treefold.core.transcript import ModelText, ToolResult, ToolUse, TranscriptP
 from treefold.models.anthropic.dialect import AnthropicDialect
 from treefold.models.dialect import Dialect
 from treefold.models.gemini.dialect import GeminiDialect
-from treefold.models.json_text import compact
+from treefold.models.json_text import to_json
 from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.profiles import profile_of
-from treefold.models.translation import translated
+from treefold.models.translation import to_dialect
 
 _DIALECTS: Final[dict[str, tuple[type[Dialect], Provider]]] = {
     OpenAIDialect.name: (OpenAIDialect, Provider.OpenAI),
@@ -27,34 +27,34 @@ _DIALECTS: Final[dict[str, tuple[type[Dialect], Provider]]] = {
 
 
 def read_exchanges(exchanges: Sequence[Exchange]) -> list[list[TranscriptPart]]:
-    """Return what each of *exchanges* added to the transcript.
+    """Return the transcript parts that each of *exchanges* added.
 
     Raises:
-        InvalidValueError: one is in a protocol that nobody here speaks.
+        InvalidValueError: an exchange has an unknown dialect.
     """
     readers: dict[str, Dialect] = {}
     found: list[list[TranscriptPart]] = []
-    asked: list[ToolUse] = []
-    at = 0
+    pending: list[ToolUse] = []
+    position = 0
     for exchange in exchanges:
         if exchange.dialect not in readers:
             readers[exchange.dialect] = _reader(exchange.dialect)
         reader = readers[exchange.dialect]
-        exchange = translated(exchange, reader, asked)
+        exchange = to_dialect(exchange, reader, pending)
         parts: list[TranscriptPart] = []
         for message in (*exchange.sent, *exchange.received):
-            parts += reader.read(message, at, asked)
-            at += 1
+            parts += reader.read(message, position, pending)
+            position += 1
         found.append(parts)
-        asked = [part for part in parts if isinstance(part, ToolUse)]
+        pending = [part for part in parts if isinstance(part, ToolUse)]
     return found
 
 
-def made_plain(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Return *exchanges* so that any model can go on with them; thinking is left out.
+def to_plain(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Return *exchanges* as plain ones, which any model can continue; thinking is left out.
 
     Raises:
-        InvalidValueError: one is in a protocol that nobody here speaks.
+        InvalidValueError: an exchange has an unknown dialect.
     """
     found: list[Exchange] = []
     for exchange, parts in zip(exchanges, read_exchanges(exchanges), strict=True):
@@ -74,14 +74,14 @@ def made_plain(exchanges: Sequence[Exchange]) -> list[Exchange]:
                     calls.append(part)
                 case _:
                     pass
-        [said] = messages_of([ModelText("".join(text)), *calls])
-        received = {"content": said["content"], "tool_calls": said.get("tool_calls", [])}
+        [message] = messages_of([ModelText("".join(text)), *calls])
+        received = {"content": message["content"], "tool_calls": message.get("tool_calls", [])}
         found.append(
             replace(
                 exchange,
                 dialect=PLAIN,
-                sent=tuple(compact(message) for message in sent),
-                received=(compact(received),),
+                sent=tuple(to_json(message) for message in sent),
+                received=(to_json(received),),
             )
         )
     return found
@@ -89,6 +89,9 @@ def made_plain(exchanges: Sequence[Exchange]) -> list[Exchange]:
 
 def _reader(dialect: str) -> Dialect:
     if dialect not in _DIALECTS:
-        raise InvalidValueError(f"the conversation was saved as {dialect!r}, which is not known")
+        known = ", ".join(_DIALECTS)
+        raise InvalidValueError(
+            f"the conversation was saved with the unknown dialect {dialect!r}; known are {known}"
+        )
     kind, provider = _DIALECTS[dialect]
     return kind("", profile_of(provider, ""), "", (), ModelSettings())

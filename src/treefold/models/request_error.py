@@ -1,6 +1,6 @@
-"""What went wrong with a request, whoever reports it; whether to try again, and what to do if not.
+"""Failed requests: their cause, whether to retry them, and otherwise what the user can do.
 
-The providers' packages have an exception for everything. Here each becomes one RequestError.
+Every failure, of a connection, an HTTP response or a stream, becomes one RequestError.
 """
 
 import email.utils
@@ -12,16 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from treefold.models.decoder import StreamFailedError
-from treefold.models.json_text import objects
+from treefold.models.json_text import objects_in
 from treefold.models.secret import Secret, public_url
 from treefold.models.sse import BrokenStreamError
 
 _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 529})
 _QUOTA: Final = ("insufficient_quota", "billing_error", "credit_balance", "spend_limit", "PerDay")
-_NO_CREDIT: Final = "credit balance is too low"  # Anthropic has no kind of its own for it
-TOO_LARGE: Final = "response_too_large"  # kinds of our own: retrying would cost the same again
+_NO_CREDIT: Final = "credit balance is too low"  # Anthropic has no error type for it
+# Kinds of our own; they are not retried, because a retry would cost the same again.
+TOO_LARGE: Final = "response_too_large"
 TOO_LONG: Final = "response_too_long"
-_FOR_GOOD: Final = (  # said in a stream, where there is no status
+# Kinds of permanent errors in a stream, where there is no status.
+_PERMANENT: Final = (
     "invalid", "authentication", "permission", "not_found", "too_large", "context_length", TOO_LONG,
     "INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "NOT_FOUND", "FAILED_PRECONDITION",
 )  # fmt: skip
@@ -33,21 +35,29 @@ _NO_TOOLS: Final = (
     "tools are not supported",
     "tool use is not supported",
 )
-# Servers have no common words for a schema that they do not take, but they all name the request as
-# the fault; a server that calls it a fault of its own has to name the schema.
+# Servers have no common wording for an unsupported schema, but all of them report a bad request. A
+# server that reports an internal error instead must mention the schema.
 _BAD_REQUEST: Final = frozenset({400, 422})
 _NO_SCHEMA: Final = ("response_format", "json_schema", "json schema", "grammar")
 _BAD_OUTPUT: Final = re.compile(r"does not match the expected .{0,80}format")  # llama.cpp
-_SHOWN: Final = 2000  # characters of what a server says
+_MAX_MESSAGE: Final = 2000  # characters of a server's message
 
 
 @dataclass(eq=False, kw_only=True)
 class RequestError(Exception):
-    """A failed request, as data."""
+    """A failed request, as data.
+
+    Attributes:
+        message: what happened, as the provider puts it.
+        status: of the response; None if there was none, or its stream broke.
+        kind: the provider's error types and codes.
+        retry_after: seconds that the provider asks to wait.
+        inner: the exception behind it, such as the SDK's.
+    """
 
     message: str
-    status: int | None = None  # None: there was no answer, or it broke off
-    kind: str = ""  # the provider's own words
+    status: int | None = None
+    kind: str = ""
     retry_after: float | None = None
     inner: BaseException | None = None
 
@@ -56,16 +66,16 @@ class RequestError(Exception):
 
     @property
     def is_quota(self) -> bool:
-        """Whether there is nothing left to spend: waiting seconds does not help."""
+        """Whether a quota is exhausted, so that waiting for seconds does not help."""
         return _NO_CREDIT in self.message or any(word in self.kind for word in _QUOTA)
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same request may well succeed later."""
+        """Whether the same request may succeed later."""
         if self.is_quota:
             return False
         if self.status is None:
-            return not any(word in self.kind for word in _FOR_GOOD)
+            return not any(word in self.kind for word in _PERMANENT)
         return self.status >= 500 or self.status in _TRANSIENT_STATUSES
 
     @property
@@ -82,77 +92,77 @@ class RequestError(Exception):
 
     @property
     def refuses_tools(self) -> bool:
-        """Whether the server says that it, or the model, cannot call functions."""
+        """Whether the server reports that it, or the model, cannot call functions."""
         text = self.message.lower()
         return self.status is not None and any(words in text for words in _NO_TOOLS)
 
     @property
     def may_refuse_schema(self) -> bool:
-        """Whether the reason may be that the request has a response schema."""
+        """Whether the cause may be the response schema in the request."""
         text = self.message.lower()
         return self.status in _BAD_REQUEST or (
             self.status is not None and any(words in text for words in _NO_SCHEMA)
         )
 
-    def without(self, secret: Secret) -> "RequestError":
-        """Return it without the key, and without an exception that would show it."""
+    def scrubbed(self, secret: Secret) -> "RequestError":
+        """Return the error without the key, and without an exception that would reveal it."""
         inner = self.inner
-        if inner is not None and _shows(inner, secret):
+        if inner is not None and not _scrub(inner, secret):
             inner = None
         message, kind = secret.scrub(self.message), secret.scrub(self.kind)
         return replace(self, message=message, kind=kind, inner=inner)
 
 
-def of_stream(error: StreamFailedError | BrokenStreamError) -> RequestError:
-    """Return what a decoder reports."""
+def from_stream(error: StreamFailedError | BrokenStreamError) -> RequestError:
+    """Return the error for a failure that a decoder reports."""
     if isinstance(error, StreamFailedError):
         return RequestError(message=str(error), status=error.status, kind=error.kind, inner=error)
     return RequestError(message=str(error), inner=error)
 
 
-def of_connection(error: BaseException) -> RequestError:
-    """Return what a connection that failed amounts to."""
-    *_, cause = _causes(error)  # the transport wraps what happened, and not well
-    said = (str(cause) or str(error))[:_SHOWN]
+def from_connection(error: BaseException) -> RequestError:
+    """Return the error for a failed connection."""
+    *_, cause = _causes(error)  # the transport's wrapper says less than the first cause
+    message = (str(cause) or str(error))[:_MAX_MESSAGE]
     name = type(cause).__name__
-    return RequestError(message=f"{name}: {said}" if said else name, inner=error)
+    return RequestError(message=f"{name}: {message}" if message else name, inner=error)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield *error*, and what caused it, down to the first cause."""
+    """Yield *error* and its chain of causes, down to the first."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
         cause = cause.__cause__
 
 
-def of_status(
+def from_response(
     status: int, body: Any, headers: Mapping[str, str], inner: BaseException | None = None
 ) -> RequestError:
-    """Return what an HTTP answer reports."""
+    """Return the error in an HTTP response."""
     fields = _error_fields(body)
-    details = fields.get("details")
-    finer = objects(details if isinstance(details, list) else [details])
+    listed = fields.get("details")
+    details = objects_in(listed if isinstance(listed, list) else [listed])
     kinds = [fields.get(key) for key in ("code", "type", "status")]
-    kinds += [word for detail in finer for word in _finer_words(detail)]
+    kinds += [kind for detail in details for kind in _detail_kinds(detail)]
     retry_after = _retry_after(headers)
     if retry_after is None:
-        delays = [_retry_delay(detail) for detail in finer]
+        delays = [_retry_delay(detail) for detail in details]
         retry_after = next((delay for delay in delays if delay is not None), None)
     message = str(fields.get("message") or "").strip() or f"HTTP {status}"
     if status < 400:
-        message = f"HTTP {status}, to {public_url(headers.get('location') or 'nowhere')}"
+        message = f"HTTP {status}, redirect to {public_url(headers.get('location') or 'nowhere')}"
     return RequestError(
-        message=message[:_SHOWN],
+        message=message[:_MAX_MESSAGE],
         status=status,
-        kind=" ".join(kind for kind in kinds if isinstance(kind, str))[:_SHOWN],
+        kind=" ".join(kind for kind in kinds if isinstance(kind, str))[:_MAX_MESSAGE],
         retry_after=retry_after,
         inner=inner,
     )
 
 
 def _error_fields(body: Any) -> dict[str, Any]:
-    """Return the fields of the error in *body*, whatever it is wrapped in."""
+    """Return the fields of the error in *body*, in any of the usual wrappers."""
     if isinstance(body, list):
         body = cast("list[Any]", body)[0] if body else {}
     match body:
@@ -183,7 +193,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _retry_delay(detail: dict[str, Any]) -> float | None:
-    """Return what Google's RetryInfo says."""
+    """Return the delay in Google's RetryInfo."""
     delay = detail.get("retryDelay")
     seconds = _number(delay.removesuffix("s")) if isinstance(delay, str) else None
     return None if seconds is None else max(0.0, seconds)
@@ -197,14 +207,14 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _finer_words(detail: dict[str, Any]) -> list[Any]:
-    """Return the finer words that Google and Anthropic have for it: quotas, reasons, codes."""
-    quotas = [violation.get("quotaId") for violation in objects(detail.get("violations"))]
+def _detail_kinds(detail: dict[str, Any]) -> list[Any]:
+    """Return the quotas, reasons and codes in which Google and Anthropic specify an error."""
+    quotas = [violation.get("quotaId") for violation in objects_in(detail.get("violations"))]
     return [*quotas, detail.get("error_code"), detail.get("reason")]
 
 
-def _shows(error: BaseException, secret: Secret) -> bool:
-    """Take the key out of an exception and all that it came from; whether it shows all the same."""
+def _scrub(error: BaseException, secret: Secret) -> bool:
+    """Remove the key from an exception and its causes; return whether that succeeded."""
     seen: set[int] = set()
     pending: list[BaseException | None] = [error]
     while pending:
@@ -219,14 +229,14 @@ def _shows(error: BaseException, secret: Secret) -> bool:
             if clean != value:
                 setattr(one, name, clean)
         if secret.is_in(_described(one)):
-            return True
-    return False
+            return False
+    return True
 
 
 def _described(error: BaseException) -> str:
     try:
         return f"{error} {error!r} {error.args!r} {vars(error)!r}"
-    except Exception as fault:  # noqa: BLE001 - foreign code; what cannot be shown shows nothing
+    except Exception as fault:  # noqa: BLE001 - foreign code; without a text nothing is revealed
         return type(fault).__name__
 
 
@@ -243,8 +253,8 @@ def _scrubbed(value: Any, secret: Secret) -> Any:
             return value
 
 
-def advice(error: RequestError, *, key_name: str, address: str, longest: float) -> str:
-    """Return what to do about an error that trying again does not mend: the first that applies."""
+def remedy_for(error: RequestError, *, key_name: str, address: str, longest: float) -> str:
+    """Return what the user can do about a permanent error: the first remedy that applies."""
     status, kind = error.status, error.kind
     wait = error.retry_after or 0.0
     silent = status is None and not kind
@@ -252,27 +262,27 @@ def advice(error: RequestError, *, key_name: str, address: str, longest: float) 
     remedies = (
         (
             kind == TOO_LARGE,
-            "raise max_response_bytes in the model's profile if it should be read",
+            "raise max_response_bytes in the model's profile to read longer responses",
         ),
-        (kind == TOO_LONG, "raise Timers.total of the model if it may take longer"),
+        (kind == TOO_LONG, "raise Timers.total of the model to wait longer"),
         (
             error.is_bad_output,
             "the server runs, but cannot parse what the model wrote: use a larger model, fewer"
             " tools, or another chat template",
         ),
-        (error.is_quota, "the account has nothing left to spend: see its limits and billing"),
+        (error.is_quota, "the account's quota is exhausted: check its limits and billing"),
         (
             error.is_transient and wait > longest,
-            f"it asks to wait {wait:g} s, which is more than Retry.longest",
+            f"the provider asks to wait {wait:g} s, which is more than Retry.longest",
         ),
         (
             silent and isinstance(error.inner, BrokenStreamError),
-            f"is it the right kind of server, at {address}?",
+            f"check that the server at {address} speaks this protocol",
         ),
         (silent, f"is the server at {address} running and reachable?"),
         (
             status is not None and status < 400,
-            "requests are not sent on to another address: give the right one",
+            "redirects are not followed: set base_url to the right address",
         ),
         (
             status in {401, 403} or key,
@@ -281,12 +291,12 @@ def advice(error: RequestError, *, key_name: str, address: str, longest: float) 
             else "check the key: give another api_key= to the model",
         ),
         (status == 404, f"check the model's name and the address {address}"),
-        (status == 429, "the provider limits how much it is asked: ask less at once, or wait"),
+        (status == 429, "the provider limits the rate of requests: send fewer at once, or wait"),
         (
             status == 413 or "context" in error.message.lower(),
             "the request is too large: shorten the conversation, or use a larger model",
         ),
-        (error.is_transient, "the provider is in trouble: try again later"),
-        (True, "the provider does not take this request as it is"),
+        (error.is_transient, "the provider has a problem: try again later"),
+        (True, "the provider rejects this request as it is"),
     )
     return next(remedy for applies, remedy in remedies if applies)

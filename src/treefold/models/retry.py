@@ -1,18 +1,18 @@
-"""When a failed request is made again."""
+"""When to retry a failed request, and how long to wait for a response."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 BACKOFF = (5.0, 10.0, 15.0, 20.0)  # seconds
-LONGEST_WAIT = 300.0  # seconds; a provider that asks for more is told no
+LONGEST_WAIT = 300.0  # seconds; a request is not retried if the provider asks for a longer wait
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How long to wait before each further attempt, and how to wait.
+    """The delay before each further attempt in seconds, and the function that waits.
 
-    A provider that says how long to wait is obeyed, up to *longest*. With *if_refused* False, a
+    A delay that the provider asks for takes precedence, up to *longest*. With *if_refused* False, a
     refused connection is not retried: no server listens at the address.
 
     Example:
@@ -27,7 +27,7 @@ class Retry:
     if_refused: bool = True
 
     def wait_before(self, attempt: int, retry_after: float | None = None) -> float | None:
-        """Return the seconds to wait before the attempt after *attempt* (from 1); None: give up."""
+        """Return the delay after attempt *attempt*, counted from 1; None for no further attempt."""
         if attempt > len(self.delays):
             return None
         if retry_after is None:
@@ -37,9 +37,9 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """How long to wait for an answer, in seconds; None is for ever.
+    """How long to wait for a response, in seconds; None for no limit.
 
-    An answer that is not complete after *total* seconds fails, and is not asked for again.
+    A response that is not complete after *total* seconds fails, and is not retried.
 
     Example:
         >>> from treefold.models import OpenAIModel, Timers
@@ -47,6 +47,6 @@ class Timers:
         600.0
     """
 
-    first_byte: float | None = 600.0  # a local server may read a long prompt for minutes
-    idle: float | None = 120.0  # between two pieces of a stream
+    first_byte: float | None = 600.0  # a local server may process a long prompt for minutes
+    idle: float | None = 120.0  # between two chunks of a stream
     total: float | None = 3600.0  # from the request to the end of the stream

@@ -1,4 +1,4 @@
-"""The SDKs of OpenAI and Anthropic, which are built alike: both stand on httpx2."""
+"""The SDKs of OpenAI and Anthropic, which have the same structure: both are built on httpx2."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from treefold.models.secret import Secret, public_url
 
 @dataclass(frozen=True, slots=True)
 class SdkClient:
-    """A client class of an SDK, and the server that it talks to."""
+    """A client class of an SDK, and the server that it connects to."""
 
     package: Any
     name: str
@@ -31,13 +31,13 @@ class SdkClient:
         return (self.name, self.base_url, self.path, tuple(self.headers.items()))
 
     def target(self, key: Secret) -> Target:
-        # The client never sends anything, so it needs no connections or certificates of its own.
+        # The client sends no requests, so it needs no connections or certificates.
         unused = httpx2.AsyncClient(transport=httpx2.AsyncBaseTransport(), trust_env=False)
         client = getattr(self.package, self.name)(
             api_key=key.reveal(), base_url=self.base_url, http_client=unused
         )
         headers = {**client.default_headers, **client.auth_headers, **self.headers}
-        # By way of httpx2 because names of headers differ in case only.
+        # Headers of httpx2 merge names that differ in case only.
         joined = httpx2.Headers({k: v for k, v in headers.items() if isinstance(v, str)})
         url = httpx2.URL(f"{str(client.base_url).rstrip('/')}/{self.path}")
         return Target(str(url), dict(joined), _trusted())
@@ -55,5 +55,5 @@ class SdkClient:
 
 @cache
 def _trusted() -> SSLContext:
-    """Return the trusted certificates; reading them takes longer than making a client."""
+    """Return the trusted certificates, cached: loading them takes longer than making a client."""
     return httpx2.create_ssl_context()

@@ -1,6 +1,6 @@
-"""Failed requests as the providers' SDKs raise them.
+"""Failed requests as the exceptions that the providers' SDKs raise.
 
-Requests do not go through the SDKs' typed layers, so that their exceptions are made here.
+Requests do not pass through the typed layers of the SDKs, so their exceptions are created here.
 """
 
 import sys
@@ -23,33 +23,37 @@ _BY_STATUS: Final = {
     504: "DeadlineExceededError",
     529: "OverloadedError",
 }
-_SERVER_FAULT: Final = 500  # the first status that is the server's fault
+_FIRST_SERVER_ERROR: Final = 500
 
 
 def sdk_exception(sdk: str, error: RequestError, address: str) -> BaseException | None:
-    """Return what the SDK of that module raises for *error*; its ``inner`` if there is no SDK."""
+    """Return the exception that the module *sdk* raises for *error*.
+
+    Without a loaded SDK it is ``error.inner``.
+    """
     package: Any = sys.modules.get(sdk)
     if package is None:
         return error.inner
     if sdk == "google.genai":
-        return _of_google(package, error)
-    made = _of_httpx(package, error, address)
-    made.__cause__ = error.inner
-    return made
+        return _google_exception(package, error)
+    raised = _httpx_exception(package, error, address)
+    raised.__cause__ = error.inner
+    return raised
 
 
-def _of_google(package: Any, error: RequestError) -> BaseException | None:
+def _google_exception(package: Any, error: RequestError) -> BaseException | None:
     errors = package.errors
     inner: Any = error.inner
-    if not isinstance(inner, errors.APIError):  # of a connection, which the SDK passes on as it is
+    # The SDK does not wrap the exceptions of connections.
+    if not isinstance(inner, errors.APIError):
         return inner
     status = error.status or 0
-    kind = errors.ServerError if status >= _SERVER_FAULT else errors.ClientError
+    kind = errors.ServerError if status >= _FIRST_SERVER_ERROR else errors.ClientError
     return kind(status, inner.details, inner.response)
 
 
-def _of_httpx(package: Any, error: RequestError, address: str) -> BaseException:
-    """Return what the SDKs that stand on httpx2 raise: OpenAI's and Anthropic's."""
+def _httpx_exception(package: Any, error: RequestError, address: str) -> BaseException:
+    """Return the exception of an SDK that is built on httpx2: OpenAI's or Anthropic's."""
     import httpx2  # noqa: PLC0415 - comes with those SDKs
 
     inner: Any = error.inner
@@ -71,12 +75,12 @@ def _of_httpx(package: Any, error: RequestError, address: str) -> BaseException:
 
 
 def _status_class(package: Any, status: int) -> Any:
-    usual = "InternalServerError" if status >= _SERVER_FAULT else "APIStatusError"
-    return getattr(package, _BY_STATUS.get(status, usual), None) or getattr(package, usual)
+    default = "InternalServerError" if status >= _FIRST_SERVER_ERROR else "APIStatusError"
+    return getattr(package, _BY_STATUS.get(status, default), None) or getattr(package, default)
 
 
 def _unwrapped(body: Any) -> Any:
-    """Return the error in *body*, of which OpenAI's SDK reads code, parameter and type."""
+    """Return the error in *body*; OpenAI's SDK reads its code, parameter and type."""
     if not isinstance(body, Mapping):
         return body
     return cast("Mapping[str, Any]", body).get("error", cast("Any", body))

@@ -1,7 +1,7 @@
-"""One conversation over the wire, whatever the protocol.
+"""One conversation over the wire, in any protocol.
 
-Owns the history and the order of things: write, send, read, keep. What the bytes mean is the
-dialect's business, how they travel the endpoint's.
+Owns the history and the sequence of steps: encode, send, decode, store. The dialect knows what the
+bytes mean, the endpoint how they are transported.
 """
 
 import asyncio
@@ -35,30 +35,31 @@ from treefold.core.usage import TokenUsage
 from treefold.models.attempt import Attempt, Endpoint
 from treefold.models.decoder import RefusedError, Response
 from treefold.models.dialect import Dialect
-from treefold.models.request_error import RequestError, advice
+from treefold.models.request_error import RequestError, remedy_for
 from treefold.models.retry import Retry, Timers
 from treefold.models.sdk_errors import sdk_exception
-from treefold.models.translation import translated
+from treefold.models.translation import to_dialect
 
-_NO_TOOLS: Final = (
-    "{model} at {address} cannot call functions, says the server ({message}); it is asked for"
-    " {what} only. Use a model that can, or see how the server has to be started for it"
+_TOOLS_NOTICE: Final = (
+    "the server reports that {model} at {address} cannot call functions ({message}); the request is"
+    " repeated without them, for {what} only. Use a model that can call functions, or check how the"
+    " server has to be started for it"
 )
 
-_NO_SCHEMA: Final = (
-    "{model} at {address} was asked for its result by a response schema, and the server refused the"
-    " request ({message}); it is offered the function return_result instead. Set"
+_SCHEMA_NOTICE: Final = (
+    "the server at {address} rejected a request for the result of {model} by a response schema"
+    " ({message}); the model is offered the function return_result instead. Set"
     " results_by_schema=False in the profile to offer it in the first request"
 )
 
-_RETRYING: Final = "%s failed (%s); trying again in %g s"
-_TICKS: Final = 10
+_RETRYING: Final = "%s failed (%s); retrying in %g s"
+_MAX_TICKS: Final = 10  # of the event loop, for an abandoned stream to be closed
 
 _log = logging.getLogger("treefold.models")
 
 
 class WireSession(Session):
-    """A Session that speaks a dialect to an endpoint."""
+    """A Session that exchanges messages of a dialect with an endpoint."""
 
     def __init__(
         self,
@@ -71,38 +72,39 @@ class WireSession(Session):
         provider: str,
         sdk: str = "",
     ) -> None:
-        self._provider = provider  # the class of the model
-        self._sdk = sdk  # the module of the provider's SDK
+        self._provider = provider  # the name of the model's class
+        self._sdk = sdk  # the name of the SDK's module
         self._dialect = dialect
         self._endpoint = endpoint
         self._retry = retry
         self._timers = timers
         self._exchanges: list[Exchange] = []
-        self._history: list[bytes] = []  # each message as it is sent again
+        self._history: list[bytes] = []  # the messages, encoded as each request repeats them
         self._transcript: list[TranscriptPart] = []
-        self._asked: list[ToolUse] = []  # calls that wait for their results
-        self._ends: list[int] = []  # of each exchange in the transcript
+        self._pending: list[ToolUse] = []  # calls without a result
+        self._ends: list[int] = []  # where each exchange ends in the transcript
         self._usage = TokenUsage()
-        self._lost = TokenUsage()  # by attempts that came to nothing, since the last exchange
+        self._uncommitted = TokenUsage()  # of attempts since the last exchange
         self._busy = False
         self._bad_outputs = 0  # of the current request
         for number, exchange in enumerate(exchanges, 1):
             if not isinstance(exchange, Exchange):
                 raise InvalidValueError(
-                    f"exchanges are made by Exchange.from_dict, which {type(exchange)} was not"
+                    f"exchanges must be Exchange objects, got {type(exchange).__name__}:"
+                    " restore them with Exchange.from_dict"
                 )
             if exchange.dialect not in {dialect.name, PLAIN}:
                 raise OtherProtocolError(
-                    f"the conversation was saved as {exchange.dialect} and cannot go on as"
+                    f"the conversation was saved as {exchange.dialect} and cannot be continued as"
                     f" {dialect.name}: open it with a model that speaks the same protocol"
                 )
             self._restore(exchange, is_last=number == len(exchanges))
-        # Asks for the result by a call, for a server that refuses the schema.
-        self._by_call: Dialect | None = None
+        # Requests the result by a call; used if the server rejects the response schema.
+        self._fallback: Dialect | None = None
         if dialect.prefers_schema and not any(
             isinstance(part, ToolUse) for part in self._transcript
         ):
-            self._by_call, self._dialect = dialect, dialect.without_functions()
+            self._fallback, self._dialect = dialect, dialect.without_functions()
 
     def __repr__(self) -> str:
         return f"<Session with {self._dialect.model}, {len(self._exchanges)} exchanges>"
@@ -121,15 +123,15 @@ class WireSession(Session):
 
     @property
     def pending(self) -> Sequence[ToolUse]:
-        return self._asked
+        return self._pending
 
     @property
     def usage(self) -> TokenUsage:
-        return self._usage + self._lost
+        return self._usage + self._uncommitted
 
     async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
-        sent = self._written(inputs)
-        await self._begin()
+        sent = self._encode(inputs)
+        await self._acquire()
         number = 1
         try:
             while True:
@@ -143,7 +145,7 @@ class WireSession(Session):
                 try:
                     await attempt.open(self._dialect.body(self._history, sent))
                     yield ResponseStarted()
-                    data = await attempt.first()
+                    data = await attempt.read_first()
                     while data:
                         for event in decoder.feed(data):
                             yield event
@@ -153,105 +155,106 @@ class WireSession(Session):
                     response = attempt.response()
                     break
                 except RequestError as failure:
-                    error = self._endpoint.clean(failure)
+                    error = self._endpoint.scrub(failure)
                 except RefusedError as refusal:
-                    raise self._refused(refusal) from None
+                    raise self._refusal(refusal) from None
                 finally:
-                    self._lost += decoder.usage
+                    self._uncommitted += decoder.usage
                     await attempt.close()
-                if notice := self._adapted(error, number):
+                if notice := self._adapt(error, number):
                     yield Noticed(notice)
                     continue
-                wait = self._wait_after(error, number)
-                raised = self._raised(error)
-                yield AttemptFailed(number, _failure(error), wait, decoder.usage, raised)
+                wait = self._retry_delay(error, number)
+                inner = self._sdk_exception(error)
+                yield AttemptFailed(number, _failure(error), wait, decoder.usage, inner)
                 _log.warning(_RETRYING, self._dialect.model, error, wait)
                 await self._retry.sleep(wait)
                 number += 1
         finally:
             self._busy = False
-        for event in self._complete(sent, response):
+        for event in self._commit(sent, response):
             yield event
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
-        sent = self._written(inputs)
+        sent = self._encode(inputs)
         exchange = Exchange(
             dialect=self._dialect.name,
             sent=tuple(sent),
-            received=(self._dialect.respond(text, ()),),
+            received=(self._dialect.write_response(text, ()),),
             finish=Finish.ANSWERED,
-            usage=self._lost,
+            usage=self._uncommitted,
         )
-        self._keep(exchange)
-        self._lost = TokenUsage()
+        self._append(exchange)
+        self._uncommitted = TokenUsage()
         return exchange
 
-    async def _begin(self) -> None:
-        for _ in range(_TICKS):  # a stream that was left without closing it is being closed
+    async def _acquire(self) -> None:
+        # The event loop closes a stream that was abandoned without being closed; wait for that.
+        for _ in range(_MAX_TICKS):
             if self._busy:
                 await asyncio.sleep(0)
         if self._busy:
             raise SafeExecutionError(
-                "this session waits for a response already: read that to its end, or close it"
+                "this session already waits for a response: read its stream to the end, or close it"
             )
         self._busy = True
         self._bad_outputs = 0
 
-    def _written(self, inputs: Sequence[UserText | ToolResult]) -> list[str]:
+    def _encode(self, inputs: Sequence[UserText | ToolResult]) -> list[str]:
         texts = [part for part in inputs if isinstance(part, UserText)]
         results = {part.tool_use_id: part for part in inputs if isinstance(part, ToolResult)}
-        for said in (*(part.text for part in texts), *(r.content for r in results.values())):
-            if not isinstance(said, str):
-                raise InvalidValueError(f"a model is told text, not {said!r}: write str(...)")
+        for text in (*(part.text for part in texts), *(r.content for r in results.values())):
+            if not isinstance(text, str):
+                raise InvalidValueError(f"text for a model must be a str, got {text!r}: use str()")
         if any(not part.text.strip() for part in texts):
             raise InvalidValueError("there is nothing to send: the text is empty")
         if len(texts) + len(results) < len(inputs):
             raise InvalidValueError("send UserText and ToolResult only, one result for each call")
-        asked = {call.id for call in self._asked}
-        if unknown := results.keys() - asked:
-            raise UsageError(f"the model asked for no such call: {', '.join(sorted(unknown))}")
-        if missing := asked - results.keys():
+        pending = {call.id for call in self._pending}
+        if unknown := results.keys() - pending:
+            raise UsageError(f"the model made no such call: {', '.join(sorted(unknown))}")
+        if missing := pending - results.keys():
             raise UsageError(f"these calls have no result yet: {', '.join(sorted(missing))}")
         if self._is_paused and inputs:
-            raise UsageError("the model has more to say: send nothing, and it goes on")
+            raise UsageError("the response is paused: send nothing, and the model continues it")
         if not inputs and not self._is_paused:
             raise UsageError("there is nothing to send: give a UserText, or the results of calls")
-        return self._dialect.write([(call, results[call.id]) for call in self._asked], texts)
+        return self._dialect.write([(call, results[call.id]) for call in self._pending], texts)
 
     @property
     def _is_paused(self) -> bool:
         return bool(self._exchanges) and self._exchanges[-1].finish is Finish.PAUSED
 
-    # What comes of an attempt
+    # Outcomes of an attempt
 
-    def _complete(self, sent: Sequence[str], response: Response) -> list[ModelEvent]:
+    def _commit(self, sent: Sequence[str], response: Response) -> list[ModelEvent]:
         exchange = Exchange(
             dialect=self._dialect.name,
             sent=tuple(sent),
             received=(response.message,) if response.message is not None else (),
             finish=response.finish,
-            usage=self._lost,
+            usage=self._uncommitted,
         )
-        parts = self._keep(exchange)
-        self._lost = TokenUsage()
+        parts = self._append(exchange)
+        self._uncommitted = TokenUsage()
         notices, self._dialect.notices = self._dialect.notices, []
         end = ResponseEnded(exchange, response.reason)
         return [*map(Noticed, notices), *map(PartCompleted, parts), end]
 
-    def _keep(self, exchange: Exchange) -> list[TranscriptPart]:
-        """Add *exchange* to the history, all of it or nothing; return what was received."""
+    def _append(self, exchange: Exchange) -> list[TranscriptPart]:
+        """Add *exchange* to the history, all of it or nothing, and return the parts received."""
         dialect, at = self._dialect, len(self._history)
         messages = [message.encode() for message in exchange.sent]
-        messages += [dialect.replayed(message).encode() for message in exchange.received]
+        messages += [dialect.to_history(message).encode() for message in exchange.received]
         sent: list[TranscriptPart] = []
-        for place, message in enumerate(exchange.sent, at):
-            sent += dialect.read(message, place, self._asked)
+        for position, message in enumerate(exchange.sent, at):
+            sent += dialect.read(message, position, self._pending)
         received: list[TranscriptPart] = []
-        for place, message in enumerate(exchange.received, at + len(exchange.sent)):
-            received += dialect.read(message, place, ())
+        for position, message in enumerate(exchange.received, at + len(exchange.sent)):
+            received += dialect.read(message, position, ())
         self._history += messages
         self._transcript += sent + received
-        self._asked = [part for part in received if isinstance(part, ToolUse)]
+        self._pending = [part for part in received if isinstance(part, ToolUse)]
         self._exchanges.append(exchange)
         self._ends.append(len(self._transcript))
         self._usage += exchange.usage
@@ -260,67 +263,69 @@ class WireSession(Session):
     def _restore(self, exchange: Exchange, *, is_last: bool) -> None:
         number = len(self._exchanges) + 1
         try:
-            self._keep(translated(exchange, self._dialect, self._asked, is_last=is_last))
+            self._append(to_dialect(exchange, self._dialect, self._pending, is_last=is_last))
         except (AttributeError, KeyError, TypeError, ValueError, StopIteration) as error:
             raise InvalidValueError(
-                f"exchange {number} is not what a {self._dialect.name} session saved: {error!r}"
+                f"exchange {number} is not a valid {self._dialect.name} exchange: {error!r}"
             ) from None
 
-    def _refused(self, refusal: RefusedError) -> ModelRefusedError:
+    def _refusal(self, refusal: RefusedError) -> ModelRefusedError:
         return ModelRefusedError(self._dialect.model, refusal.reason, refusal.text)
 
-    def _adapted(self, error: RequestError, number: int) -> str:
-        """Ask in another way if the server refuses this one; return a notice, or nothing."""
+    def _adapt(self, error: RequestError, number: int) -> str:
+        """Change the form of the request if the server rejects it; return a notice, or ""."""
         dialect = self._dialect
         if error.refuses_tools and dialect.may_lack_functions and dialect.functions:
             try:
                 self._dialect = dialect.without_functions()
             except DefinitionError as fault:
-                raise self._failed(error, str(fault), number) from None
+                raise self._exception(error, str(fault), number) from None
             by_schema = self._dialect.settings.response_schema is not None
-            return self._explained(_NO_TOOLS, error, what="JSON" if by_schema else "text")
-        if self._by_call is not None and error.may_refuse_schema:
-            # Only once: a server may refuse functions as well.
-            self._dialect, self._by_call = self._by_call, None
-            return self._explained(_NO_SCHEMA, error)
+            return self._format_notice(_TOOLS_NOTICE, error, what="JSON" if by_schema else "text")
+        if self._fallback is not None and error.may_refuse_schema:
+            # Only once: the server may reject functions as well.
+            self._dialect, self._fallback = self._fallback, None
+            return self._format_notice(_SCHEMA_NOTICE, error)
         return ""
 
-    def _explained(self, notice: str, error: RequestError, **more: str) -> str:
+    def _format_notice(self, notice: str, error: RequestError, **more: str) -> str:
         address = self._endpoint.address
         return notice.format(
             model=self._dialect.model, address=address, message=error.message, **more
         )
 
-    def _wait_after(self, error: RequestError, number: int) -> float:
-        """Return how long to wait after attempt *number* failed, or raise if it was the last."""
-        again = error.is_transient and (self._retry.if_refused or not error.is_refused_connection)
-        wait = self._retry.wait_before(number, error.retry_after) if again else None
+    def _retry_delay(self, error: RequestError, number: int) -> float:
+        """Return the seconds to wait after attempt *number* failed; raise if it was the last."""
+        retryable = error.is_transient
+        if error.is_refused_connection and not self._retry.if_refused:
+            retryable = False
+        wait = self._retry.wait_before(number, error.retry_after) if retryable else None
         if error.is_bad_output:
             # Waiting does not help, and a model that fails twice will probably fail again.
             self._bad_outputs += 1
             wait = None if wait is None or self._bad_outputs > 1 else 0.0
         if wait is not None:
             return wait
-        remedy = advice(
+        remedy = remedy_for(
             error,
             key_name=self._endpoint.key_name,
             address=self._endpoint.address,
             longest=self._retry.longest,
         )
-        raise self._failed(error, remedy, number) from None
+        raise self._exception(error, remedy, number) from None
 
-    def _failed(self, error: RequestError, remedy: str, number: int) -> ModelProviderException:
-        """Return *error* as it is raised: all of it is in the message and in ``inner``."""
+    def _exception(self, error: RequestError, remedy: str, number: int) -> ModelProviderException:
+        """Return the exception to raise for *error*, with the SDK's exception as ``inner``."""
         return provider_exception(
             self._provider,
             self._dialect.model,
             f"{error.message} ({remedy})",
             status=error.status,
             attempts=number,
-            inner=self._raised(error),
+            inner=self._sdk_exception(error),
         )
 
-    def _raised(self, error: RequestError) -> BaseException | None:
+    def _sdk_exception(self, error: RequestError) -> BaseException | None:
         return sdk_exception(self._sdk, error, self._endpoint.address)
 
 

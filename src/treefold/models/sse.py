@@ -1,43 +1,48 @@
-"""Server-sent events that carry JSON: bytes in, values out.
+"""Server-sent events that carry JSON: bytes in, objects out.
 
-Knows lines and JSON, not protocols. It is made for servers that bend the rules: comments, junk,
-missing blank lines, JSON over several lines, or one JSON body instead of a stream.
+Knows lines and JSON, not the providers' protocols. It tolerates servers that violate the format:
+comments, invalid data, missing blank lines, JSON over several lines, or one JSON body instead of
+a stream.
 """
 
 from typing import Any, Final
 
-from treefold.models.json_text import parsed
+from treefold.models.json_text import parse_json
 
-DONE: Final[dict[str, Any]] = {
-    "treefold": "done"
-}  # stands for "data: [DONE]"; compared by identity
+# The object for "data: [DONE]"; compared by identity.
+DONE: Final[dict[str, Any]] = {"treefold": "done"}
 
-LONGEST: Final = 64 * 1024 * 1024  # bytes in one event; who sends more is not sending events
-MOST_OTHERS: Final = 1024 * 1024  # bytes in lines of no kind
-SHOWN: Final = 200  # characters of junk that are kept
+MAX_EVENT_BYTES: Final = 64 * 1024 * 1024  # a longer event is taken for a broken stream
+MAX_OTHER_BYTES: Final = 1024 * 1024  # of lines that are not server-sent events
+MAX_SHOWN: Final = 200  # characters kept of the first invalid event
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 class BrokenStreamError(Exception):
-    """The stream ended, or went wrong, before the response was complete; trying again may help."""
+    """The stream ended or broke before the response was complete; a retry may help."""
 
 
-class JsonEvents:
-    """Takes in bytes in any portions and gives the JSON objects that they hold."""
+class JsonEventParser:
+    """Returns the JSON objects of a stream whose bytes arrive in chunks of any size.
+
+    Attributes:
+        invalid: the number of data lines that are not JSON.
+        first_invalid: the beginning of the first of them.
+    """
 
     def __init__(self) -> None:
-        self.junk = 0  # how much was meant as data and is not JSON
-        self.first_junk = ""
-        self._tail: list[bytes] = []  # the beginning of a line
+        self.invalid = 0
+        self.first_invalid = ""
+        self._tail: list[bytes] = []  # an incomplete line
         self._tail_size = 0
-        self._pending: list[str] = []  # data lines that are not JSON by themselves
+        self._pending: list[str] = []  # data lines that are not JSON on their own
         self._pending_size = 0
-        self._others: list[str] = []  # lines of no kind: perhaps one JSON body, line by line
+        self._others: list[str] = []  # lines that are not events: perhaps of one JSON body
         self._others_size = 0
         self._begun = False
 
     def feed(self, data: bytes) -> list[dict[str, Any]]:
-        """Take in *data* and return the objects that it completes."""
+        """Parse *data* and return the objects that it completes."""
         lines = data.split(b"\n")
         rest = lines.pop()
         found: list[dict[str, Any]] = []
@@ -49,12 +54,13 @@ class JsonEvents:
                 self._begun = True
                 lines[0] = lines[0].removeprefix(_BOM)
         for line in lines:
-            if line.startswith(b"data: {") and not self._pending:  # the usual case
-                value = parsed(line[6:].decode("utf-8", "replace"))
+            # The usual case, which needs no further checks.
+            if line.startswith(b"data: {") and not self._pending:
+                value = parse_json(line[6:].decode("utf-8", "replace"))
                 if type(value) is dict:
                     found.append(value)  # pyright: ignore[reportUnknownArgumentType]
                     continue
-            self._take(line.decode("utf-8", "replace").rstrip("\r"), found)
+            self._parse_line(line.decode("utf-8", "replace").rstrip("\r"), found)
         if rest:
             self._tail.append(rest)
             self._tail_size += len(rest)
@@ -62,37 +68,37 @@ class JsonEvents:
         return found
 
     def end(self) -> list[dict[str, Any]]:
-        """Return what the last line completes, there being no more."""
+        """Return the objects that the last line completes; there is no more data."""
         found: list[dict[str, Any]] = []
         last = b"".join(self._tail)
         if last:
             last = last if self._begun else last.removeprefix(_BOM)
-            self._take(last.decode("utf-8", "replace").rstrip("\r"), found)
+            self._parse_line(last.decode("utf-8", "replace").rstrip("\r"), found)
         self._dispatch(found)
         return found + _objects(["\n".join(self._others)])
 
-    def _take(self, line: str, found: list[dict[str, Any]]) -> None:
+    def _parse_line(self, line: str, found: list[dict[str, Any]]) -> None:
         if not line:
             self._dispatch(found)
         elif line.startswith("data:"):
-            self._take_data(line[5:].strip(), found)
+            self._parse_data(line[5:].strip(), found)
         elif line.startswith((":", "event:", "id:", "retry:")):
             pass
         elif line.startswith("error:"):  # llama.cpp
             found.extend({"error": error} for error in _objects([line[6:]]))
-        elif line.startswith("{") and (values := _objects([line])):  # without "data:"
+        elif line.startswith("{") and (values := _objects([line])):  # "data:" is missing
             found.extend(values)
-        elif self._others_size < MOST_OTHERS:
+        elif self._others_size < MAX_OTHER_BYTES:
             self._others_size += len(line)
             self._others.append(line)
 
-    def _take_data(self, data: str, found: list[dict[str, Any]]) -> None:
+    def _parse_data(self, data: str, found: list[dict[str, Any]]) -> None:
         if data == "[DONE]":
             self._dispatch(found)
             found.append(DONE)
             return
-        whole = data.endswith("}")  # perhaps the end of an object: blank lines may be missing
-        if whole and (values := _objects(["\n".join([*self._pending, data])])):
+        # The blank line after an event may be missing, so an object may end with any line.
+        if data.endswith("}") and (values := _objects(["\n".join([*self._pending, data])])):
             self._pending.clear()
             self._pending_size = 0
             found.extend(values)
@@ -102,23 +108,23 @@ class JsonEvents:
             _check_size(self._pending_size)
 
     def _dispatch(self, found: list[dict[str, Any]]) -> None:
-        """An event is over: of data that is not JSON as a whole, take the lines that are."""
+        """End an event: of data that is not JSON as a whole, parse the lines that are."""
         for line in self._pending:
             if values := _objects([line]):
                 found.extend(values)
             else:
-                self.junk += 1
-                self.first_junk = self.first_junk or line[:SHOWN]
+                self.invalid += 1
+                self.first_invalid = self.first_invalid or line[:MAX_SHOWN]
         self._pending.clear()
         self._pending_size = 0
 
 
 def _check_size(size: int) -> None:
-    if size > LONGEST:
-        raise BrokenStreamError(f"the server sent an event of over {LONGEST:,} bytes")
+    if size > MAX_EVENT_BYTES:
+        raise BrokenStreamError(f"the server sent an event of more than {MAX_EVENT_BYTES:,} bytes")
 
 
 def _objects(texts: list[str]) -> list[dict[str, Any]]:
     """Return those of *texts* that are JSON objects."""
-    values = [parsed(text) for text in texts]
+    values = [parse_json(text) for text in texts]
     return [value for value in values if isinstance(value, dict)]

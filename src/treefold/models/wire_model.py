@@ -1,4 +1,4 @@
-"""What the models of all providers have in common."""
+"""The base of the providers' models."""
 
 import os
 from abc import abstractmethod
@@ -24,13 +24,21 @@ from treefold.models.session import WireSession
 
 
 class WireModel(Model):
-    """A model that is reached over HTTP."""
+    """A model that is reached over HTTP.
+
+    Attributes:
+        key_names: environment variables that may hold the key.
+        url_name: the environment variable that may hold the base URL.
+        servers: base URLs by the names that *base_url* accepts for them.
+        sdk: the module of the provider's SDK.
+        price: returns the price of one request in US dollars; None for the price list.
+    """
 
     provider: Provider
-    key_names: ClassVar[tuple[str, ...]]  # environment variables that may hold the key
-    url_name: ClassVar[str]  # the one that may hold the address
-    servers: ClassVar[Mapping[str, str]] = {}  # addresses that have a name
-    sdk: ClassVar[str] = ""  # the module of the provider's SDK
+    key_names: ClassVar[tuple[str, ...]]
+    url_name: ClassVar[str]
+    servers: ClassVar[Mapping[str, str]] = {}
+    sdk: ClassVar[str] = ""
 
     def __init__(
         self,
@@ -44,12 +52,12 @@ class WireModel(Model):
         price: Callable[[TokenUsage], Decimal | None] | None = None,
     ) -> None:
         self.model = model
-        self.base_url = self._address(base_url or os.environ.get(self.url_name) or None)
-        self._was_told_where = base_url is not None
+        self.base_url = self._checked_url(base_url or os.environ.get(self.url_name) or None)
+        self._has_explicit_url = base_url is not None
         self.profile = profile or profile_of(self.provider, model)
         self.retry = retry or Retry()
         self.timers = timers or Timers()
-        self.price = price  # of one request in US dollars, where the price list does not know
+        self.price = price
         self._api_key = None if api_key is None else Secret(api_key)
 
     @property
@@ -69,9 +77,9 @@ class WireModel(Model):
     ) -> WireSession:
         settings = ModelSettings() if settings is None else settings
         if not isinstance(settings, ModelSettings):
-            raise InvalidValueError(f"settings are a ModelSettings(...), not {settings!r}")
+            raise InvalidValueError(f"settings must be a ModelSettings, got {settings!r}")
         return WireSession(
-            self._fitting_dialect(system, functions, settings),
+            self._create_dialect(system, functions, settings),
             self.endpoint(),
             self.retry,
             self.timers,
@@ -81,23 +89,23 @@ class WireModel(Model):
         )
 
     def check(self, functions: Sequence[Function]) -> None:
-        self._fitting_dialect("", functions, ModelSettings())
+        self._create_dialect("", functions, ModelSettings())
 
     @property
     def calls_functions(self) -> bool:
-        """Whether the model can call functions, as far as is known before the first request."""
+        """Whether the model can call functions, as far as known before the first request."""
         return self.profile.calls_functions
 
-    def _fitting_dialect(
+    def _create_dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
     ) -> Dialect:
-        """Return the dialect; a result is asked for by a schema if the model cannot call."""
+        """Return the dialect; it requests a result by a schema if the model cannot call."""
         dialect = self.dialect(system, functions, settings)
         if self.calls_functions or dialect.answer_schema is None:
             return dialect
         return dialect.without_functions()
 
-    def _address(self, url: str | None) -> str | None:
+    def _checked_url(self, url: str | None) -> str | None:
         if url is None:
             return None
         url = self.servers.get(url.lower(), url)
@@ -108,7 +116,7 @@ class WireModel(Model):
             )
         if "@" in urlsplit(url).netloc:
             raise InvalidValueError(
-                "an address with a name and a password in it is not used: give a header instead,"
+                "base_url must not contain a user name or a password: set a header instead,"
                 " profile=replace(profile, headers={'Authorization': ...})"
             )
         return url.rstrip("/")
@@ -117,11 +125,11 @@ class WireModel(Model):
     def dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
     ) -> Dialect:
-        """Return how a session with this model is written down."""
+        """Return the message format for a session with this model."""
 
     @abstractmethod
     def endpoint(self) -> Endpoint:
-        """Return where its requests go."""
+        """Return the server for the requests of a session."""
 
     def use_key(self, api_key: str) -> None:
         """Use this key from now on."""
@@ -129,14 +137,14 @@ class WireModel(Model):
 
     @property
     def key_name(self) -> str:
-        """The environment variable that the key is read from; empty if it is not."""
+        """The environment variable that holds the key; empty if the key is not read from one."""
         return "" if self._api_key is not None else self.key_names[0]
 
     def key(self) -> Secret:
         """Return the key.
 
         Raises:
-            UsageError: there is none.
+            UsageError: no key is set.
         """
         if self._api_key is not None:
             return self._api_key
@@ -157,10 +165,10 @@ def _is_usable(url: str) -> bool:
 
 
 def required_package(module: str, requirement: str) -> ModuleType:
-    """Import a provider's package: slow, so on first use.
+    """Import and return a provider's package; it is slow to load, so only on first use.
 
     Raises:
-        UsageError: it is not installed.
+        UsageError: the package is not installed.
     """
     try:
         return import_module(module)

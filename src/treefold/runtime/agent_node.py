@@ -189,8 +189,8 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         return [start.timestamp() for start in starts if start is not None]
 
     @property
-    def wish(self) -> Any:
-        """The model that was asked for, for this call only."""
+    def model_ref(self) -> Any:
+        """The model that was requested for this call only."""
         edit = None if self.record is None else self.record.edit
         return self._request.model if edit is None or edit.model is None else edit.model
 
@@ -211,16 +211,16 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         record = self.record
         return record.system if record is not None and self.knows_all else None
 
-    def find_model(self, wish: Any) -> Model:
-        """Return the model that *wish* stands for; None is for the default of here.
+    def find_model(self, model_ref: Any) -> Model:
+        """Return the model that *model_ref* refers to; None is for the default of this call.
 
         Raises:
-            InvalidValueError: it stands for none.
+            InvalidValueError: it refers to no model.
         """
-        if wish is None:
+        if model_ref is None:
             above = [node.default_model for node in upwards(self) if isinstance(node, AgentNode)]
-            wish = next((model for model in above if model is not None), None)
-        return self.commons.models.find(wish)
+            model_ref = next((model for model in above if model is not None), None)
+        return self.commons.models.find(model_ref)
 
     def in_place_of(self, model: Model) -> Model:
         """Return who answers where *model* is asked: that itself, but in a replay."""
@@ -464,9 +464,9 @@ def _translated(
     exchanges: Sequence[Exchange],
 ) -> Session:
     """Go on with what another provider's model has said."""
-    from treefold.models.reading import made_plain  # noqa: PLC0415 - knows every protocol
+    from treefold.models.reading import to_plain  # noqa: PLC0415 - knows every protocol
 
-    session = model.open(system, functions, settings, exchanges=made_plain(exchanges))
+    session = model.open(system, functions, settings, exchanges=to_plain(exchanges))
     if exchanges[-1].finish is Finish.TOOL_USE and not session.pending:
         raise UsageError(
             f"{model.name} cannot take over the calls that another model asked for last: go on"

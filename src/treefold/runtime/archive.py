@@ -451,9 +451,9 @@ class Archive:
             self.store.close()
 
 
-def _model_of(wish: str | None, edit: AgentEdited | Edit | None) -> Any:
-    """Return the model that a call is made with: what was wished for, unless that was changed."""
-    return wish if edit is None or edit.model is None else edit.model
+def _model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
+    """Return the model of a call: *model_ref*, unless *edit* replaces it."""
+    return model_ref if edit is None or edit.model is None else edit.model
 
 
 def open_archive(

@@ -186,12 +186,12 @@ class Maker:
         """Return the node with this id if it is in memory."""
         return self._forest.get(id)
 
-    def knows_model(self, wish: Any) -> bool:
+    def knows_model(self, model_ref: Any) -> bool:
         """Whether there is such a model."""
-        if wish is None:
+        if model_ref is None:
             return True
         try:
-            self.commons.models.find(wish)
+            self.commons.models.find(model_ref)
         except InvalidValueError:
             return False
         return True

@@ -12,14 +12,15 @@ _DEFAULT: Final = "default"
 class ModelBook:
     """The models of one runtime, by what agents call them.
 
-    A wish is a Model, a Provider, the name of a model, or "default" or None for the default.
+    A model_ref refers to a model: a Model, a Provider, the name of a model, or "default" or None
+    for the default.
     """
 
     def __init__(self, models: Any = None) -> None:
         given = cast("Any", models) if isinstance(models, Mapping) else {_DEFAULT: models}
         entries = dict[Any, Any](given)
         for key, model in entries.items():
-            if not isinstance(key, str) or not (model is None or _is_wish(model)):
+            if not isinstance(key, str) or not (model is None or _is_model_ref(model)):
                 raise InvalidValueError(
                     f"models map a Provider or a name to a model or its name, not {key!r} to"
                     f" {model!r}"
@@ -27,19 +28,19 @@ class ModelBook:
         self._entries = {str(key): model for key, model in entries.items()}
         self._found: dict[str, Any] = {}
 
-    def find(self, wish: Any) -> Any:
-        """Return the model that *wish* stands for here.
+    def find(self, model_ref: Any) -> Any:
+        """Return the model that *model_ref* refers to.
 
         Raises:
-            InvalidValueError: it stands for none.
+            InvalidValueError: it refers to no model.
         """
-        if wish is None or wish == _DEFAULT:
-            wish = self._default()
-        if not _is_wish(wish):
-            raise InvalidValueError(f"a model is a Model, a Provider or a name, not {wish!r}")
-        if not isinstance(wish, str):
-            return wish
-        entry = self._entries.get(str(wish)) or self._called(wish) or wish
+        if model_ref is None or model_ref == _DEFAULT:
+            model_ref = self._default()
+        if not _is_model_ref(model_ref):
+            raise InvalidValueError(f"a model is a Model, a Provider or a name, not {model_ref!r}")
+        if not isinstance(model_ref, str):
+            return model_ref
+        entry = self._entries.get(str(model_ref)) or self._called(model_ref) or model_ref
         if not isinstance(entry, str):
             return entry
         if entry not in self._found:
@@ -71,7 +72,7 @@ class ModelBook:
         return self._entries.get(_DEFAULT) or Provider.Local
 
 
-def _is_wish(thing: object) -> bool:
+def _is_model_ref(thing: object) -> bool:
     if isinstance(thing, str):
         return True
     from treefold.core.model import Model  # noqa: PLC0415 - only who gives one needs it

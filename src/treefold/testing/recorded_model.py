@@ -55,8 +55,10 @@ class StandIn(Model):
 class StandIns(ModelBook):
     """Knows every model that anybody can name."""
 
-    def find(self, wish: Any) -> Model:
-        return StandIn("a model" if wish is None else str(getattr(wish, "name", wish)))
+    def find(self, model_ref: Any) -> Model:
+        return StandIn(
+            "a model" if model_ref is None else str(getattr(model_ref, "name", model_ref))
+        )
 
     @property
     def has_default(self) -> bool:

@@ -37,7 +37,7 @@ class ReplayedAgent(AgentNode):
         requests = self._call.requests
         return requests[self.heard] if self.heard < len(requests) else None
 
-    def find_model(self, wish: Any) -> Model:
+    def find_model(self, model_ref: Any) -> Model:
         return self._recorded
 
     def in_place_of(self, model: Model) -> Model:

@@ -1,4 +1,4 @@
-"""A model that says what it was told to.
+"""A model whose replies are written in the test.
 
 Everything but the network is real: the session, its history and checks, the decoder, the retries.
 """
@@ -17,19 +17,20 @@ from treefold.core.model import ModelSettings
 from treefold.core.provider import Provider
 from treefold.core.transcript import ModelText, ThinkingPart, ToolUse, TranscriptPart
 from treefold.core.usage import TokenUsage
-from treefold.models.json_text import compact
+from treefold.models.json_text import to_json
 from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.profiles import Profile
 from treefold.models.request_error import RequestError
 from treefold.models.retry import Retry, Timers
 from treefold.models.wire_model import WireModel
 
-HANGS: Final = TimeoutError("this reply never comes")  # compared by identity
+# A reply that never arrives; compared by identity.
+HANGS: Final = TimeoutError("this reply never arrives")
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedFailure:
-    """A reply that is a failure of the provider: an HTTP status, or None for a broken connection.
+    """A reply that fails with an HTTP status, or with a broken connection if *status* is None.
 
     Example:
         >>> from treefold.testing import ScriptedFailure
@@ -44,7 +45,7 @@ class ScriptedFailure:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedRequest:
-    """What the model was shown: the whole conversation, and which functions it might call.
+    """One request: the system prompt, the functions offered and the whole conversation.
 
     Example:
         >>> from treefold import UserText
@@ -63,12 +64,12 @@ Script = Reply | Callable[[ScriptedRequest], Reply]
 
 
 class ScriptedModel(WireModel):
-    """Gives its replies one by one, and keeps what it was shown in ``requests``.
+    """Returns scripted replies one by one, and records every request in ``requests``.
 
     A reply is a text, a part or a list of parts (ModelText, ThinkingPart, ToolUse), a
-    ScriptedFailure, ``HANGS`` for one that never comes, or a function that is given the
-    ScriptedRequest and returns one of these. A function that stands last answers all that follows.
-    A failure is final unless *retry* says when to try again.
+    ScriptedFailure, ``HANGS`` for one that never arrives, or a function that takes the
+    ScriptedRequest and returns one of these. A function in the last position answers all further
+    requests. A failure is final unless *retry* sets delays for further attempts.
 
     Example:
         >>> import asyncio
@@ -96,7 +97,8 @@ class ScriptedModel(WireModel):
         timers: Timers | None = None,
         price: Callable[[TokenUsage], Decimal | None] | None = None,
     ) -> None:
-        profile = Profile(cumulative=False, think_tags=("\0<", "\0>"))  # texts are texts
+        # Text is passed on as it is: neither repeated text nor thinking tags are looked for.
+        profile = Profile(cumulative=False, think_tags=("\0<", "\0>"))
         super().__init__(
             name,
             profile=profile,
@@ -124,17 +126,17 @@ class ScriptedModel(WireModel):
         self.requests.append(request)
         if not self._script:
             raise UsageError(f"the script of {self.name!r} has no more replies")
-        last = len(self._script) == 1
-        reply = self._script[0] if last and callable(self._script[0]) else self._script.popleft()
+        is_last = len(self._script) == 1
+        reply = self._script[0] if is_last and callable(self._script[0]) else self._script.popleft()
         return reply(request) if callable(reply) else reply
 
 
 def _unknown_price(usage: TokenUsage) -> None:
-    """A script costs what somebody says it does."""
+    """Return None: a scripted model has no price unless the test sets one."""
 
 
 class ScriptedEndpoint:
-    """Stands where a server would."""
+    """Takes the place of the server in one session."""
 
     address = "the script"
     key_name = ""
@@ -142,12 +144,13 @@ class ScriptedEndpoint:
     def __init__(self, reply: Callable[[ScriptedRequest], Reply], usage: TokenUsage) -> None:
         self._reply = reply
         self._usage = usage
+        self._reader = _RequestReader()
 
-    def clean(self, error: RequestError) -> RequestError:
+    def scrub(self, error: RequestError) -> RequestError:
         return error
 
     async def open(self, body: bytes) -> "ScriptedStream | SilentStream":
-        reply = self._reply(_request(json.loads(body)))
+        reply = self._reply(self._reader.read(body))
         if isinstance(reply, ScriptedFailure):
             raise RequestError(
                 message=reply.message, status=reply.status, retry_after=reply.retry_after
@@ -164,7 +167,7 @@ class ScriptedStream:
         self._chunks = deque(chunks)
 
     async def read(self) -> bytes:
-        await asyncio.sleep(0)  # as a socket would
+        await asyncio.sleep(0)  # suspend, as reading from a socket does
         return self._chunks.popleft() if self._chunks else b""
 
     async def close(self) -> None:
@@ -172,27 +175,52 @@ class ScriptedStream:
 
 
 class SilentStream:
-    """A reply whose first byte never comes."""
+    """A reply whose first byte never arrives."""
 
     async def read(self) -> bytes:
         await asyncio.Event().wait()
         return b""
 
     async def close(self) -> None:
-        """Close it; there is nothing to let go of."""
+        """Do nothing: there is no connection to release."""
 
 
-def _request(body: dict[str, Any]) -> ScriptedRequest:
-    reader = OpenAIDialect("", Profile(), "", (), ModelSettings())
-    messages: list[dict[str, Any]] = body["messages"]
-    system = "".join(message["content"] for message in messages if message["role"] == "system")
-    functions = tuple(tool["function"]["name"] for tool in body.get("tools", ()))
-    parts = [part for message in messages for part in reader.read(compact(message), 0, ())]
-    return ScriptedRequest(system, functions, tuple(parts))
+class _RequestReader:
+    """Decodes the requests of one session, each message once.
+
+    A request repeats the whole conversation, so that decoding each one from its beginning would
+    make a session quadratic in its length.
+    """
+
+    def __init__(self) -> None:
+        self._dialect = OpenAIDialect("", Profile(), "", (), ModelSettings())
+        self._decoded: bytes | None = None  # the previous body, without the "]}" that ends it
+        self._system = ""
+        self._functions: tuple[str, ...] = ()
+        self._parts: list[TranscriptPart] = []
+
+    def read(self, body: bytes) -> ScriptedRequest:
+        """Return the request that *body* holds."""
+        # The messages are the last field of a body, and the history only grows: what follows the
+        # previous body is either a comma and further messages or, in another attempt, nothing.
+        if self._decoded is not None and body.startswith(self._decoded):
+            messages = json.loads(b"[" + body[len(self._decoded) : -1].removeprefix(b","))
+        else:
+            fields = json.loads(body)
+            messages = fields["messages"]
+            self._system = ""
+            self._functions = tuple(tool["function"]["name"] for tool in fields.get("tools", ()))
+            self._parts = []
+        for message in messages:
+            if message["role"] == "system":
+                self._system += message["content"]
+            self._parts += self._dialect.read(to_json(message), 0, ())
+        self._decoded = body.removesuffix(b"]}")
+        return ScriptedRequest(self._system, self._functions, tuple(self._parts))
 
 
 def _encoded(reply: Any, usage: TokenUsage) -> list[bytes]:
-    """Return *reply* as a server would send it."""
+    """Return *reply* as the chunks that a server would stream."""
     parts: Sequence[Any]
     if isinstance(reply, str):
         parts = [ModelText(reply)]
@@ -207,11 +235,14 @@ def _encoded(reply: Any, usage: TokenUsage) -> list[bytes]:
             case ThinkingPart():
                 deltas.append({"reasoning_content": part.text})
             case ToolUse():
-                function = {"name": part.name, "arguments": compact(dict(part.args))}
+                function = {"name": part.name, "arguments": to_json(dict(part.args))}
                 call = {"index": index, "id": part.id, "function": function}
                 deltas.append({"tool_calls": [call]})
             case _:
-                raise InvalidValueError(f"a model cannot say {part!r}")
+                raise InvalidValueError(
+                    "a scripted reply consists of ModelText, ThinkingPart and ToolUse, got"
+                    f" {part!r}"
+                )
     chunks: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     written = usage.cache_write + usage.cache_write_1h
     counts = {
@@ -224,10 +255,10 @@ def _encoded(reply: Any, usage: TokenUsage) -> list[bytes]:
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     }
     chunks.append({"choices": [{"index": 0, "finish_reason": "stop"}], "usage": counts})
-    lines = [f"data: {compact(chunk)}\n\n".encode() for chunk in chunks]
+    lines = [f"data: {to_json(chunk)}\n\n".encode() for chunk in chunks]
     return [*lines, b"data: [DONE]\n\n"]
 
 
 def _spaced(pieces: list[str]) -> list[str]:
-    """Return *pieces* with the spaces between them."""
+    """Return *pieces* with the space that followed each of them."""
     return [piece + " " for piece in pieces[:-1]] + pieces[-1:]

@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""The format of Anthropic's messages."""
 
 import re
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from treefold.core.transcript import (
     UserText,
 )
 from treefold.models.anthropic.decoder import AnthropicDecoder
-from treefold.models.dialect import Dialect, readable
-from treefold.models.json_text import compact, parsed
+from treefold.models.dialect import Dialect, make_tool_use
+from treefold.models.json_text import parse_json, to_json
 from treefold.models.profiles import Thinking
 
-_MAX_TOKENS: Final = 32_000  # the protocol wants a number
-_ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")  # what no id of a call has
+_MAX_TOKENS: Final = 32_000  # the protocol requires a number
+_INVALID_IN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class AnthropicDialect(Dialect):
-    """Messages, with blocks kept as they came."""
+    """Messages whose blocks are kept as they were received."""
 
     name: ClassVar[str] = "anthropic-messages"
 
@@ -46,7 +46,7 @@ class AnthropicDialect(Dialect):
             fields["tools"] = tools = [self._tool(function) for function in self.functions.values()]
             names = [tool["name"] for tool in tools]
             if len(set(names)) < len(names):
-                raise DefinitionError(f"two functions have one name for this model: {names}")
+                raise DefinitionError(f"two functions have the same name for this model: {names}")
             fields["tool_choice"] = {"type": "auto" if settings.call_functions else "none"}
         if settings.response_schema is not None:
             schema = {"type": "json_schema", "schema": settings.response_schema}
@@ -66,7 +66,8 @@ class AnthropicDialect(Dialect):
     @property
     def thinking(self) -> int:
         budget = super().thinking
-        if not (self.functions and self.profile.headers):  # not interleaved: out of max_tokens
+        # Thinking that is not interleaved with calls is part of max_tokens.
+        if not (self.functions and self.profile.headers):
             budget = min(budget, self._max_tokens * 3 // 4)
         return budget if budget >= self.profile.least_thinking else 0
 
@@ -84,8 +85,8 @@ class AnthropicDialect(Dialect):
         function = self.functions.get(call.name)
         return call.name if function is None else self._tool(function)["name"]
 
-    def _own_name(self, name: str) -> str:
-        """Return the name of the function that *name* stands for on the wire."""
+    def _function_name(self, name: str) -> str:
+        """Return the name of the function whose name on the wire is *name*."""
         for function in self.functions.values():
             trained = self.profile.trained_tools.get(function.trained_as or "")
             if trained and trained["name"] == name:
@@ -100,32 +101,33 @@ class AnthropicDialect(Dialect):
             block = {"type": "tool_result", "tool_use_id": call.id, "content": result.content}
             blocks.append(block | {"is_error": True} if result.is_error else block)
         blocks += [{"type": "text", "text": text.text} for text in texts]
-        return [compact({"role": "user", "content": blocks})] if blocks else []
+        return [to_json({"role": "user", "content": blocks})] if blocks else []
 
-    def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
+    def write_response(self, text: str, calls: Sequence[ToolUse]) -> str:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         ids: set[str] = set()
         for call in calls:
-            id, name = _ODD.sub("_", call.id), self._wire_name(call)
+            id, name = _INVALID_IN_ID.sub("_", call.id), self._wire_name(call)
             id = id if id not in ids else f"{id}_{len(ids)}"
             ids.add(id)
             blocks.append({"type": "tool_use", "id": id, "name": name, "input": dict(call.args)})
-        return compact({"role": "assistant", "content": blocks})
+        return to_json({"role": "assistant", "content": blocks})
 
     @property
-    def takes_foreign_calls(self) -> bool:
-        return self._thinking() is None  # it wants to see the thought that led to the call
+    def accepts_foreign_calls(self) -> bool:
+        # With thinking, a call without the thinking that led to it is rejected.
+        return self._thinking() is None
 
-    def mark_newest(self, message: str) -> str:
-        """Put the cache watermark on the last block of the newest message."""
+    def add_cache_marker(self, message: str) -> str:
+        """Put the cache marker on the last block of the newest message."""
         if self.settings.caching in {None, Caching.NONE}:
             return message
-        mark = compact({"type": "ephemeral", "ttl": self.settings.caching})
-        assert message.endswith("}]}")  # it is one of ours
+        mark = to_json({"type": "ephemeral", "ttl": self.settings.caching})
+        assert message.endswith("}]}")  # as ``write`` encodes it
         return f'{message[:-3]},"cache_control":{mark}}}]}}'
 
-    def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
-        match parsed(message):
+    def read(self, message: str, position: int, pending: Sequence[ToolUse]) -> list[TranscriptPart]:
+        match parse_json(message):
             case {"role": str(role), "content": [*blocks]}:
                 parts = [self._part(role, block) for block in blocks]
                 return [part for part in parts if part is not None]
@@ -139,13 +141,13 @@ class AnthropicDialect(Dialect):
             case {"type": "tool_result", "tool_use_id": str(id), "content": str(content)}:
                 return ToolResult(id, content, bool(block.get("is_error")))
             case {"type": "tool_use", "id": str(id), "name": str(name), "input": args}:
-                return readable(id, self._own_name(name), args)
+                return make_tool_use(id, self._function_name(name), args)
             case {"type": "thinking", "thinking": str(text), "signature": str(signature)}:
                 return ThinkingPart(text, signature)
             case {"type": "redacted_thinking", "data": str(data)}:
                 return ThinkingPart("", data, redacted=True)
             case _:
-                return None  # a block of a kind that a transcript has no word for; it is kept
+                return None  # a block that is kept, but has no counterpart in a transcript
 
     def decoder(self) -> AnthropicDecoder:
         return AnthropicDecoder()

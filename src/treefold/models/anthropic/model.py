@@ -12,7 +12,7 @@ from treefold.models.wire_model import WireModel, required_package
 
 
 class AnthropicModel(WireModel):
-    """A model of Anthropic's, by default with as much thinking as its family allows.
+    """A model of Anthropic, by default with the largest thinking budget of its family.
 
     Example:
         >>> from treefold.models import AnthropicModel

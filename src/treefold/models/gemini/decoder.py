@@ -1,7 +1,7 @@
-"""The stream of Gemini's content, part by part.
+"""Decodes the stream of Gemini's content, part by part.
 
-Parts are kept as they came, signatures and unknown fields included; only plain text that was cut
-for streaming is joined again.
+Parts are kept as they were received, signatures and unknown fields included; only plain text that
+was split for streaming is joined again.
 """
 
 from typing import Any, Final, cast
@@ -9,16 +9,15 @@ from typing import Any, Final, cast
 from treefold.core.exchange import Finish
 from treefold.core.model_events import ModelEvent, TextDelta, ThinkingDelta, ToolUseDelta
 from treefold.core.usage import TokenUsage
-from treefold.models.characters import WholeCharacters
 from treefold.models.decoder import (
     Decoder,
     RefusedError,
     Response,
     StreamFailedError,
-    count,
-    status_of,
+    http_status,
+    token_count,
 )
-from treefold.models.json_text import compact, objects
+from treefold.models.json_text import SurrogateJoiner, objects_in, to_json
 from treefold.models.sse import BrokenStreamError
 
 _CUT_OFF: Final = {"MAX_TOKENS", "CONTINUATION"}
@@ -26,7 +25,7 @@ _REFUSED: Final = {
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII",
     "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION",
 }  # fmt: skip
-# The model tripped over its own words: asking again helps.
+# The model wrote something that the server could not parse: a retry helps.
 _MALFORMED: Final = {
     "MALFORMED_FUNCTION_CALL",
     "MALFORMED_RESPONSE",
@@ -38,24 +37,24 @@ _MALFORMED: Final = {
 
 
 class GeminiDecoder(Decoder):
-    """Reads one streamed response."""
+    """Decodes one streamed response."""
 
     def __init__(self) -> None:
         super().__init__()
         self._parts: list[dict[str, Any]] = []
-        self._plain: list[str] = []  # pieces of the text part that is being joined
-        self._characters = WholeCharacters()
+        self._plain: list[str] = []  # pieces of a text part that is not complete yet
+        self._joiner = SurrogateJoiner()
         self._calls = 0
         self._finish = ""
         self._message = ""
         self._blocked = ""
         self._usage: dict[str, Any] = {}
 
-    def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _handle(self, chunk: dict[str, Any], events: list[ModelEvent]) -> None:
         if isinstance(error := chunk.get("error"), dict):
             raise _failure(cast("dict[str, Any]", error))
-        for candidate in objects(chunk.get("candidates"))[:1]:
-            self._take_candidate(candidate, found)
+        for candidate in objects_in(chunk.get("candidates"))[:1]:
+            self._handle_candidate(candidate, events)
         match chunk.get("promptFeedback"):
             case {"blockReason": reason}:
                 self._blocked = str(reason)
@@ -64,19 +63,19 @@ class GeminiDecoder(Decoder):
         if isinstance(usage := chunk.get("usageMetadata"), dict):
             self._usage = cast("dict[str, Any]", usage)
 
-    def _take_candidate(self, candidate: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _handle_candidate(self, candidate: dict[str, Any], events: list[ModelEvent]) -> None:
         if isinstance(content := candidate.get("content"), dict):
-            for part in objects(cast("dict[str, Any]", content).get("parts")):
-                self._take_part(part, found)
+            for part in objects_in(cast("dict[str, Any]", content).get("parts")):
+                self._handle_part(part, events)
         if finish := candidate.get("finishReason"):
             self._finish = str(finish)
             self._message = str(candidate.get("finishMessage") or "")
 
-    def _take_part(self, part: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _handle_part(self, part: dict[str, Any], events: list[ModelEvent]) -> None:
         text = part.get("text")
-        shown = self._characters.feed(text) if isinstance(text, str) else ""
+        shown = self._joiner.feed(text) if isinstance(text, str) else ""
         if shown:
-            found.append(ThinkingDelta(shown) if part.get("thought") else TextDelta(shown))
+            events.append(ThinkingDelta(shown) if part.get("thought") else TextDelta(shown))
         if part.keys() == {"text"}:
             self._plain.append(text if isinstance(text, str) else "")
             return
@@ -86,8 +85,8 @@ class GeminiDecoder(Decoder):
             fields = cast("dict[str, Any]", call)
             if not isinstance(fields.get("name"), str):
                 raise BrokenStreamError(f"a call without a name: {fields!r:.200}")
-            arguments = compact(fields.get("args") or {})
-            found.append(
+            arguments = to_json(fields.get("args") or {})
+            events.append(
                 ToolUseDelta(
                     self._calls, str(fields.get("id") or ""), str(fields.get("name")), arguments
                 )
@@ -102,13 +101,15 @@ class GeminiDecoder(Decoder):
     @property
     def usage(self) -> TokenUsage:
         usage = self._usage
-        cached = count(usage, "cachedContentTokenCount")
-        read = count(usage, "promptTokenCount") + count(usage, "toolUsePromptTokenCount")
+        cached = token_count(usage, "cachedContentTokenCount")
+        read = token_count(usage, "promptTokenCount") + token_count(
+            usage, "toolUsePromptTokenCount"
+        )
         return TokenUsage(
             input=max(0, read - cached),
             cache_read=cached,
-            reasoning=count(usage, "thoughtsTokenCount"),
-            output=count(usage, "candidatesTokenCount"),
+            reasoning=token_count(usage, "thoughtsTokenCount"),
+            output=token_count(usage, "candidatesTokenCount"),
         )
 
     def _response(self) -> Response:
@@ -126,7 +127,7 @@ class GeminiDecoder(Decoder):
         if self._finish in _CUT_OFF:
             finish = Finish.MAX_TOKENS
         content = {"role": "model", "parts": self._parts}
-        return Response(compact(content) if self._parts else None, finish, self._finish)
+        return Response(to_json(content) if self._parts else None, finish, self._finish)
 
     def _explained(self) -> str:
         return f"{self._finish}: {self._message}" if self._message else self._finish
@@ -134,4 +135,4 @@ class GeminiDecoder(Decoder):
 
 def _failure(error: dict[str, Any]) -> StreamFailedError:
     kind, message = str(error.get("status") or ""), str(error.get("message"))
-    return StreamFailedError(kind, message, status_of(error.get("code")))
+    return StreamFailedError(kind, message, http_status(error.get("code")))

@@ -1,4 +1,4 @@
-"""Gemini's contents."""
+"""The format of Gemini's contents."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -11,20 +11,20 @@ from treefold.core.transcript import (
     TranscriptPart,
     UserText,
 )
-from treefold.models.dialect import Dialect, readable
+from treefold.models.dialect import Dialect, make_tool_use
 from treefold.models.gemini.decoder import GeminiDecoder
-from treefold.models.json_text import compact, parsed
+from treefold.models.json_text import parse_json, to_json
 from treefold.models.profiles import Thinking
 
 
 class GeminiDialect(Dialect):
-    """Contents, with parts kept as they came."""
+    """Contents whose parts are kept as they were received."""
 
     name: ClassVar[str] = "gemini-content"
     messages_key: ClassVar[str] = "contents"
 
     def fields(self, system: str) -> dict[str, Any]:
-        fields: dict[str, Any] = {"generationConfig": self._generation()}
+        fields: dict[str, Any] = {"generationConfig": self._generation_config()}
         if system:
             fields["systemInstruction"] = {"parts": [{"text": system}]}
         if self.functions:
@@ -41,17 +41,17 @@ class GeminiDialect(Dialect):
             fields["toolConfig"] = {"functionCallingConfig": {"mode": mode}}
         return fields
 
-    def _generation(self) -> dict[str, Any]:
+    def _generation_config(self) -> dict[str, Any]:
         settings, profile = self.settings, self.profile
         config: dict[str, Any] = {}
         if profile.thinking is not Thinking.UNASKED:
             config["thinkingConfig"] = {"includeThoughts": False} | self._budget()
-        wished = {
+        options = {
             "maxOutputTokens": settings.max_tokens or profile.max_tokens,
             "temperature": self.sampling.get("temperature"),
             "topP": self.sampling.get("top_p"),
         }
-        config |= {name: value for name, value in wished.items() if value is not None}
+        config |= {name: value for name, value in options.items() if value is not None}
         if settings.response_schema is not None:
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = settings.response_schema
@@ -62,9 +62,10 @@ class GeminiDialect(Dialect):
             return {}
         if self.settings.thinking is None and self.profile.thinking_budget is None:
             return {}
-        budget, longest = self.thinking, self.settings.max_tokens
-        if self.settings.thinking is None and longest is not None:  # it comes out of max_tokens
-            budget = min(budget, longest * 3 // 4)
+        budget, max_tokens = self.thinking, self.settings.max_tokens
+        # Thinking is part of max_tokens.
+        if self.settings.thinking is None and max_tokens is not None:
+            budget = min(budget, max_tokens * 3 // 4)
         return {"thinkingBudget": max(budget, self.profile.least_thinking)}
 
     def write(
@@ -74,59 +75,59 @@ class GeminiDialect(Dialect):
         for call, result in results:
             content = {"error" if result.is_error else "result": result.content}
             response: dict[str, Any] = {"name": call.name, "response": content}
-            if not _is_made_up(call.id):
+            if not _is_synthetic(call.id):
                 response = {"id": call.id} | response
             parts.append({"functionResponse": response})
         parts += [{"text": text.text} for text in texts]
-        return [compact({"role": "user", "parts": parts})] if parts else []
+        return [to_json({"role": "user", "parts": parts})] if parts else []
 
-    def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
+    def write_response(self, text: str, calls: Sequence[ToolUse]) -> str:
         parts: list[dict[str, Any]] = [{"text": text}] if text else []
         for call in calls:
-            asked: dict[str, Any] = {"name": call.name, "args": dict(call.args)}
-            parts.append({
-                "functionCall": asked if _is_made_up(call.id) else {"id": call.id} | asked
-            })
-        return compact({"role": "model", "parts": parts})
+            fields: dict[str, Any] = {"name": call.name, "args": dict(call.args)}
+            if not _is_synthetic(call.id):
+                fields = {"id": call.id} | fields
+            parts.append({"functionCall": fields})
+        return to_json({"role": "model", "parts": parts})
 
-    def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
-        match parsed(message):
+    def read(self, message: str, position: int, pending: Sequence[ToolUse]) -> list[TranscriptPart]:
+        match parse_json(message):
             case {"role": "user", "parts": [*parts]}:
-                calls = iter(asked)
-                return [_sent(part, calls) for part in parts]
+                calls = iter(pending)
+                return [_sent_part(part, calls) for part in parts]
             case {"role": "model", "parts": [*parts]}:
-                return _received_all(parts, position)
+                return _received_parts(parts, position)
             case _:
                 return []
 
-    def replayed(self, message: str) -> str:
+    def to_history(self, message: str) -> str:
         if '"thought":true' not in message and '{"thoughtSignature"' not in message:
             return message
-        content = parsed(message)
+        content = parse_json(message)
         parts = [
             {"text": ""} | part if part.keys() == {"thoughtSignature"} else part
-            for part in content["parts"]  # without summaries: they are no thinking to go on from
+            for part in content["parts"]  # without summaries: the model cannot use them
             if not part.get("thought") or "thoughtSignature" in part
         ]
-        return compact(content | {"parts": parts}) if parts else message
+        return to_json(content | {"parts": parts}) if parts else message
 
     def decoder(self) -> GeminiDecoder:
         return GeminiDecoder()
 
 
-_MADE_UP = "treefold-call-"
+_SYNTHETIC = "treefold-call-"
 
 
-def _made_up(position: int, place: int) -> str:
-    """Return an id for a call that came without one: the same whenever the history is read."""
-    return f"{_MADE_UP}{position}-{place}"
+def _synthetic_id(position: int, index: int) -> str:
+    """Return an id for a call without one: the same whenever the history is read."""
+    return f"{_SYNTHETIC}{position}-{index}"
 
 
-def _is_made_up(id: str) -> bool:
-    return id.startswith(_MADE_UP)
+def _is_synthetic(id: str) -> bool:
+    return id.startswith(_SYNTHETIC)
 
 
-def _sent(part: Any, calls: Iterator[ToolUse]) -> TranscriptPart:
+def _sent_part(part: Any, calls: Iterator[ToolUse]) -> TranscriptPart:
     match part:
         case {"functionResponse": {"response": {"error": str(failure)}}}:
             return ToolResult(next(calls).id, failure, is_error=True)
@@ -136,17 +137,17 @@ def _sent(part: Any, calls: Iterator[ToolUse]) -> TranscriptPart:
             return UserText(part.get("text", ""))
 
 
-def _received_all(parts: list[Any], position: int) -> list[TranscriptPart]:
+def _received_parts(parts: list[Any], position: int) -> list[TranscriptPart]:
     found: list[TranscriptPart] = []
     ids: set[str] = set()
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         match part:
             case {"functionCall": {"name": str(name), **call}}:
                 id = call.get("id")
                 if not isinstance(id, str) or not id or id in ids:
-                    id = _made_up(position, place)
+                    id = _synthetic_id(position, index)
                 ids.add(id)
-                found.append(readable(id, name, call.get("args") or {}))
+                found.append(make_tool_use(id, name, call.get("args") or {}))
             case {"thought": True, "text": str(text)}:
                 found.append(ThinkingPart(text, part.get("thoughtSignature")))
             case {"text": str(text)} if text:
@@ -154,5 +155,5 @@ def _received_all(parts: list[Any], position: int) -> list[TranscriptPart]:
             case {"thoughtSignature": str(signature)}:
                 found.append(ThinkingPart("", signature, redacted=True))
             case _:
-                pass  # a part of a kind that a transcript has no word for; it is kept
+                pass  # a part that is kept, but has no counterpart in a transcript
     return found

@@ -12,7 +12,7 @@ from treefold.models.wire_model import WireModel, required_package
 
 
 class GeminiModel(WireModel):
-    """A model of Google's.
+    """A Gemini model of Google.
 
     Example:
         >>> from treefold.models import GeminiModel

@@ -1,4 +1,4 @@
-"""Google's SDK: the URL, the version of the API, and the authentication."""
+"""The URL, the API version and the authentication, from Google's SDK."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _VERSION: Final = re.compile(r"v[0-9]+((alpha|beta)[0-9]*)?")
 
 @dataclass(frozen=True, slots=True)
 class GeminiSdk:
-    """Google's client, and the server and model that it talks to."""
+    """Google's client, and the server and model that it connects to."""
 
     package: Any
     base_url: str | None  # None: Google's own server
@@ -33,27 +33,27 @@ class GeminiSdk:
         return (Provider.Gemini, self.base_url, self.model)
 
     def target(self, key: Secret) -> Target:
-        # The client never sends anything; without this it would read certificates three times.
-        nothing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        # The client sends no requests; by default it would load certificates three times.
+        no_certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         options = self.package.types.HttpOptions(
             **self._server(),
-            client_args={"verify": nothing},
-            async_client_args={"verify": nothing, "ssl": nothing},
+            client_args={"verify": no_certificates},
+            async_client_args={"verify": no_certificates, "ssl": no_certificates},
         )
         name = self.model if "/" in self.model else f"models/{self.model}"
         path = f"{quote(name)}:streamGenerateContent?alt=sse"
         client = self.package.Client(api_key=key.reveal(), vertexai=False, http_options=options)
-        # The SDK has no public way to send a body as it is, and its typed layer would rewrite
+        # The SDK has no public way to send an encoded body, and its typed layer would rewrite
         # thought signatures.
         request = client._api_client._build_request("post", path, {}, None)
         client.close()
         return Target(request.url, request.headers)
 
     def _server(self) -> dict[str, str]:
-        """Return the server and the version of the API, unless the SDK's defaults are right."""
+        """Return the server and the API version where the SDK's defaults do not apply."""
         if self.base_url is None:
             return {}
-        # The SDK would ask Google's stable version, which gateways do not serve.
+        # The SDK's default is Google's stable version, which gateways do not serve.
         default = os.environ.get("GOOGLE_GENAI_API_VERSION") or _GATEWAY_VERSION
         root, _, last = self.base_url.rpartition("/")
         if _VERSION.fullmatch(last):

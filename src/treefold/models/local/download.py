@@ -1,4 +1,4 @@
-"""Gets the files of one package from the registry that pip, or uv, is set up to use."""
+"""Downloads a file of a package from the registry that pip, or uv, is configured to use."""
 
 import contextlib
 import importlib.metadata
@@ -18,7 +18,7 @@ _FIRST_PIP_WITH_RAW_PROGRESS = (24, 1)
 
 
 class DownloadFailedError(Exception):
-    """The files could not be had; the message says why."""
+    """The download failed; the message says why."""
 
 
 def download(
@@ -26,7 +26,8 @@ def download(
 ) -> Path:
     """Download *requirement* into *folder* and return the path of its file *member*.
 
-    Whatever ends this, also an exception of *on_progress*, ends the program that downloads.
+    However this function ends, also by an exception of *on_progress*, the downloading process is
+    terminated.
     """
     unpacked = folder / "unpacked"
     if importlib.util.find_spec("pip") is not None:
@@ -36,7 +37,7 @@ def download(
         _run(_uv(uv, requirement, unpacked), folder, on_progress)
     else:
         raise DownloadFailedError(
-            "neither pip is installed here nor is uv on the PATH to fetch it with"
+            "neither pip is installed nor is uv on the PATH to download it with"
         )
     found = unpacked / member
     if not found.is_file():
@@ -59,12 +60,16 @@ def _uv(uv: str, requirement: str, target: Path) -> list[str]:
 
 
 def _run(command: list[str], folder: Path, on_progress: Callable[[int, int], None]) -> None:
-    """Run *command* to its end; if it fails, say what it said."""
+    """Run *command* to its end.
+
+    Raises:
+        DownloadFailedError: it failed; the message holds its error.
+    """
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    said: deque[str] = deque(maxlen=50)
+    output: deque[str] = deque(maxlen=50)
     process = subprocess.Popen(
         command,
-        env=os.environ | temporary,  # so that what it leaves behind goes with the folder
+        env=os.environ | temporary,  # its temporary files are deleted with the folder
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -77,23 +82,23 @@ def _run(command: list[str], folder: Path, on_progress: Callable[[int, int], Non
                 if match := _PROGRESS.match(line):
                     on_progress(int(match[1]), int(match[2]))
                 elif line.strip():
-                    said.append(line.strip())
+                    output.append(line.strip())
             status = process.wait()
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             process.wait()
     if status:
-        raise DownloadFailedError(_reason(command, said) or f"{command[0]} had exit code {status}")
+        raise DownloadFailedError(_reason(command, output) or f"{command[0]} exited with {status}")
 
 
-def _reason(command: list[str], said: Iterable[str]) -> str:
-    """Return the line that says why, out of all that was said."""
-    lines = [line for line in said if line != "ERROR: Exception:"]  # a traceback follows
+def _reason(command: list[str], output: Iterable[str]) -> str:
+    """Return the line of *output* that explains the failure."""
+    lines = [line for line in output if line != "ERROR: Exception:"]  # a traceback follows
     errors = [line for line in lines if line.lower().startswith("error:")] or lines
     program = "uv" if "--target" in command else "pip"
     silence = "the registry did not answer; " if any("Retrying" in line for line in lines) else ""
-    return f"{silence}{program} said: {errors[-1]}" if errors else ""
+    return f"{silence}{program} reported: {errors[-1]}" if errors else ""
 
 
 def _unpack(folder: Path, member: str, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reads what the head of a GGUF file says, as far as it is needed before it is loaded."""
+"""Reads the metadata of a GGUF file that is needed before the model is loaded."""
 
 import struct
 from dataclasses import dataclass
@@ -12,34 +12,34 @@ _NUMBERS: dict[int, str] = dict(
     zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True)
 )
 _TEXT, _LIST = 8, 9
-_LONGEST = 1 << 20
+_MAX_TEXT = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class GgufHead:
-    """What is known of a model before it is loaded; None if the file does not say."""
+class GgufMetadata:
+    """Metadata of a model; a field is None if the file does not have it."""
 
     trained_context: int | None = None  # tokens
     chat_template: str | None = None
 
 
-def read_head(path: Path) -> GgufHead:
-    """Return what the head of the file at *path* says.
+def read_metadata(path: Path) -> GgufMetadata:
+    """Return the metadata of the file at *path*.
 
     Raises:
-        InvalidValueError: there is no such file, or it is no GGUF file.
+        InvalidValueError: the file cannot be read, or is not a GGUF file.
     """
     try:
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise InvalidValueError(f"{path} is not a GGUF file; llama.cpp runs only those")
-            return _head(file)
+            return _metadata(file)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidValueError(f"{path} cannot be read: {reason}; give a GGUF file") from error
 
 
-def _head(file: BinaryIO) -> GgufHead:
+def _metadata(file: BinaryIO) -> GgufMetadata:
     context: int | None = None
     template: str | None = None
     try:
@@ -51,13 +51,13 @@ def _head(file: BinaryIO) -> GgufHead:
                 context = value
             elif isinstance(value, str) and key == "tokenizer.chat_template":
                 template = value
-    except (struct.error, KeyError):  # cut off or damaged: llama.cpp says it better
+    except (struct.error, KeyError):  # truncated or damaged: llama.cpp reports it better
         pass
-    return GgufHead(context, template)
+    return GgufMetadata(context, template)
 
 
 def _value(file: BinaryIO, kind: int) -> int | float | str | None:
-    """Return the number or text that comes next, or step over a list."""
+    """Return the next number or text, or skip a list."""
     if kind == _TEXT:
         return _text(file)
     if kind == _LIST:
@@ -73,7 +73,7 @@ def _value(file: BinaryIO, kind: int) -> int | float | str | None:
 
 def _text(file: BinaryIO) -> str:
     length = _number(file, "Q")
-    if length > _LONGEST:
+    if length > _MAX_TEXT:
         raise struct.error(f"a text of {length} bytes")
     return file.read(length).decode(errors="replace")
 

@@ -1,12 +1,13 @@
-"""llama.cpp's server in this process, on a port that only this machine reaches.
+"""llama.cpp's server in this process, on a port that only this machine can reach.
 
-What xllamacpp 2026.10 leaves to us, each found by experiment:
+Behaviour of xllamacpp 2026.10 that this module works around, each found by experiment:
 
-- It stops a server when the last reference goes, holding the interpreter, and waits for every
-  open request, which may be waiting for the interpreter. So requests are ended first.
-- To leave a running server to the end of the process is a segmentation fault, so all are closed
-  at exit; a forked process has none of its threads, so there it is neither closed nor started.
-- It reads a prompt in pieces of ``n_batch`` and looks for cancellation only in between.
+- It stops a server when the last reference is dropped, while holding the GIL, and waits for every
+  open request, which may in turn wait for the GIL. So connections are shut down first; it does not
+  expose its sockets, so they are found among the open files of the process.
+- A server that still runs when the process ends causes a segmentation fault, so all are closed at
+  exit. A forked process has none of its threads, so there a server is neither closed nor started.
+- It processes a prompt in batches of ``n_batch`` and checks for cancellation only between them.
 """
 
 import atexit
@@ -15,23 +16,27 @@ import ctypes
 import importlib
 import os
 import secrets
+import socket
+import stat
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from treefold.core.errors import InvalidValueError, UsageError
-from treefold.models.local.connections import hang_up
-from treefold.models.local.gguf import read_head
+from treefold.models.local.gguf import read_metadata
 
 _HOST = "127.0.0.1"
 _SILENT, _ERRORS = -1, 1
-_PROMPT_PIECE = 64  # tokens; half a second of a small model on one core
+_BATCH = 64  # tokens; half a second for a small model on one core
 _PROMPT_CACHE = 512  # MiB
-_SLOW_READER = 10  # seconds until who does not read its answer loses it
+_WRITE_TIMEOUT = 10  # seconds until the connection of a client that does not read is closed
+_SHUTDOWN_TIMEOUT = 10.0  # seconds; llama.cpp checks its connections once a second
 
 _lock = threading.RLock()
 _forked = False  # from a process where llama.cpp ran
@@ -48,16 +53,17 @@ class _Settings:
 
 
 class LlamaServer:
-    """A model that is loaded and answers; it is closed at exit if nobody does it before.
+    """A loaded model that serves requests; it is closed at exit at the latest.
 
     Attributes:
-        base_url: where the OpenAI-compatible routes are.
-        api_key: the bearer token they ask for, so that no other user and no web page uses them.
-        context: how many tokens a request and its answer may have together.
+        base_url: of the OpenAI-compatible routes.
+        api_key: the bearer token that they require, so that no other user and no web page can use
+            them.
+        context: the maximum number of tokens of a request and its response together.
     """
 
     def __init__(self, handle: Any, api_key: str, context: int) -> None:
-        self._handle: Any = handle  # xllamacpp.Server; without one it is closed
+        self._handle: Any = handle  # xllamacpp.Server; None when closed
         self._address: str = handle.listening_address
         self.base_url = f"{self._address}/v1"
         self.api_key = api_key
@@ -72,32 +78,32 @@ class LlamaServer:
         context: int = 8192,
         parallel: int = 1,
     ) -> "LlamaServer":
-        """Load the model at *path* and serve it; this blocks until it answers.
+        """Load the model at *path* and serve it; blocks until the server is ready.
 
         Args:
             path: a GGUF file.
-            threads: that compute; otherwise one less than there are cores.
-            context: tokens for each request, at most what the model was trained for.
-            parallel: how many requests are computed at once; others wait.
+            threads: the number of computing threads; by default one less than there are cores.
+            context: tokens for each request, limited to what the model was trained for.
+            parallel: how many requests are computed concurrently; others wait.
         """
         return _start(_settings(path, threads, context, parallel))
 
     @property
     def closed(self) -> bool:
-        """Whether it has been closed."""
+        """Whether the server has been closed."""
         return self._handle is None
 
     def close(self) -> None:
-        """End open requests, stop the server and free its memory. Closing again does nothing."""
+        """Abort open requests, stop the server and free its memory. Idempotent."""
         with _lock:
             if self._handle is None:
                 return
-            hang_up(int(self._address.rpartition(":")[2]))
+            _shut_down_connections(int(self._address.rpartition(":")[2]))
             _running.discard(self)
-            self._handle = None  # the last reference: this waits for its threads
+            self._handle = None  # drops the last reference, which waits for its threads
 
-    def _forget(self) -> None:
-        """Keep what is left of the server after a fork from ever being closed."""
+    def _leak(self) -> None:
+        """Leak the server's handle after a fork, so that it is never closed."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._handle))
         self._handle = None
 
@@ -105,7 +111,7 @@ class LlamaServer:
 def shared_server(
     path: Path, *, threads: int | None = None, context: int = 8192, parallel: int = 1
 ) -> LlamaServer:
-    """Return the server for *path* with these settings, started by whoever asks first."""
+    """Return the server for *path* with these settings; the first call starts it."""
     settings = _settings(path, threads, context, parallel)
     with _lock:
         server = _shared.get(settings)
@@ -114,8 +120,8 @@ def shared_server(
         return server
 
 
-def spare_threads() -> int:
-    """Return how many threads may compute so that one core is left for everything else."""
+def default_threads() -> int:
+    """Return the number of threads that leaves one core for everything else."""
     if sys.platform == "linux":
         cores = len(os.sched_getaffinity(0))
     else:
@@ -127,17 +133,17 @@ def _settings(path: Path, threads: int | None, context: int, parallel: int) -> _
     path = Path(path).expanduser().absolute()
     for name, value in [("threads", threads), ("context", context), ("parallel", parallel)]:
         if value is not None and value < 1:
-            raise InvalidValueError(f"{name}={value} is too few to run {path.name}; give 1 or more")
-    trained = read_head(path).trained_context
-    threads = threads or spare_threads()
+            raise InvalidValueError(f"{name} must be at least 1 to run {path.name}, got {value}")
+    trained = read_metadata(path).trained_context
+    threads = threads or default_threads()
     return _Settings(path, threads, min(context, trained or context), parallel)
 
 
 def _start(settings: _Settings) -> LlamaServer:
     if _forked:
         raise UsageError(
-            f"{settings.path.name} cannot run here: this process was forked from one where a model "
-            "ran; start it with multiprocessing's 'spawn'"
+            f"{settings.path.name} cannot run here: this process was forked from one that ran a "
+            "model; start it with multiprocessing's 'spawn'"
         )
     xllamacpp = _xllamacpp()
     key = secrets.token_urlsafe()
@@ -146,8 +152,8 @@ def _start(settings: _Settings) -> LlamaServer:
             handle = xllamacpp.Server(_params(xllamacpp, settings, key))
         except (RuntimeError, ValueError) as error:
             raise InvalidValueError(
-                f"llama.cpp cannot run {settings.path}: {_reason(settings.path)}; "
-                "give another GGUF file or a smaller context"
+                f"llama.cpp cannot run {settings.path}: {_load_error(settings.path)}; "
+                "use another GGUF file or a smaller context"
             ) from error
         server = LlamaServer(handle, key, settings.context)
         _running.add(server)
@@ -166,11 +172,11 @@ def _params(xllamacpp: ModuleType, settings: _Settings, key: str) -> Any:
     params.use_jinja = True  # for templates with tools
     params.n_ctx = settings.context * settings.parallel
     params.n_parallel = settings.parallel
-    params.n_batch = params.n_ubatch = _PROMPT_PIECE
+    params.n_batch = params.n_ubatch = _BATCH
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings.threads
     params.cache_ram_mib = _PROMPT_CACHE
-    params.timeout_write = _SLOW_READER
-    params.sse_ping_interval = -1  # closing would wait for the next one
+    params.timeout_write = _WRITE_TIMEOUT
+    params.sse_ping_interval = -1  # closing would wait for the next ping
     params.verbosity = _SILENT
     return params
 
@@ -185,8 +191,11 @@ def _xllamacpp() -> ModuleType:
         ) from error
 
 
-def _reason(path: Path) -> str:
-    """Let another process fail in the same way, where llama.cpp may write to stderr."""
+def _load_error(path: Path) -> str:
+    """Return llama.cpp's error for the file at *path*.
+
+    It writes the error to stderr, so the file is loaded again in another process to capture it.
+    """
     code = (
         "import sys, xllamacpp\n"
         "params = xllamacpp.CommonParams()\n"
@@ -201,7 +210,38 @@ def _reason(path: Path) -> str:
         for line in done.stderr.splitlines():
             if " E " in line:  # time, level, function: message
                 return line.partition(" E ")[2].partition(": ")[2].strip()
-    return "it does not say why"
+    return "no reason given"
+
+
+def _shut_down_connections(port: int) -> None:
+    """Shut down every connection to *port* and wait until the server has noticed.
+
+    Does nothing on systems that do not list the open files of a process (Windows).
+    """
+    deadline = time.monotonic() + _SHUTDOWN_TIMEOUT
+    while time.monotonic() < deadline:
+        found = 0
+        for connection in _connections(port):
+            found += 1
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        if not found:
+            return
+        time.sleep(0.01)
+
+
+def _connections(port: int) -> Iterator[socket.socket]:
+    """Yield the server's ends of the connections to *port*."""
+    folder = Path("/dev/fd")
+    for name in os.listdir(folder) if folder.is_dir() else ():
+        # The file may be closed by now, or be a listening socket that has no peer.
+        with contextlib.suppress(OSError):
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as connection:
+                inet = connection.family == socket.AF_INET
+                if inet and connection.getsockname()[1] == port and connection.getpeername():
+                    yield connection
 
 
 @atexit.register
@@ -216,7 +256,7 @@ def _after_fork() -> None:
     _lock = threading.RLock()  # another thread may have held the old one
     _forked = _forked or "xllamacpp" in sys.modules
     for server in _running:
-        server._forget()  # pyright: ignore[reportPrivateUsage]
+        server._leak()  # pyright: ignore[reportPrivateUsage]
     _running.clear()
     _shared.clear()
 

@@ -1,4 +1,4 @@
-"""A model that runs here: no key, no server, no GPU."""
+"""A model that runs in this process: no key, no server, no GPU."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from treefold.core.function import Function
 from treefold.core.model import ModelSettings
 from treefold.core.provider import Provider
 from treefold.models.attempt import ByteStream
-from treefold.models.local.gguf import read_head
+from treefold.models.local.gguf import read_metadata
 from treefold.models.local.llama import LlamaServer, shared_server
 from treefold.models.local.weights import SMOLLM2, cached_weights
 from treefold.models.openai.dialect import OpenAIDialect
@@ -27,10 +27,10 @@ _PACKAGES: Final = {"xllamacpp": "xllamacpp>=2026.10", "openai": "openai[aiohttp
 
 
 class LocalModel(OpenAIModel):
-    """llama.cpp in this process, on any GGUF file; by default a small model that can be fetched.
+    """llama.cpp in this process, with any GGUF file; by default a small model to download.
 
     It starts with the first request, is shared by all sessions, and computes one request at a time
-    on all cores but one, unless *threads* says otherwise.
+    on *threads* threads, by default one less than there are cores.
 
     Example:
         >>> from treefold.models import LocalModel
@@ -40,7 +40,7 @@ class LocalModel(OpenAIModel):
 
     provider = Provider.Local
     key_names: ClassVar[tuple[str, ...]] = ()
-    url_name: ClassVar[str] = ""  # it has none but its own
+    url_name: ClassVar[str] = ""  # it has no other address
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class LocalModel(OpenAIModel):
         if path is None:
             size = SMOLLM2.size // 1_000_000
             raise UsageError(
-                f"the default local model is not here yet: fetch it once ({size} MB) with"
-                " 'treefold local fetch', or give a GGUF file of your own: LocalModel('model.gguf')"
+                f"the default local model is not downloaded yet: fetch it once ({size} MB) with"
+                " 'treefold local fetch', or use a GGUF file of your own: LocalModel('model.gguf')"
             )
-        read_head(path.expanduser())  # raises if it is no such file
+        read_metadata(path.expanduser())  # raises if it is not a GGUF file
         for package, requirement in _PACKAGES.items():
             if find_spec(package) is None:
                 raise UsageError(f"a package is missing: pip install '{requirement}'")
@@ -86,9 +86,7 @@ class LocalModel(OpenAIModel):
     ) -> OpenAIDialect:
         found = super().dialect(system, functions, settings)
         if functions and not self.calls_functions:
-            found.notices.append(
-                f"{self._weights} was not made to call functions: it does not get to see them"
-            )
+            found.notices.append(f"{self._weights} cannot call functions: they are not sent to it")
         return found
 
     @property
@@ -102,18 +100,18 @@ class LocalModel(OpenAIModel):
     @property
     def calls_functions(self) -> bool:
         path = self.path or cached_weights()
-        knows = path is None or _takes_functions(path.expanduser())
-        return super().calls_functions and knows
+        supported = path is None or _template_has_tools(path.expanduser())
+        return super().calls_functions and supported
 
 
 @cache
-def _takes_functions(path: Path) -> bool:
-    """Whether the chat template of a model has a place for functions."""
-    return "tools" in (read_head(path).chat_template or "tools")
+def _template_has_tools(path: Path) -> bool:
+    """Whether the chat template of a model supports functions, as far as the file says."""
+    return "tools" in (read_metadata(path).chat_template or "tools")
 
 
 class LocalEndpoint:
-    """A llama.cpp server of our own, started when it is first needed."""
+    """A llama.cpp server in this process, started with the first request."""
 
     key_name = ""
 
@@ -122,13 +120,13 @@ class LocalEndpoint:
         self._path = path
         self.address = f"this process ({path.name})"
 
-    def clean(self, error: RequestError) -> RequestError:
-        return error  # its key is of no use to anybody else
+    def scrub(self, error: RequestError) -> RequestError:
+        return error  # its key is valid in this process only
 
     async def open(self, body: bytes) -> ByteStream:
-        server = await asyncio.to_thread(self._server)  # loading takes a while
-        address = OpenAIModel(self._model.model, base_url=server.base_url, api_key=server.api_key)
-        return await address.endpoint().open(body)
+        server = await asyncio.to_thread(self._server)  # loading blocks
+        model = OpenAIModel(self._model.model, base_url=server.base_url, api_key=server.api_key)
+        return await model.endpoint().open(body)
 
     def _server(self) -> LlamaServer:
         return shared_server(self._path, threads=self._model.threads, context=self._model.context)

@@ -1,4 +1,4 @@
-"""The weights of the default model: fetched once, checked, and kept in the user's cache."""
+"""The weights of the default model: downloaded once, verified, and kept in the user's cache."""
 
 import contextlib
 import hashlib
@@ -17,17 +17,17 @@ from treefold.models.local.download import DownloadFailedError, download
 
 _CACHE = UserFolder("TREEFOLD_CACHE", "XDG_CACHE_HOME", "cache", "Library/Caches", ".cache")
 
-_UNFINISHED = ".fetching-"
-_ABANDONED_AFTER = 24 * 3600.0
+_TEMPORARY_PREFIX = ".fetching-"
+_ABANDONED_AFTER = 24 * 3600.0  # seconds
 
 
 class WeightsUnavailableError(UsageError):
-    """The weights are not in the cache and could not be fetched; the message says what to do."""
+    """The weights are not cached and could not be downloaded; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A file of weights and the package of the registry that has it inside.
+    """A file of weights, and the package of the registry that contains it.
 
     Attributes:
         package: the name of the package.
@@ -45,7 +45,7 @@ class Weights:
 
     @property
     def file(self) -> str:
-        """The name of the file, without folders."""
+        """The name of the file, without directories."""
         return self.member.rpartition("/")[2]
 
 
@@ -64,18 +64,18 @@ def fetch_weights(
     on_progress: Callable[[int, int], None] | None = None,
     folder: Path | None = None,
 ) -> Path:
-    """Return the path of *weights*, fetching them first if they are not in the cache.
+    """Return the path of *weights*, downloading them first if they are not in the cache.
 
-    It blocks: call it in a thread if there is a loop. Several may fetch at once, and whatever
-    ends it leaves neither a half file nor a running program.
+    It blocks: in a coroutine, call it with ``asyncio.to_thread``. Concurrent calls are safe, and an
+    interrupted one leaves neither an incomplete file nor a running process.
 
     Args:
-        weights: which ones.
-        on_progress: called with the bytes that came and the bytes there are; raise in it to stop.
-        folder: where they are kept; otherwise below ``cache_folder()``.
+        weights: the file to download.
+        on_progress: called with the bytes received and the total; an exception stops the download.
+        folder: the cache; by default a folder below ``cache_folder()``.
 
     Raises:
-        WeightsUnavailableError: they cannot be had; the message says what to do.
+        WeightsUnavailableError: the download failed; the message says what to do.
 
     Example:
         >>> from treefold.models import LocalModel, fetch_weights
@@ -88,10 +88,10 @@ def fetch_weights(
         return found
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _sweep(folder)
-        # On Windows a file may still be held open by the antivirus; it is swept up later.
+        _remove_abandoned(folder)
+        # On Windows a virus scanner may still hold a file open; it is removed later.
         with TemporaryDirectory(
-            prefix=_UNFINISHED, dir=folder, ignore_cleanup_errors=True
+            prefix=_TEMPORARY_PREFIX, dir=folder, ignore_cleanup_errors=True
         ) as temporary:
             return _fetch(weights, folder, Path(temporary), on_progress or _ignore)
     except DownloadFailedError as error:
@@ -128,21 +128,21 @@ def _fetch(
         sha256 = _sha256(new)
         if sha256 != weights.sha256:
             raise DownloadFailedError(
-                f"what came as {requirement} has SHA-256 {sha256} and should have "
+                f"{weights.file} of {requirement} has SHA-256 {sha256} instead of "
                 f"{weights.sha256}; it was removed"
             )
     on_progress(weights.size, weights.size)
     target = folder / weights.file
     try:
         os.replace(new, target)
-    except PermissionError:  # Windows: another process was first and has it open
+    except PermissionError:  # on Windows, if another process was faster and has it open
         if cached_weights(weights, folder=folder) is None:
             raise
     return target
 
 
 def _installed(weights: Weights) -> Iterator[Path]:
-    """Yield the file if the package happens to be installed."""
+    """Yield the file if the package is installed."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         path = Path(str(importlib.metadata.distribution(weights.package).locate_file("")))
         path /= weights.member
@@ -155,9 +155,9 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sweep(folder: Path) -> None:
-    """Remove what was left by a process that was killed long ago."""
-    for left in folder.glob(f"{_UNFINISHED}*"):
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary folders of processes that were killed long ago."""
+    for left in folder.glob(f"{_TEMPORARY_PREFIX}*"):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _ABANDONED_AFTER:
                 shutil.rmtree(left, ignore_errors=True)
@@ -166,9 +166,9 @@ def _sweep(folder: Path) -> None:
 def _unavailable(weights: Weights, reason: str) -> WeightsUnavailableError:
     return WeightsUnavailableError(
         f"the weights {weights.file} could not be fetched: {reason}. Connect to a package registry "
-        "and run 'treefold local fetch', or give a file of your own: "
-        'LocalModel("/path/to/model.gguf"), or set TREEFOLD_CACHE to a folder that can be written '
-        "and has 200 MB left"
+        "and run 'treefold local fetch', or use a file of your own: "
+        'LocalModel("/path/to/model.gguf"), or set TREEFOLD_CACHE to a writable folder with 200 MB '
+        "of free space"
     )
 
 

@@ -1,4 +1,4 @@
-"""The stream of an OpenAI-compatible server, and all the ways in which servers bend it."""
+"""Decodes the stream of an OpenAI-compatible server, and the many variations of the format."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, cast
@@ -19,33 +19,41 @@ from treefold.models.decoder import (
     RefusedError,
     Response,
     StreamFailedError,
-    count,
-    status_of,
+    http_status,
+    token_count,
 )
-from treefold.models.json_text import compact, objects
-from treefold.models.openai.streamed_text import NewText, Thoughts
+from treefold.models.json_text import objects_in, to_json
+from treefold.models.openai.streamed_text import DeltaText, ThinkTagParser
 from treefold.models.openai.text_calls import TextCalls
-from treefold.models.openai.tool_calls import ToolCalls, settled
+from treefold.models.openai.tool_calls import ToolCalls, final_arguments
 from treefold.models.profiles import Profile
 from treefold.models.sse import DONE, BrokenStreamError
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
-_DETAILS = "reasoning_details"  # OpenRouter's, with the signatures of those behind it
+# Used by OpenRouter; holds the signatures of the providers behind it.
+_DETAILS = "reasoning_details"
 _BROKEN = {"error", "insufficient_system_resource"}
 _REFUSED = "content_filter"
 _FINISHES = {"length": Finish.MAX_TOKENS, "max_tokens": Finish.MAX_TOKENS}
 
-
-_BY_TEXT = (
-    "the server sent calls of functions as text, which are taken for calls; start it with a chat"
-    " template for tools, or set calls_in_text=False in the profile to have the text as it is"
+_TEXT_CALLS_NOTICE = (
+    "the server sent function calls as text, and they are treated as calls; start it with a chat"
+    " template for tools, or set calls_in_text=False in the profile to keep them as text"
 )
 
 
 class OpenAIDecoder(Decoder):
-    """Reads one streamed chat completion."""
+    """Decodes one streamed chat completion.
 
-    forgives_junk: ClassVar[bool] = True
+    Args:
+        profile: how the model behaves on the wire.
+        names: the functions that the model was offered.
+        lenient: whether to repair arguments that are not valid JSON.
+        in_text: whether a response that consists of calls written as text is treated as calls.
+        noticed: notices of the session so far; each is given once.
+    """
+
+    skips_invalid_events: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -58,17 +66,17 @@ class OpenAIDecoder(Decoder):
     ) -> None:
         super().__init__()
         self._names = names
-        self._in_text = in_text and bool(names)  # whether calls may come as text
+        self._in_text = in_text and bool(names)
         self._text_calls = TextCalls(names if self._in_text else ())
-        self._called = ""  # the text that is calls
-        self._noticed = set[str]() if noticed is None else noticed  # that need not be said again
-        self._new_text = NewText(cumulative=profile.cumulative)
-        self._new_thought = NewText(cumulative=profile.cumulative)
+        self._called = ""  # text that turned out to be calls
+        self._noticed = set[str]() if noticed is None else noticed
+        self._text_delta = DeltaText(cumulative=profile.cumulative)
+        self._thinking_delta = DeltaText(cumulative=profile.cumulative)
         self._tags = profile.think_tags
-        self._thoughts = Thoughts(*self._tags, thinks_first=profile.thinks_first)
+        self._tag_parser = ThinkTagParser(*self._tags, thinks_first=profile.thinks_first)
         self._calls = ToolCalls(names)
         self._lenient = lenient
-        self._content: list[str] = []  # with its tags
+        self._content: list[str] = []  # thinking tags included
         self._reasoning: list[str] = []
         self._reasoning_field = REASONING_FIELDS[0]
         self._details: list[Any] = []
@@ -77,30 +85,30 @@ class OpenAIDecoder(Decoder):
         self._finish = ""
         self._usage: dict[str, Any] = {}
 
-    def _flush(self, found: list[ModelEvent]) -> None:
-        self._muse(self._new_thought.end(), found)
-        self._say(self._new_text.end(), found)
-        self._add_text(self._thoughts.end(), found)
-        if self._is_complete and (said := self._thoughts.mistaken()):
-            self._add_text([("text", said)], found)
+    def _flush(self, events: list[ModelEvent]) -> None:
+        self._add_thinking(self._thinking_delta.end(), events)
+        self._add_content(self._text_delta.end(), events)
+        self._emit_text(self._tag_parser.end(), events)
+        if self._is_complete and (answer := self._tag_parser.unclosed()):
+            self._emit_text([("text", answer)], events)
         if self._is_complete and self._text_calls.are_complete and not self._is_refused:
-            self._call_by_text(found)
+            self._treat_text_as_calls(events)
         else:
-            self._release_text(found)
+            self._release_text(events)
 
-    def _call_by_text(self, found: list[ModelEvent]) -> None:
-        """Take the text, which is nothing but calls, for those calls."""
+    def _treat_text_as_calls(self, events: list[ModelEvent]) -> None:
+        """Replace the text, which consists of calls only, by those calls."""
         self._called = self._text_calls.held
         for index, (name, arguments) in enumerate(self._text_calls.calls):
             function = {"name": name, "arguments": arguments}
-            found.append(self._calls.feed({"index": index, "function": function}))
-        if _BY_TEXT not in self._noticed:
-            self._noticed.add(_BY_TEXT)
-            found.append(Noticed(_BY_TEXT))
+            events.append(self._calls.feed({"index": index, "function": function}))
+        if _TEXT_CALLS_NOTICE not in self._noticed:
+            self._noticed.add(_TEXT_CALLS_NOTICE)
+            events.append(Noticed(_TEXT_CALLS_NOTICE))
 
-    def _release_text(self, found: list[ModelEvent]) -> None:
+    def _release_text(self, events: list[ModelEvent]) -> None:
         if held := self._text_calls.release():
-            found.append(TextDelta(held))
+            events.append(TextDelta(held))
 
     @property
     def _is_complete(self) -> bool:
@@ -110,106 +118,108 @@ class OpenAIDecoder(Decoder):
     def _is_refused(self) -> bool:
         return self._finish == _REFUSED or bool(self._refusal)
 
-    def _take(self, chunk: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _handle(self, chunk: dict[str, Any], events: list[ModelEvent]) -> None:
         if chunk is DONE:
             self.is_done = True
             return
         if chunk.get("error") or chunk.get("object") == "error":
             raise _failure(chunk.get("error") or chunk)
-        for choice in objects(chunk.get("choices")):
+        for choice in objects_in(chunk.get("choices")):
             self._begun = True
-            if not choice.get("index"):  # only one was asked for
-                self._take_choice(choice, found)
+            if not choice.get("index"):  # requests ask for one choice
+                self._handle_choice(choice, events)
         usage = chunk.get("usage")
         if usage and isinstance(usage, dict):
             self._usage = cast("dict[str, Any]", usage)
 
-    def _take_choice(self, choice: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _handle_choice(self, choice: dict[str, Any], events: list[ModelEvent]) -> None:
         delta = choice.get("delta") or choice.get("message")
         if isinstance(delta, dict):
-            self._take_delta(cast("dict[str, Any]", delta), found)
+            self._handle_delta(cast("dict[str, Any]", delta), events)
         if finish := choice.get("finish_reason"):
             self._finish = str(finish)
 
-    def _take_delta(self, delta: dict[str, Any], found: list[ModelEvent]) -> None:
+    def _handle_delta(self, delta: dict[str, Any], events: list[ModelEvent]) -> None:
         for field in REASONING_FIELDS:
             if (thought := delta.get(field)) and isinstance(thought, str):
                 self._reasoning_field = field
-                if not self._content:  # the server tells thinking apart: the text begins as text
-                    self._thoughts = Thoughts(*self._tags)
-                self._muse(self._new_thought.feed(thought), found)
-                break  # some send both, and the same in both
+                # The server separates thinking itself, so the text does not begin with thinking.
+                if not self._content:
+                    self._tag_parser = ThinkTagParser(*self._tags)
+                self._add_thinking(self._thinking_delta.feed(thought), events)
+                break  # some servers send the same text in both fields
         content = delta.get("content")
         if isinstance(content, str):
-            self._say(self._new_text.feed(content), found)
+            self._add_content(self._text_delta.feed(content), events)
         elif isinstance(content, list):
-            self._take_parts(objects(content), found)
-        self._details += objects(delta.get(_DETAILS))
+            self._handle_parts(objects_in(content), events)
+        self._details += objects_in(delta.get(_DETAILS))
         if (refusal := delta.get("refusal")) and isinstance(refusal, str):
             self._refusal.append(refusal)
-        calls = objects(delta.get("tool_calls"))
+        calls = objects_in(delta.get("tool_calls"))
         if isinstance(legacy := delta.get("function_call"), dict):
             calls.append({"index": 0, "function": legacy})
-        if calls:  # the server does recognize calls: its text is text
-            self._release_text(found)
-            found += map(self._calls.feed, calls)
+        # The server recognizes calls itself, so its text holds none.
+        if calls:
+            self._release_text(events)
+            events += map(self._calls.feed, calls)
 
-    def _take_parts(self, parts: list[dict[str, Any]], found: list[ModelEvent]) -> None:
-        """Take in content that came as a list, as Mistral's does when it thinks."""
+    def _handle_parts(self, parts: list[dict[str, Any]], events: list[ModelEvent]) -> None:
+        """Decode content that is a list of parts, as Mistral sends it while thinking."""
         for part in parts:
             match part:
                 case {"type": "thinking", "thinking": thoughts}:
-                    texts = [str(thought.get("text") or "") for thought in objects(thoughts)]
-                    self._muse("".join(texts), found)
+                    texts = [str(thought.get("text") or "") for thought in objects_in(thoughts)]
+                    self._add_thinking("".join(texts), events)
                 case {"text": str(text)}:
-                    self._say(self._new_text.feed(text), found)
+                    self._add_content(self._text_delta.feed(text), events)
                 case _:
                     pass
 
-    def _muse(self, text: str, found: list[ModelEvent]) -> None:
+    def _add_thinking(self, text: str, events: list[ModelEvent]) -> None:
         if text:
             self._reasoning.append(text)
-            found.append(ThinkingDelta(text))
+            events.append(ThinkingDelta(text))
 
-    def _say(self, text: str, found: list[ModelEvent]) -> None:
+    def _add_content(self, text: str, events: list[ModelEvent]) -> None:
         if text:
             self._content.append(text)
-            self._add_text(self._thoughts.feed(text), found)
+            self._emit_text(self._tag_parser.feed(text), events)
 
-    def _add_text(self, pieces: Sequence[tuple[str, str]], found: list[ModelEvent]) -> None:
+    def _emit_text(self, pieces: Sequence[tuple[str, str]], events: list[ModelEvent]) -> None:
         for kind, text in pieces:
             if kind == "text":
-                if said := self._text_calls.feed(text) if self._in_text else text:
-                    found.append(TextDelta(said))
+                if shown := self._text_calls.feed(text) if self._in_text else text:
+                    events.append(TextDelta(shown))
             elif kind == "thinking":
-                found.append(ThinkingDelta(text))
+                events.append(ThinkingDelta(text))
             else:
-                self._release_text(found)
-                found.append(TextWasThinking())
+                self._release_text(events)
+                events.append(TextWasThinking())
                 self._text_calls = TextCalls(self._names if self._in_text else ())
 
-    def _settled_calls(self) -> list[dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
+    def _final_calls(self) -> list[dict[str, Any]]:
+        by_id: dict[str, dict[str, Any]] = {}
         for call in self._calls.calls:
-            arguments = settled(call, lenient=self._lenient)
+            arguments = final_arguments(call, lenient=self._lenient)
             function = {"name": call.name or UNNAMED, "arguments": arguments}
-            id = call.id if call.id and call.id not in found else f"call_{uuid4().hex[:24]}"
-            found[id] = {"id": id, "type": "function", "function": function, **call.others}
-        return list(found.values())
+            id = call.id if call.id and call.id not in by_id else f"call_{uuid4().hex[:24]}"
+            by_id[id] = {"id": id, "type": "function", "function": function, **call.others}
+        return list(by_id.values())
 
     @property
     def usage(self) -> TokenUsage:
         usage = self._usage
-        cached = count(usage, "prompt_tokens_details", "cached_tokens")
-        cached = cached or count(usage, "prompt_cache_hit_tokens")
-        written = count(usage, "prompt_tokens_details", "cache_write_tokens")
-        reasoning = count(usage, "completion_tokens_details", "reasoning_tokens")
+        cached = token_count(usage, "prompt_tokens_details", "cached_tokens")
+        cached = cached or token_count(usage, "prompt_cache_hit_tokens")
+        written = token_count(usage, "prompt_tokens_details", "cache_write_tokens")
+        reasoning = token_count(usage, "completion_tokens_details", "reasoning_tokens")
         return TokenUsage(
-            input=max(0, count(usage, "prompt_tokens") - cached - written),
+            input=max(0, token_count(usage, "prompt_tokens") - cached - written),
             cache_read=cached,
             cache_write=written,
             reasoning=reasoning,
-            output=max(0, count(usage, "completion_tokens") - reasoning),
+            output=max(0, token_count(usage, "completion_tokens") - reasoning),
         )
 
     def _response(self) -> Response:
@@ -228,9 +238,9 @@ class OpenAIDecoder(Decoder):
             message[_DETAILS] = self._details
         if self._calls.calls:
             message["content"] = message["content"] or None
-            message["tool_calls"] = self._settled_calls()
+            message["tool_calls"] = self._final_calls()
         finish = Finish.TOOL_USE if self._calls.calls else Finish.ANSWERED
-        return Response(compact(message), _FINISHES.get(self._finish, finish), self._finish)
+        return Response(to_json(message), _FINISHES.get(self._finish, finish), self._finish)
 
 
 def _failure(error: Any) -> StreamFailedError:
@@ -240,4 +250,4 @@ def _failure(error: Any) -> StreamFailedError:
     code = fields.get("code")
     kinds = [kind for kind in (fields.get("type"), code) if isinstance(kind, str)]
     message = str(fields.get("message") or fields)
-    return StreamFailedError(" ".join(kinds), message, status_of(code))
+    return StreamFailedError(" ".join(kinds), message, http_status(code))

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, as compatible servers take them."""
+"""The messages of OpenAI's chat completions, as compatible servers accept them."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
@@ -12,13 +12,14 @@ from treefold.core.transcript import (
     TranscriptPart,
     UserText,
 )
-from treefold.models.dialect import Dialect, readable
-from treefold.models.json_text import compact, parsed
+from treefold.models.dialect import Dialect, make_tool_use
+from treefold.models.json_text import parse_json, to_json
 from treefold.models.openai.decoder import REASONING_FIELDS, OpenAIDecoder
-from treefold.models.openai.streamed_text import Thoughts
+from treefold.models.openai.streamed_text import ThinkTagParser
 from treefold.models.profiles import Profile
 
-_FAILED: Final = "tool_error"  # the protocol has no flag for a result that is a failure
+# The key around the result of a call that failed, for which the protocol has no flag.
+_ERROR_KEY: Final = "tool_error"
 
 
 class OpenAIDialect(Dialect):
@@ -27,8 +28,8 @@ class OpenAIDialect(Dialect):
     name: ClassVar[str] = "openai-chat"
     may_lack_functions: ClassVar[bool] = True
 
-    def opening(self, system: str) -> list[str]:
-        return [compact({"role": "system", "content": system})] if system else []
+    def leading_messages(self, system: str) -> list[str]:
+        return [to_json({"role": "system", "content": system})] if system else []
 
     def fields(self, system: str) -> dict[str, Any]:
         settings, profile = self.settings, self.profile
@@ -56,57 +57,60 @@ class OpenAIDialect(Dialect):
         messages: list[dict[str, Any]] = []
         for call, result in results:
             content = result.content
-            if result.is_error and not is_failure(content):  # which says so itself
-                content = compact({_FAILED: content})
+            if result.is_error and not is_failure(content):  # a failure is marked already
+                content = to_json({_ERROR_KEY: content})
             messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
         if texts:
             text = "\n\n".join(text.text for text in texts)
             messages.append({"role": "user", "content": text})
-        return [compact(message) for message in messages]
+        return [to_json(message) for message in messages]
 
-    def respond(self, text: str, calls: Sequence[ToolUse]) -> str:
+    def write_response(self, text: str, calls: Sequence[ToolUse]) -> str:
         message: dict[str, Any] = {"role": "assistant", "content": text}
         if calls:
             message["tool_calls"] = [
                 {
                     "id": call.id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": compact(dict(call.args))},
+                    "function": {"name": call.name, "arguments": to_json(dict(call.args))},
                 }
                 for call in calls
             ]
-        return compact(message)
+        return to_json(message)
 
-    def read(self, message: str, position: int, asked: Sequence[ToolUse]) -> list[TranscriptPart]:
-        match parsed(message):
+    def read(self, message: str, position: int, pending: Sequence[ToolUse]) -> list[TranscriptPart]:
+        match parse_json(message):
             case {"role": "user", "content": str(text)}:
                 return [UserText(text)]
             case {"role": "tool", "tool_call_id": str(id), "content": str(content)}:
                 return [_result(id, content)]
             case {"role": "assistant", **fields}:
-                return self._read_response(fields)
+                return self._response_parts(fields)
             case _:
                 return []
 
-    def _read_response(self, fields: dict[str, Any]) -> list[TranscriptPart]:
+    def _response_parts(self, fields: dict[str, Any]) -> list[TranscriptPart]:
         parts: list[TranscriptPart] = [
             ThinkingPart(fields[field]) for field in REASONING_FIELDS if fields.get(field)
         ]
         if content := fields.get("content"):
-            parts += _spoken(content, self.profile)
+            parts += _text_parts(content, self.profile)
         for call in fields.get("tool_calls") or ():
             function = call["function"]
-            parts.append(readable(call["id"], function["name"], parsed(function["arguments"])))
+            parts.append(
+                make_tool_use(call["id"], function["name"], parse_json(function["arguments"]))
+            )
         return parts
 
-    def replayed(self, message: str) -> str:
-        fields: dict[str, Any] = parsed(message)
-        if self.profile.replays_thinking or fields.get("tool_calls"):  # or in mid-thought
+    def to_history(self, message: str) -> str:
+        fields: dict[str, Any] = parse_json(message)
+        # A response with calls is the middle of a train of thought, so its thinking is kept.
+        if self.profile.replays_thinking or fields.get("tool_calls"):
             return message
-        spoken = [part.text for part in self._read_response(fields) if isinstance(part, ModelText)]
+        texts = [part.text for part in self._response_parts(fields) if isinstance(part, ModelText)]
         for field in REASONING_FIELDS:
             fields.pop(field, None)
-        return compact(fields | {"content": "".join(spoken)})
+        return to_json(fields | {"content": "".join(texts)})
 
     def decoder(self) -> OpenAIDecoder:
         settings = self.settings
@@ -120,19 +124,19 @@ class OpenAIDialect(Dialect):
 
 
 def _result(id: str, content: str) -> ToolResult:
-    match parsed(content) if content.startswith(f'{{"{_FAILED}"') else None:
+    match parse_json(content) if content.startswith(f'{{"{_ERROR_KEY}"') else None:
         case {"tool_error": str(failure)}:
             return ToolResult(id, failure, is_error=True)
         case _:
             return ToolResult(id, content, is_error=is_failure(content))
 
 
-def _spoken(content: str, profile: Profile) -> list[TranscriptPart]:
-    """Tell thinking from speaking in a whole text."""
-    closes = profile.think_tags[1] in content  # what was never closed was no thinking
-    thoughts = Thoughts(*profile.think_tags, thinks_first=profile.thinks_first and closes)
+def _text_parts(content: str, profile: Profile) -> list[TranscriptPart]:
+    """Separate thinking from the answer in a complete text."""
+    closes = profile.think_tags[1] in content  # without a closing tag it was not thinking
+    parser = ThinkTagParser(*profile.think_tags, thinks_first=profile.thinks_first and closes)
     thinking, text = "", ""
-    for kind, piece in [*thoughts.feed(content), *thoughts.end()]:
+    for kind, piece in [*parser.feed(content), *parser.end()]:
         if kind == "text":
             text += piece
         elif kind == "thinking":

@@ -1,19 +1,19 @@
-"""JSON that was cut off or written by hand, mended where only one reading is likely.
+"""Repairs JSON that was cut off or is slightly malformed, where one reading is likely.
 
-Nothing that was said is dropped: a call with half its arguments is worse than none.
+Nothing that the model wrote is dropped: a call with half of its arguments is worse than none.
 """
 
 from typing import Any, Final, cast
 
-from treefold.models.json_text import parsed
+from treefold.models.json_text import parse_json
 
 _CLOSERS: Final = {"{": "}", "[": "]"}
 _LITERALS: Final = ("true", "false", "null")
 
 
-def repaired(text: str) -> dict[str, Any] | None:
-    """Return the object that *text* was going to be, or None."""
-    value = parsed(_Mender().mend(_without_fence(text.strip())))
+def repair_json(text: str) -> dict[str, Any] | None:
+    """Return the object that *text* was meant to be, or None."""
+    value = parse_json(_Repairer().repair(_without_fence(text.strip())))
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
@@ -23,36 +23,36 @@ def _without_fence(text: str) -> str:
     return text.rstrip().removesuffix("```").strip()
 
 
-class _Mender:
-    """Goes through a text once, and closes what is open at its end."""
+class _Repairer:
+    """Scans a text once, and closes the strings, lists and objects that are open at its end."""
 
     def __init__(self) -> None:
-        self._open: list[str] = []  # what would close each list and object
+        self._open: list[str] = []  # the closing bracket of each open list and object
         self._in_string = False
         self._escaped = False
         self._written: list[str] = []
 
-    def mend(self, text: str) -> str:
+    def repair(self, text: str) -> str:
         for character in text:
             if self._in_string:
-                self._take_in_string(character)
+                self._scan_in_string(character)
             else:
-                self._take(character)
+                self._scan(character)
         self._finish(text)
         return "".join(self._written)
 
-    def _take_in_string(self, character: str) -> None:
+    def _scan_in_string(self, character: str) -> None:
         if self._escaped:
             self._escaped = False
         elif character == "\\":
             self._escaped = True
         elif character == '"':
             self._in_string = False
-        elif character in "\n\r\t":  # written as it is, which JSON forbids
+        elif character in "\n\r\t":  # JSON requires these to be escaped
             character = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[character]
         self._written.append(character)
 
-    def _take(self, character: str) -> None:
+    def _scan(self, character: str) -> None:
         if character == '"':
             self._in_string = True
         elif character in _CLOSERS:
@@ -64,7 +64,7 @@ class _Mender:
         self._written.append(character)
 
     def _drop_comma(self) -> None:
-        """Take away a comma with nothing after it."""
+        """Remove a trailing comma."""
         while self._written and self._written[-1].isspace():
             self._written.pop()
         if self._written and self._written[-1] == ",":

@@ -1,4 +1,4 @@
-"""OpenAI, and every server that speaks its protocol."""
+"""Models of OpenAI, and of every server that speaks its protocol."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.secret import Secret, public_url
 from treefold.models.wire_model import WireModel, required_package
 
-# Where the usual local servers listen unless told otherwise.
+# The default addresses of the usual local servers.
 LOCAL_SERVERS: Final = {
     "llamacpp": "http://localhost:8080/v1",
     "lmstudio": "http://localhost:1234/v1",
@@ -54,10 +54,10 @@ _NO_KEY: Final = "not-needed"
 
 
 class OpenAIModel(WireModel):
-    """A model behind OpenAI's chat completions, wherever it runs.
+    """A model of any server that implements OpenAI's chat completions.
 
-    *base_url* is an address or one of ``llamacpp``, ``lmstudio``, ``ollama``, ``vllm``. Only OpenAI
-    itself needs a key.
+    *base_url* is an address or one of ``llamacpp``, ``lmstudio``, ``ollama``, ``vllm``. Without
+    *base_url* the server is OpenAI's, which needs a key.
 
     Example:
         >>> from treefold.models import OpenAIModel
@@ -95,15 +95,15 @@ class OpenAIModel(WireModel):
     @property
     def key_name(self) -> str:
         # OpenAI's key is not sent to another server.
-        return "" if self._was_told_where else super().key_name
+        return "" if self._has_explicit_url else super().key_name
 
     def key(self) -> Secret:
-        if self._was_told_where and self._api_key is None:
+        if self._has_explicit_url and self._api_key is None:
             return Secret(_NO_KEY)
         return super().key()
 
     def create_client(self) -> Any:
-        """Return a client of the SDK for this server; its caller closes it."""
+        """Return a client of the SDK for this server; the caller closes it."""
         sdk = required_package("openai", "openai[aiohttp]>=3")
         return sdk.AsyncOpenAI(
             base_url=self.base_url, api_key=self.key().reveal(), timeout=self.timers.first_byte

@@ -1,40 +1,44 @@
-"""Text that comes in pieces, as servers send it, made into text that a person can be shown.
+"""Turns streamed text, as servers send it, into text that can be shown.
 
-Two small machines: one tells repeated text from text that is sent whole each time, the other tells
-thinking from speaking. Neither loses or doubles a character.
+Two state machines: one recognizes chunks that repeat all the text so far, the other separates
+thinking between tags from the answer. Neither loses or duplicates a character.
 """
 
 from typing import Final
 
-from treefold.models.characters import WholeCharacters
+from treefold.models.json_text import SurrogateJoiner
 
-SHORTEST: Final = 3  # characters; a shorter text may well be repeated by chance
-VARIED: Final = 3  # different characters; a growing row of dashes proves nothing
-REPEATS: Final = 3  # equal pieces in a row are not all the text so far, which would have grown
-CONFIRMED: Final = 2  # pieces that each extend the text
+# A shorter text, in characters, may well be repeated by chance.
+_MIN_LENGTH: Final = 3
+# Different characters; a growing row of dashes proves nothing.
+_MIN_DISTINCT: Final = 3
+# Equal chunks in a row; if they were all the text so far, it would have grown.
+_MAX_REPEATS: Final = 3
+# Chunks that each extend the text, until it is certain that chunks are cumulative.
+_CONFIRMED: Final = 2
 
 
-class NewText:
-    """Finds out whether each piece is new text, or all the text so far.
+class DeltaText:
+    """Detects whether each chunk is new text, or cumulative: all the text so far.
 
-    Pieces are new text unless a profile says otherwise or a piece strictly extends all the text
-    that came before it: from then on each piece is taken for all the text so far. As long as pieces
-    only repeat the text, both readings are possible, and what they share is given out at once.
+    Chunks are new text unless the profile says otherwise or a chunk strictly extends all the text
+    before it: from then on each chunk is taken for all the text so far. While chunks only repeat
+    the text, both readings are possible, and what they have in common is emitted at once.
     """
 
     def __init__(self, *, cumulative: bool | None = None) -> None:
         self._cumulative = cumulative
         self._is_known = cumulative is not None
-        self._characters = WholeCharacters()
-        self._seen = ""  # the last piece, as long as it may be all the text so far
-        self._given = 0  # how much of it was given out
-        self._held: list[str] = []  # pieces that are new text, if pieces are new text
-        self._extended = 0  # pieces that extended the text, once they are all the text so far
-        self._still = 0
+        self._joiner = SurrogateJoiner()
+        self._seen = ""  # the last chunk, while it may be all the text so far
+        self._emitted = 0  # how much of it was emitted
+        self._held: list[str] = []  # chunks to emit if chunks turn out to be new text
+        self._extended = 0  # cumulative chunks that extended the text
+        self._repeats = 0
 
     def feed(self, piece: str) -> str:
-        """Return what is new in *piece*."""
-        return self._new(self._characters.feed(piece))
+        """Return the new text in *piece*."""
+        return self._new(self._joiner.feed(piece))
 
     def _new(self, piece: str) -> str:
         if self._cumulative is False or not piece:
@@ -42,63 +46,63 @@ class NewText:
         if self._cumulative:
             return self._beyond(piece)
         if not self._seen:
-            self._seen, self._given = piece, len(piece)
+            self._seen, self._emitted = piece, len(piece)
             return piece
         if not piece.startswith(self._seen):
             self._cumulative = False
             return self._release() + piece
-        if len(piece) > len(self._seen) >= SHORTEST and len(set(piece)) >= VARIED:
+        if len(piece) > len(self._seen) >= _MIN_LENGTH and len(set(piece)) >= _MIN_DISTINCT:
             self._cumulative = True
             return self._beyond(piece)
-        self._still = self._still + 1 if len(piece) == len(self._seen) else 0
+        self._repeats = self._repeats + 1 if len(piece) == len(self._seen) else 0
         self._held.append(piece)
         self._seen = piece
-        if self._still == REPEATS:
+        if self._repeats == _MAX_REPEATS:
             self._cumulative = False
             return self._release()
         return ""
 
     def _beyond(self, piece: str) -> str:
-        """Return what *piece* adds to what was given out, if it is all the text so far."""
-        given = self._seen[: self._given]
-        if piece.startswith(given):
-            self._extended += len(piece) > self._given
-        elif given.startswith(piece):  # sent again without the white space at its end
+        """Return what *piece*, which is all the text so far, adds to what was emitted."""
+        emitted = self._seen[: self._emitted]
+        if piece.startswith(emitted):
+            self._extended += len(piece) > self._emitted
+        elif emitted.startswith(piece):  # repeated without its trailing white space
             return ""
-        elif self._is_known or self._extended >= CONFIRMED:  # a new beginning
-            self._given = 0
-        else:  # one piece extended the text by chance
+        elif self._is_known or self._extended >= _CONFIRMED:  # the text starts over
+            self._emitted = 0
+        else:  # one chunk extended the text by chance
             self._cumulative = False
             return piece
-        new = piece[self._given :]
-        self._seen, self._given = piece, max(self._given, len(piece))
+        new = piece[self._emitted :]
+        self._seen, self._emitted = piece, max(self._emitted, len(piece))
         return new
 
     def end(self) -> str:
-        """Return what was held back, there being no more: without proof it was new text."""
-        return self._new(self._characters.end()) + self._release()
+        """Return the text held back; without proof of the contrary it was new text."""
+        return self._new(self._joiner.end()) + self._release()
 
     def _release(self) -> str:
         held, self._held = "".join(self._held), []
         return held if not self._cumulative else ""
 
 
-class Thoughts:
-    """Tells thinking between tags from speaking.
+class ThinkTagParser:
+    """Separates thinking between tags from the answer.
 
-    A tag counts at the beginning of a response only; a closing tag that was never opened means that
-    all before it was thinking. White space that touches a tag belongs to the tag.
+    An opening tag counts at the beginning of a response only; a closing tag without an opening one
+    means that everything before it was thinking. White space next to a tag belongs to the tag.
     """
 
     def __init__(self, opening: str, closing: str, *, thinks_first: bool = False) -> None:
         self._opening = opening
         self._closing = closing
         self._thinks_first = thinks_first
-        self._take = self._begin
+        self._state = self._begin
         self._held = ""
-        self._blank = False  # nothing was said yet, so white space is not said either
-        self._spoken: list[str] = []  # as long as a closing tag may still come
-        self._supposed: list[str] = []  # all there is, if it is only supposed to be thinking
+        self._skips_space = False  # white space after a tag is dropped
+        self._answer: list[str] = []  # while a closing tag may still follow
+        self._assumed: list[str] = []  # everything, while it is only assumed to be thinking
 
     def feed(self, text: str) -> list[tuple[str, str]]:
         """Return what *text* adds, as pairs of a kind and a text.
@@ -106,95 +110,95 @@ class Thoughts:
         The kinds are "text", "thinking", and "rethink": all "text" so far was thinking.
         """
         if self._thinks_first:
-            self._supposed.append(text)
+            self._assumed.append(text)
         if self._held:
             text = self._held + text
             self._held = ""
         found: list[tuple[str, str]] = []
-        self._take(text, found)
+        self._state(text, found)
         return found
 
     def end(self) -> list[tuple[str, str]]:
-        """Return what was held back."""
+        """Return the text held back."""
         held, self._held = self._held, ""
-        if self._take == self._think:
+        if self._state == self._think:
             held = held.rstrip()
             return [("thinking", held)] if held else []
         return [("text", held)] if held else []
 
-    def mistaken(self) -> str:
-        """Return what was given out as thinking and was none, for no tag has said that it was."""
-        return "".join(self._supposed) if self._take == self._think else ""
+    def unclosed(self) -> str:
+        """Return text that was emitted as thinking without any tag to confirm it: the answer."""
+        return "".join(self._assumed) if self._state == self._think else ""
 
     def _begin(self, text: str, found: list[tuple[str, str]]) -> None:
         start = text.lstrip()
         opened = start.startswith(self._opening)
         if opened:
-            self._thinks_first, self._supposed = False, []
-        if self._opening.startswith(start) and not opened:  # or perhaps there is nothing yet
+            self._thinks_first, self._assumed = False, []
+        if self._opening.startswith(start) and not opened:  # also if there is no text yet
             self._held = text
         elif opened or self._thinks_first:
-            self._take = self._think
-            self._blank = True
+            self._state = self._think
+            self._skips_space = True
             self._think(start.removeprefix(self._opening), found)
         else:
-            self._take = self._wait_for_closing
+            self._state = self._wait_for_closing
             self._wait_for_closing(text, found)
 
     def _think(self, text: str, found: list[tuple[str, str]]) -> None:
-        if self._blank:
+        if self._skips_space:
             text = text.lstrip()
         thought, tag, rest = text.partition(self._closing)
         if tag:
             thought = thought.rstrip()
         else:
-            thought, held = _less_a_tag(thought, self._closing)
+            thought, held = _split_partial_tag(thought, self._closing)
             kept = thought.rstrip()
             self._held = thought[len(kept) :] + held
             thought = kept
         if thought:
-            self._blank = False
+            self._skips_space = False
             found.append(("thinking", thought))
         if tag:
-            self._speak_after(rest, found)
+            self._begin_answer(rest, found)
 
-    def _speak_after(self, text: str, found: list[tuple[str, str]]) -> None:
-        self._blank = True
-        self._thinks_first, self._supposed = False, []
-        self._take = self._speak
-        self._speak(text, found)
+    def _begin_answer(self, text: str, found: list[tuple[str, str]]) -> None:
+        self._skips_space = True
+        self._thinks_first, self._assumed = False, []
+        self._state = self._emit_answer
+        self._emit_answer(text, found)
 
-    def _speak(self, text: str, found: list[tuple[str, str]]) -> None:
-        if self._blank:
+    def _emit_answer(self, text: str, found: list[tuple[str, str]]) -> None:
+        if self._skips_space:
             text = text.lstrip()
-            self._blank = not text
+            self._skips_space = not text
         if text:
             found.append(("text", text))
 
     def _wait_for_closing(self, text: str, found: list[tuple[str, str]]) -> None:
-        """Speak, but look out for a closing tag that says it was thinking."""
+        """Emit the answer, which a closing tag would turn into thinking."""
         if self._closing[0] not in text:  # the usual case
             found.append(("text", text))
-            self._spoken.append(text)
+            self._answer.append(text)
             return
         before, tag, rest = text.partition(self._closing)
         if not tag:
-            before, self._held = _less_a_tag(before, self._closing)
+            before, self._held = _split_partial_tag(before, self._closing)
         if before:
             found.append(("text", before))
-            self._spoken.append(before)
+            self._answer.append(before)
         if not tag:
             return
-        if self._opening in "".join(self._spoken):  # it speaks about tags
-            self._take = self._speak
+        if self._opening in "".join(self._answer):  # the answer is about tags
+            self._state = self._emit_answer
             found.append(("text", self._closing + rest))
         else:
             found.append(("rethink", ""))
-            self._speak_after(rest, found)
+            self._begin_answer(rest, found)
 
 
-def _less_a_tag(text: str, tag: str) -> tuple[str, str]:
-    """Split off the end of *text* that may be the beginning of *tag*."""
+def _split_partial_tag(text: str, tag: str) -> tuple[str, str]:
+    """Split *text* before an end that may be the beginning of *tag*."""
     for size in range(min(len(tag) - 1, len(text)), 0, -1):
         if text.endswith(tag[:size]):
             return text[:-size], text[-size:]

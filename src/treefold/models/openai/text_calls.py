@@ -1,19 +1,20 @@
-"""Calls that a server hands out as text, because its template does not recognize them.
+"""Recognizes calls that a server sends as text because its chat template does not parse them.
 
-Text is held back only while all of it may still be calls. It is scanned once, as it comes in: an
-object that cannot be a call of an offered function, or anything else between such objects, ends
-that at once. What a model writes is not trusted: the text that is held back is bounded.
+Text is held back only while all of it may still consist of calls. It is scanned once, as it
+arrives: an object that cannot be a call of an offered function, or anything else between such
+objects, releases the text at once. The text held back is bounded, because a model may write
+anything.
 """
 
 import re
 from collections.abc import Collection
 from typing import Any, Final, cast
 
-from treefold.models.json_text import compact, parsed_object
+from treefold.models.json_text import parse_json_object, to_json
 
-LONGEST: Final = 1 << 20  # characters that are held back
-MOST: Final = 128  # calls in one response
-_LONGEST_HEAD: Final = 256  # characters by which an object must have named its function
+MAX_HELD: Final = 1 << 20  # characters held back
+MAX_CALLS: Final = 128  # in one response
+_MAX_HEAD: Final = 256  # characters within which an object must name its function
 
 _FENCES: Final = ("```json", "```tool_calls", "```tool_call", "```tool_code")
 _TAGS: Final = ("<tool_call>", "</tool_call>")
@@ -31,51 +32,51 @@ _FIRST: Final = _NAMES | _ARGUMENTS | {"type"}
 
 
 class TextCalls:
-    """Finds out whether the text of a response is nothing but calls.
+    """Decides whether the text of a response consists of calls only.
 
     Attributes:
-        calls: name and arguments, as JSON text, of each call so far.
+        calls: the name and the arguments, as JSON text, of each call so far.
     """
 
     def __init__(self, names: Collection[str]) -> None:
-        self._names = names  # of the functions that were offered
-        self._may_be = True
+        self._names = names  # of the functions offered
+        self._may_be_calls = True
         self._held: list[str] = []
         self._size = 0
         self._left = ""  # the beginning of a tag or a fence
-        self._object: _Object | None = None  # that has begun and not ended
+        self._object: _PartialObject | None = None  # begun and not ended
         self.calls: list[tuple[str, str]] = []
 
     def feed(self, text: str) -> str:
-        """Return the text that can be given out now: nothing while all may be calls."""
-        if not self._may_be:
+        """Return the text that can be emitted now: none while all of it may be calls."""
+        if not self._may_be_calls:
             return text
         self._held.append(text)
         self._size += len(text)
-        if self._size > LONGEST or not self._scan(text):
+        if self._size > MAX_HELD or not self._scan(text):
             return self.release()
         return ""
 
     @property
     def held(self) -> str:
-        """The text that is held back."""
+        """The text held back."""
         return "".join(self._held)
 
     def release(self) -> str:
-        """Return what was held back; all of the response is text."""
+        """Return the text held back; the response is text and holds no calls."""
         held, self._held = self.held, []
-        self._may_be = False
+        self._may_be_calls = False
         self.calls = []
         return held
 
     @property
     def are_complete(self) -> bool:
-        """Whether the text so far is nothing but calls, each of them whole."""
+        """Whether the text so far consists of complete calls only."""
         ended = self._object is None and self._left in {"", "```"}
-        return self._may_be and bool(self.calls) and ended
+        return self._may_be_calls and bool(self.calls) and ended
 
     def _scan(self, text: str) -> bool:
-        """Take in *text*; return whether all may still be calls."""
+        """Scan *text* and return whether all of the text may still be calls."""
         at = 0
         while at < len(text):
             if self._object is None:
@@ -87,47 +88,49 @@ class TextCalls:
                 if text[at] != "{":
                     self._left = text[at:]
                     return any(mark.startswith(self._left) for mark in (*_FENCES, *_TAGS))
-                self._object = _Object(self._names)
+                self._object = _PartialObject(self._names)
             at = self._object.feed(text, at)
             if not self._object.may_be_call:
                 return False
-            if self._object.is_whole:
+            if self._object.is_complete:
                 call = _call(self._object.value, self._names)
-                if call is None or len(self.calls) == MOST:
+                if call is None or len(self.calls) == MAX_CALLS:
                     return False
                 self.calls.append(call)
                 self._object = None
         return True
 
 
-class _Object:
-    """A JSON object, as far as it has come in."""
+class _PartialObject:
+    """A JSON object, as far as it has been received."""
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names
         self._pieces: list[str] = []
-        self._head: str | None = ""  # None: it is known to begin as a call does
+        self._head: str | None = ""  # None once it is known whether it begins as a call does
         self._depth = 0
         self._in_string = self._escaped = False
         self.may_be_call = True
-        self.is_whole = False
+        self.is_complete = False
 
     def feed(self, text: str, start: int) -> int:
-        """Take in *text* from *start* on; return where the object, or the text, ends."""
+        """Scan *text* from *start* on and return where the object, or the text, ends."""
         end = self._end(text, start)
         piece = text[start:end]
         self._pieces.append(piece)
         if self._head is not None:
-            self._look_at_head(piece)
+            self._check_head(piece)
         return end
 
     @property
     def value(self) -> dict[str, Any] | None:
-        """The object, with its braces written once or twice; None if it is not JSON."""
+        """The object, whose braces may be doubled; None if it is not JSON."""
         text = "".join(self._pieces)
-        value = parsed_object(text)
+        value = parse_json_object(text)
         if value is None and text[1:].lstrip().startswith("{"):
-            value = parsed_object(text[1:-1]) or parsed_object(_DOUBLED.sub(_halved, text))
+            value = parse_json_object(text[1:-1]) or parse_json_object(
+                _DOUBLED.sub(_undoubled, text)
+            )
         return value
 
     def _end(self, text: str, at: int) -> int:
@@ -147,22 +150,22 @@ class _Object:
             else:
                 self._depth += 1 if mark[0] == "{" else -1
                 if self._depth == 0:
-                    self.is_whole = True
+                    self.is_complete = True
                     return at
         return len(text)
 
-    def _look_at_head(self, piece: str) -> None:
+    def _check_head(self, piece: str) -> None:
         assert self._head is not None
-        self._head += piece[: _LONGEST_HEAD - len(self._head)]
+        self._head += piece[: _MAX_HEAD - len(self._head)]
         verdict = _begins_call(self._head, self._names)
-        if verdict is None and len(self._head) < _LONGEST_HEAD:
+        if verdict is None and len(self._head) < _MAX_HEAD:
             return
         self.may_be_call = bool(verdict)
         self._head = None
 
 
 def _begins_call(head: str, names: Collection[str]) -> bool | None:
-    """Whether an object that begins with *head* may be a call; None if that cannot be told yet."""
+    """Whether an object that begins with *head* may be a call; None if it is too early to say."""
     text = head.lstrip("{ \t\r\n")
     if not text:
         return None
@@ -183,7 +186,7 @@ def _begins_call(head: str, names: Collection[str]) -> bool | None:
 
 
 def _call(value: dict[str, Any] | None, names: Collection[str]) -> tuple[str, str] | None:
-    """Return the name and the arguments of the call that *value* is, if it is one."""
+    """Return the name and the arguments of the call in *value*; None if it is not a call."""
     if value is None:
         return None
     inner = value.get("function")
@@ -198,8 +201,8 @@ def _call(value: dict[str, Any] | None, names: Collection[str]) -> tuple[str, st
         return None
     if isinstance(arguments, str):
         return name, arguments
-    return (name, compact(arguments or {})) if isinstance(arguments, dict | None) else None
+    return (name, to_json(arguments or {})) if isinstance(arguments, dict | None) else None
 
 
-def _halved(mark: re.Match[str]) -> str:
+def _undoubled(mark: re.Match[str]) -> str:
     return mark[0] if mark[0].startswith('"') else mark[0][0]

@@ -1,8 +1,8 @@
-"""Calls that come in fragments, as OpenAI-compatible servers send them, put together.
+"""Assembles calls from the fragments that OpenAI-compatible servers stream.
 
-Servers leave out ids and indexes, send them late, put every call on index 0, cut names in two or
-repeat them, and send arguments as text or as an object. What settles which call a fragment belongs
-to is, in this order: its id, its index, and whether the call before it is already whole.
+Servers leave out ids and indexes, send them late, put every call on index 0, split names or repeat
+them, and send arguments as text or as an object. A fragment is assigned to a call by, in this
+order: its id, its index, and whether the previous call is already complete.
 """
 
 from collections.abc import Collection
@@ -10,26 +10,33 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from treefold.core.model_events import ToolUseDelta
-from treefold.models.characters import whole
-from treefold.models.decoder import UNUSABLE
-from treefold.models.json_text import compact, parsed, parsed_object
-from treefold.models.openai.lenient_json import repaired
+from treefold.models.decoder import INVALID_ARGS_KEY
+from treefold.models.json_text import join_surrogates, parse_json, parse_json_object, to_json
+from treefold.models.openai.lenient_json import repair_json
 
-_LONGEST_INDEX = 9  # digits; a longer number is treated as a missing one
-_KNOWN = {"index", "id", "type", "function", "name", "arguments"}
+_MAX_INDEX_DIGITS = 9  # a longer index is treated as missing
+_KNOWN_FIELDS = {"index", "id", "type", "function", "name", "arguments"}
 
 
 @dataclass(slots=True)
 class Call:
-    """A call as far as it is known."""
+    """A call as far as it has been received.
 
-    place: int  # among the calls of the response
-    index: int | None  # what the server says
+    Attributes:
+        position: among the calls of the response.
+        index: as the server numbers it.
+        pieces: of the arguments.
+        size: characters in the pieces.
+        others: fields that are not known here; they are sent back.
+    """
+
+    position: int
+    index: int | None
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list[str])
     size: int = 0
-    others: dict[str, Any] = field(default_factory=dict[str, Any])  # fields we have no word for
+    others: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def arguments(self) -> str:
@@ -37,24 +44,24 @@ class Call:
         return "".join(self.pieces)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether its arguments are all there, going by what they look like."""
+    def is_complete(self) -> bool:
+        """Whether the arguments so far are a JSON object."""
         if not self.name or not self.pieces or not self.pieces[-1].rstrip().endswith("}"):
             return False
-        return parsed_object(self.arguments) is not None
+        return parse_json_object(self.arguments) is not None
 
 
 class ToolCalls:
     """The calls of one response."""
 
     def __init__(self, names: Collection[str]) -> None:
-        self._names = names  # of the functions that were offered
-        self._by_id: dict[str, Call] = {}  # the latest of each
+        self._names = names  # of the functions offered
+        self._by_id: dict[str, Call] = {}  # the latest with each id
         self._by_index: dict[int, Call] = {}
         self.calls: list[Call] = []
 
     def feed(self, fragment: dict[str, Any]) -> ToolUseDelta:
-        """Take in one entry of ``delta.tool_calls``."""
+        """Add one entry of ``delta.tool_calls`` and return its event."""
         raw = fragment.get("function")
         function = cast("dict[str, Any]", raw) if isinstance(raw, dict) else fragment
         id, name = _text(fragment.get("id")), _text(function.get("name"))
@@ -64,14 +71,14 @@ class ToolCalls:
             self._by_id[id] = call
         if name:
             call.name = self._joined_name(call.name, name)
-        call.others |= {key: fragment[key] for key in fragment.keys() - _KNOWN}
+        call.others |= {key: fragment[key] for key in fragment.keys() - _KNOWN_FIELDS}
         arguments = _arguments(function.get("arguments"))
-        if len(arguments) == call.size and arguments == call.arguments and call.is_whole:
-            arguments = ""  # sent again
+        if len(arguments) == call.size and arguments == call.arguments and call.is_complete:
+            arguments = ""  # the server repeats them
         if arguments:
             call.pieces.append(arguments)
             call.size += len(arguments)
-        return ToolUseDelta(call.place, call.id, call.name, arguments)
+        return ToolUseDelta(call.position, call.id, call.name, arguments)
 
     def _find(self, index: int | None, id: str, name: str) -> Call:
         call = self._latest(index, id, name)
@@ -83,7 +90,7 @@ class ToolCalls:
         return call
 
     def _latest(self, index: int | None, id: str, name: str) -> Call | None:
-        """Return the call that the fragment belongs to, unless it begins another."""
+        """Return the call that the fragment continues, unless it begins another."""
         known = self._by_id.get(id)
         if known is not None and (index is None or index == known.index or not name):
             return known
@@ -94,7 +101,7 @@ class ToolCalls:
     def _joined_name(self, known: str, piece: str) -> str:
         if any(name.startswith(known + piece) for name in self._names):
             return known + piece
-        if piece.startswith(known):  # all of it again, or all of it so far
+        if piece.startswith(known):  # the server repeats the name so far
             return piece
         if known in self._names:
             return known
@@ -106,26 +113,27 @@ def _begins_another(call: Call, id: str, name: str) -> bool:
         return id != call.id
     if not name or not call.name or not call.size:
         return False
-    return name != call.name or call.is_whole
+    return name != call.name or call.is_complete
 
 
-def settled(call: Call, *, lenient: bool = False) -> str:
-    """Return the arguments of *call* as they go into the history, which every server must read.
+def final_arguments(call: Call, *, lenient: bool = False) -> str:
+    """Return the arguments of *call* for the history, as JSON that every server can parse.
 
-    What is not a JSON object is kept inside one, and so becomes a fault of the call.
+    Text that is not a JSON object is kept inside one, and becomes the ``fault`` of the call.
     """
-    text = whole(call.arguments).strip()
+    text = join_surrogates(call.arguments).strip()
     if not call.name:
-        return compact({UNUSABLE: text})
+        return to_json({INVALID_ARGS_KEY: text})
     if not text:
         return "{}"
-    if parsed_object(text) is not None:
+    if parse_json_object(text) is not None:
         return text
-    inner = parsed(text)
-    args = parsed_object(inner) if isinstance(inner, str) else None  # JSON in a JSON string
+    inner = parse_json(text)
+    # Some models encode the object twice, as JSON in a JSON string.
+    args = parse_json_object(inner) if isinstance(inner, str) else None
     if args is None and lenient:
-        args = repaired(text)
-    return compact({UNUSABLE: text} if args is None else args)
+        args = repair_json(text)
+    return to_json({INVALID_ARGS_KEY: text} if args is None else args)
 
 
 def _text(value: Any) -> str:
@@ -133,7 +141,7 @@ def _text(value: Any) -> str:
 
 
 def _index(value: Any) -> int | None:
-    if isinstance(value, str) and value.isdecimal() and len(value) <= _LONGEST_INDEX:
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _MAX_INDEX_DIGITS:
         return int(value)
     return value if isinstance(value, int) else None
 
@@ -141,4 +149,4 @@ def _index(value: Any) -> int | None:
 def _arguments(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return "" if value is None else compact(value)
+    return "" if value is None else to_json(value)
