@@ -323,7 +323,7 @@ def test_a_hook_for_something_that_is_no_hook_type_is_refused():
     async def act() -> None: ...
 
     for wrong in ("before_invoke", act):
-        with pytest.raises(DefinitionError, match="write '@hook"):
+        with pytest.raises(DefinitionError, match="@hook needs a hook type, got"):
             hook(wrong)  # pyright: ignore
     for wrong in ([], ["before_invoke"]):
         with pytest.raises(DefinitionError, match="hook 'act' needs hook types"):
@@ -400,7 +400,7 @@ async def test_what_is_no_turn_is_refused():
     ]:
         with pytest.raises(TypeError, match=words):
             Agent("c", "d", wrong)  # pyright: ignore
-    with pytest.raises(TypeError, match="agent 'c' needs a ContextPool, not <ContextQueue 0 of 3>"):
+    with pytest.raises(TypeError, match="agent 'c' needs a ContextPool, got <ContextQueue 0 of 3>"):
         Agent("c", "d", [act], ContextQueue(3))  # pyright: ignore
 
 
