@@ -15,10 +15,10 @@ from mcp.client.stdio import get_default_environment
 from treefold.core.errors import UsageError
 from treefold.mcp.errors import McpConnectionError
 from treefold.mcp.wire import Incoming, Outgoing
+from treefold.toolbox.shell.output import plain_text
 from treefold.toolbox.shell.pipe import Pipe
-from treefold.toolbox.shell.processes import processes_of, processes_with, send
-from treefold.toolbox.shell.session import ending
-from treefold.toolbox.shell.terminal import plain_text
+from treefold.toolbox.shell.processes import processes_of, processes_with, send_signal
+from treefold.toolbox.shell.session import describe_exit
 
 _MARK: Final = "TREEFOLD_MCP"
 _FULL: Final = 1 << 20  # bytes that wait to be read before it has to wait
@@ -75,7 +75,7 @@ class Program(asyncio.SubprocessProtocol):
                 *self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=errors.far_end,
+                stderr=errors.write_fd,
                 cwd=self._cwd,
                 env=get_default_environment() | self._env | {name: value},
                 start_new_session=True,
@@ -83,7 +83,7 @@ class Program(asyncio.SubprocessProtocol):
         except BaseException:
             self._close()
             raise
-        errors.close_far_end()
+        errors.close_write_end()
         return self._incoming, self._outgoing
 
     async def __aexit__(
@@ -95,7 +95,7 @@ class Program(asyncio.SubprocessProtocol):
         try:
             await self._end(_TO_LEAVE if self._incoming.has_spoken else _TO_LEAVE_EARLY)
         except BaseException:
-            send(signal.SIGKILL, self._left())
+            send_signal(signal.SIGKILL, self._left())
             raise
         finally:
             self._close()
@@ -118,7 +118,7 @@ class Program(asyncio.SubprocessProtocol):
         if self._incoming.fault:
             told.append(self._incoming.fault)
         elif self._went_first and self._ended_with is not None and not self._was_told:
-            told.append(f"it has ended ({ending(self._ended_with)})")
+            told.append(f"it has ended ({describe_exit(self._ended_with)})")
         elif self._went_first:
             told.append("it has closed its output")
         if self._incoming.junk:
@@ -214,7 +214,7 @@ class Program(asyncio.SubprocessProtocol):
         await self._wait(patience, lambda: self._ended_with is not None)
         if not self._is_gone():
             self._was_told = self._ended_with is None
-            send(signal.SIGTERM, self._left())
+            send_signal(signal.SIGTERM, self._left())
             await self._wait(_TO_STOP, self._is_gone)
         if not await self._wait(_LAST_WAIT, self._is_killed):
             raise McpConnectionError(f"processes of {self._command[0]!r} cannot be killed")
@@ -223,7 +223,7 @@ class Program(asyncio.SubprocessProtocol):
         return self._ended_with is not None and not self._left()
 
     def _is_killed(self) -> bool:
-        send(signal.SIGKILL, self._left())
+        send_signal(signal.SIGKILL, self._left())
         return self._is_gone()
 
     def _left(self) -> set[int]:
