@@ -133,7 +133,7 @@ def test_a_character_that_the_encoding_lacks_is_refused(tmp_path: Path):
     path = tmp_path / "latin"
     path.write_bytes(b"caf\xe9\n")
     with pytest.raises(
-        InvalidArgumentsError, match="patch holds '.u20ac', which a file in Latin-1"
+        InvalidArgumentsError, match="patch contains '.u20ac', which a file in Latin-1"
     ):
         apply(path, "@@ -1 +1,2 @@\n café\n+5 €\n")
 

@@ -163,7 +163,7 @@ def test_a_character_that_the_encoding_lacks_is_not_written(small: Path):
     before = numbered(8).replace(b"line 3", b"\xe9")
     small.write_bytes(before)
     new = before.decode("latin-1").replace("line 8", "LINE 8 €")
-    with pytest.raises(FileError, match="the new text holds '.u20ac', which a file in Latin-1"):
+    with pytest.raises(FileError, match="the new text contains '.u20ac', which a file in Latin-1"):
         apply(small, LEFT, model=ScriptedModel(rewrites(new)))
     assert small.read_bytes() == before
 
@@ -276,7 +276,7 @@ def test_a_file_that_changes_meanwhile_is_not_overwritten(large: Path):
         large.write_text("theirs")
         return "Done."
 
-    with pytest.raises(FileError, match="changed by somebody else"):
+    with pytest.raises(FileError, match="changed by another writer"):
         apply(large, LEFT, model=ScriptedModel(EDIT, interfering))
     assert large.read_text() == "theirs"
 

@@ -177,7 +177,7 @@ async def test_a_file_that_changes_while_git_runs_is_not_overwritten(
     install(programs, f"echo theirs >> {file}")
     async with Runtime() as runtime:
         node = runtime.invoke(apply_diff_patch, {"file": str(file), "patch": PATCH})
-        with pytest.raises(FileError, match="changed by somebody else"):
+        with pytest.raises(FileError, match="changed by another writer"):
             await node
     assert file.read_bytes() == BEFORE + b"theirs\n"
 

@@ -249,7 +249,7 @@ def test_undo_goes_back_edit_by_edit_and_removes_what_was_created(tmp_path: Path
         assert not path.exists()
         do("undo_edit")
 
-    with pytest.raises(FileError, match="there is no edit of .* by you that could be undone"):
+    with pytest.raises(FileError, match="you have made no edit of .* that can be undone"):
         as_one_caller(path, work)
 
 
@@ -259,7 +259,7 @@ def test_undo_is_refused_when_the_file_has_changed_since(poem: Path):
         poem.write_text("mine\n")
         do("undo_edit")
 
-    with pytest.raises(FileError, match="changed by somebody else after your last edit"):
+    with pytest.raises(FileError, match="changed by another writer after your last edit"):
         as_one_caller(poem, work)
     assert poem.read_text() == "mine\n"
 

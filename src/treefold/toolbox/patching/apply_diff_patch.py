@@ -10,7 +10,7 @@ from treefold.core.function import RunContext
 from treefold.core.model import Model
 from treefold.core.provider import Provider
 from treefold.toolbox.editing.file_error import FileError
-from treefold.toolbox.editing.lines import flattened
+from treefold.toolbox.editing.lines import normalize_line_ends
 from treefold.toolbox.patching.evidence import find_shortfalls, find_strays
 from treefold.toolbox.patching.git import apply_by_git
 from treefold.toolbox.patching.job import Job, prepare
@@ -137,7 +137,7 @@ def _check(job: Job, left: Sequence[Misfit], before: bytes, after: bytes) -> Non
     """Refuse what an agent made unless each hunk made it, and nothing else changed."""
     hunks = [misfit.hunk for misfit in left]
     if b"\n" not in before:
-        before, after = flattened(before), flattened(after)
+        before, after = normalize_line_ends(before), normalize_line_ends(after)
     if found := find_shortfalls(before, after, hunks):
         raise FileError(undone(job, left, found))
     if strays := find_strays(before, after, hunks):

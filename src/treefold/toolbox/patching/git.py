@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from treefold.runtime.threads import in_thread
-from treefold.toolbox.editing.file_error import in_words
+from treefold.toolbox.editing.file_error import translate_os_errors
 from treefold.toolbox.patching.fitting import NAME
 
 _PATCH: Final = "patch"
@@ -37,7 +37,7 @@ async def apply_by_git(before: bytes, patch: bytes, *, seconds: float = 60.0) ->
     if program is None:
         return GitRun(None, "there is no git here")
     with (
-        in_words(tempfile.gettempdir()),
+        translate_os_errors(tempfile.gettempdir()),
         tempfile.TemporaryDirectory(prefix="treefold-git-", ignore_cleanup_errors=True) as made,
     ):
         folder = Path(made)

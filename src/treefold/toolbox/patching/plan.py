@@ -67,13 +67,13 @@ def make_plan(body: bytes, hunks: Sequence[Hunk]) -> Plan:
         rows[-1] += end
     placed, misfits = place_hunks(rows, hunks)
     fitted = tuple(clipped([fit(place, rows) for place in placed]))
-    is_ended = _ends_with_newline(len(rows), placed, was_ended=was_ended)
+    ends_with_line_end = _ends_with_newline(len(rows), placed, was_ended=was_ended)
     return Plan(
         before=b"".join(rows),
         placed=fitted,
         misfits=tuple(misfits),
         has_bare_cr=has_bare_cr,
-        surplus=b"" if is_ended else end,
+        surplus=b"" if ends_with_line_end else end,
     )
 
 

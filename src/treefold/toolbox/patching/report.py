@@ -5,7 +5,7 @@ from typing import Final
 
 from treefold.core.events import Failure
 from treefold.toolbox.editing.document import Document
-from treefold.toolbox.editing.file_error import shortened
+from treefold.toolbox.editing.file_error import short_repr
 from treefold.toolbox.patching.evidence import Shortfall
 from treefold.toolbox.patching.job import Job
 from treefold.toolbox.patching.placement import Misfit
@@ -27,10 +27,10 @@ def summary(job: Job, after: bytes, trouble: str) -> str:
     else:
         added = sum(len(hunk.added) for hunk in placed)
         removed = sum(len(hunk.removed) for hunk in placed)
-    did = f"Patched {job.source.shown}"
-    where = "" if job.target is job.source else f" The new version is in {job.target.shown}."
+    did = f"Patched {job.source.given}"
+    where = "" if job.target is job.source else f" The new version is in {job.target.given}."
     if job.source_before is None:
-        did, where = f"Created {job.target.shown}", ""
+        did, where = f"Created {job.target.given}", ""
     return f"{did}: {', '.join(counts)}; {_counted(added, 'line')} added, {removed} removed.{where}"
 
 
@@ -52,7 +52,7 @@ def undone(job: Job, left: Sequence[Misfit], found: Sequence[Shortfall]) -> str:
 def strayed(job: Job, left: Sequence[Misfit], strays: Sequence[bytes]) -> str:
     """Say that an agent changed more than it should have."""
     reasons = [f"{_name(misfit)}: {misfit.reason}" for misfit in left]
-    lines = [shortened(job.document.decode(line), 80) for line in strays]
+    lines = [short_repr(job.document.decode(line), 80) for line in strays]
     return (
         f"{_refusal(job, len(left))}: {_listed(reasons)}. An agent that was to settle this changed"
         f" what no hunk asks for: {_listed(lines)}"
@@ -62,18 +62,18 @@ def strayed(job: Job, left: Sequence[Misfit], strays: Sequence[bytes]) -> str:
 def _refusal(job: Job, number: int) -> str:
     return (
         f"{number} of {_counted(len(job.hunks), 'hunk')} cannot be applied to"
-        f" {shortened(job.source.shown)}, and nothing was changed"
+        f" {short_repr(job.source.given)}, and nothing was changed"
     )
 
 
 def _told(document: Document, misfit: Misfit, shortfall: Shortfall) -> str:
-    line = shortened(document.decode(shortfall.line).strip(), 80)
+    line = short_repr(document.decode(shortfall.line).strip(), 80)
     did = f"did not add {line}" if shortfall.is_missing else f"did not remove {line}"
     return f"{_name(misfit)}: {misfit.reason}, and an agent that was to settle it {did}"
 
 
 def _name(misfit: Misfit) -> str:
-    return f"hunk {misfit.hunk.number} ({shortened(misfit.hunk.header, 80)})"
+    return f"hunk {misfit.hunk.number} ({short_repr(misfit.hunk.header, 80)})"
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from difflib import SequenceMatcher
 from typing import Final
 
-from treefold.toolbox.editing.lines import LINE_END, flattened, is_ended
+from treefold.toolbox.editing.lines import LINE_END, ends_with_line_end, normalize_line_ends
 from treefold.toolbox.patching.rows import split_rows
 
 _FENCE: Final = re.compile(rb"`{3}|~{3}")
@@ -22,7 +22,7 @@ def as_it_was(old: bytes, new: bytes, added: Collection[bytes]) -> bytes:
         >>> as_it_was(b"a  \r\nb\r\n", b"```\na\nB\n```\n", [b"B\n"])
         b'a  \r\nB\r\n'
     """
-    fenced = _FENCED.fullmatch(flattened(new))
+    fenced = _FENCED.fullmatch(normalize_line_ends(new))
     if fenced and not any(_FENCE.match(row) for row in (*split_rows(old)[:1], *added)):
         new = fenced[2] or b""
     return with_line_ends_of(old, _with_blanks_of(old, new, {row.rstrip(b"\r\n") for row in added}))
@@ -55,11 +55,11 @@ def with_line_ends_of(old: bytes, new: bytes) -> bytes:
         for number in range(start, stop):
             at = first + number - start if kind == "equal" else last - 1
             made += [theirs[number].removesuffix(b"\n"), ends[max(0, min(at, len(ends) - 1))]]
-    return b"".join(made if is_ended(old) else made[:-1])
+    return b"".join(made if ends_with_line_end(old) else made[:-1])
 
 
 def _ended_rows(text: bytes) -> list[bytes]:
-    return split_rows(flattened(text) + b"\n" * (not is_ended(text)))
+    return split_rows(normalize_line_ends(text) + b"\n" * (not ends_with_line_end(text)))
 
 
 def count_changes(old: bytes, new: bytes) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from treefold.core.errors import InvalidArgumentsError
-from treefold.toolbox.editing.file_error import shortened
+from treefold.toolbox.editing.file_error import short_repr
 from treefold.toolbox.patching.sections import Section
 
 _MOST_TOLD: Final = 10  # names in a message
@@ -29,7 +29,7 @@ def part_for(path: str, sections: Sequence[Section]) -> Section:
     section = sections[0] if len(sections) == 1 else _named(path, sections)
     if section.deletes:
         raise InvalidArgumentsError(
-            f"the patch deletes {shortened(path)}, and this function only writes new versions of"
+            f"the patch deletes {short_repr(path)}, and this function only writes new versions of"
             " files; delete it by other means"
         )
     changing = [hunk for hunk in section.hunks if hunk.affected]
@@ -47,11 +47,11 @@ def _named(path: str, sections: Sequence[Section]) -> Section:
     best = max(likeness)
     if best and likeness.count(best) == 1:
         return sections[likeness.index(best)]
-    names = ", ".join(shortened(section.name, 100) for section in sections[:_MOST_TOLD])
+    names = ", ".join(short_repr(section.name, 100) for section in sections[:_MOST_TOLD])
     more = ", …" * (len(sections) > _MOST_TOLD)
     raise InvalidArgumentsError(
         f"the patch is for {len(sections)} files ({names}{more}), and"
-        f" {'more than one' if best else 'none'} of them has the name {shortened(path)}; give only"
+        f" {'more than one' if best else 'none'} of them has the name {short_repr(path)}; give only"
         " the part for this file"
     )
 

@@ -10,7 +10,7 @@ from treefold.core.model import Model
 from treefold.core.parameter import FunctionArg
 from treefold.core.provider import Provider
 from treefold.toolbox.editing.document import Document
-from treefold.toolbox.editing.lines import LINE_END, flattened
+from treefold.toolbox.editing.lines import LINE_END, normalize_line_ends
 from treefold.toolbox.giving_up import raise_exception
 from treefold.toolbox.patching.placement import Misfit
 from treefold.toolbox.patching.rewriting import as_it_was, with_line_ends_of
@@ -90,7 +90,7 @@ class Settlers:
         told = "\n".join(_shown(document, left))
         if choose_settling(document.body, hunks) is Settling.EDIT:
             return await self._edited(ctx, name, document, told)
-        text = document.decode(flattened(document.body))
+        text = document.decode(normalize_line_ends(document.body))
         args = {"file": name, "hunks": told, "text": text}
         made = document.encode(await ctx.invoke(self.by_rewriting, args), "the new text")
         added = [row for hunk in hunks for row in hunk.added]
@@ -114,7 +114,9 @@ def _shown(document: Document, left: Sequence[Misfit]) -> Iterator[str]:
     """Give each hunk as it was written, after the reason why it was not applied."""
     for misfit in left:
         hunk = misfit.hunk
-        rows = [f"{line.sign}{document.decode(flattened(line.text))}" for line in hunk.lines]
+        rows = [
+            f"{line.sign}{document.decode(normalize_line_ends(line.text))}" for line in hunk.lines
+        ]
         ended = [
             row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n" for row in rows
         ]

@@ -12,9 +12,9 @@ from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
 from treefold.runtime.threads import in_thread
 from treefold.toolbox.editing.document import Document, read_document
-from treefold.toolbox.editing.file_error import in_words
+from treefold.toolbox.editing.file_error import translate_os_errors
 from treefold.toolbox.editing.files import read_file
-from treefold.toolbox.editing.places import find_place
+from treefold.toolbox.editing.paths import resolve_path
 from treefold.toolbox.editing.text_editor import TextEditor
 
 FOLDER: Final = "folder"  # the argument of an agent that has a working copy
@@ -48,10 +48,10 @@ edit_working_copy: Final = WorkingCopyEditor()
 @asynccontextmanager
 async def working_copy(name: str, document: Document) -> AsyncGenerator[Path, None]:
     """Give the path of a copy of *document*, whose folder is gone in the end with all in it."""
-    with in_words(tempfile.gettempdir()):
+    with translate_os_errors(tempfile.gettempdir()):
         folder = Path(tempfile.mkdtemp(prefix="treefold-patch-"))
     try:
-        with in_words(name):
+        with translate_os_errors(name):
             await in_thread(_write, folder / name, document)
         yield folder / name
     finally:
@@ -65,10 +65,10 @@ def read_copy(path: Path, document: Document) -> bytes:
         InvalidArgumentsError: that encoding lacks one of its characters.
         FileError: there is no text any more.
     """
-    found = read_document(read_file(find_place(path.name, path.parent)).raw, path.name)
-    if found.encoding.held == document.encoding.held:
+    found = read_document(read_file(resolve_path(path.name, path.parent)).raw, path.name)
+    if found.encoding.body_codec == document.encoding.body_codec:
         return found.body
-    text = found.body.decode(found.encoding.held, "surrogatepass")
+    text = found.body.decode(found.encoding.body_codec, "surrogatepass")
     return document.encode(text, "the new text")
 
 
