@@ -99,7 +99,7 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         "treefold.stores.memory_store": ["MemoryStore"],
         "treefold.stores.sessions": ["SessionInfo", "SessionStore"],
         "treefold.stores.sqlite_store": ["SqliteStore"],
-        "treefold.toolbox.giving_up": ["RaiseException"],
+        "treefold.toolbox.raising": ["RaiseException"],
         "treefold.turns.agent": ["Agent", "AgentRegistry"],
         "treefold.turns.memory": ["ContextItem", "ContextPool", "ContextQueue"],
         "treefold.turns.decorator": ["tool"],

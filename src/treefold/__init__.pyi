@@ -103,7 +103,7 @@ from treefold.runtime.runtime import Runtime as Runtime
 from treefold.stores.memory_store import MemoryStore as MemoryStore
 from treefold.stores.sessions import SessionInfo as SessionInfo, SessionStore as SessionStore
 from treefold.stores.sqlite_store import SqliteStore as SqliteStore
-from treefold.toolbox.giving_up import RaiseException as RaiseException
+from treefold.toolbox.raising import RaiseException as RaiseException
 from treefold.turns.agent import Agent as Agent, AgentRegistry as AgentRegistry
 from treefold.turns.decorator import tool as tool
 from treefold.turns.dict_tool import Tool as Tool

@@ -188,9 +188,7 @@ def test_what_an_agent_did_not_remove_is_named(small: Path):
 
 def test_an_agent_that_changes_more_than_it_should_is_not_believed(small: Path):
     new = "line 1\nline 2\nLINE 8\n# ... the rest\n"
-    with pytest.raises(
-        FileError, match="changed lines that no hunk changes: 'line 3'; 'line 4'; .*; …"
-    ):
+    with pytest.raises(FileError, match="no hunk changes: 'line 3'; 'line 4'; .*; …"):
         apply(small, LEFT, model=ScriptedModel(rewrites(new)))
     assert small.read_bytes() == numbered(8)
 
@@ -309,7 +307,7 @@ def test_the_editor_of_working_copies_is_of_no_use_to_others(large: Path):
     args = {"command": "view", "path": str(large)}
     with (
         Runtime() as runtime,
-        pytest.raises(UsageError, match="needs a caller with the argument 'folder'"),
+        pytest.raises(UsageError, match="a caller with the argument 'folder'"),
     ):
         runtime.invoke(WorkingCopyEditor(), args).result(60)
 

@@ -12,7 +12,6 @@ from treefold.core.parameter import FunctionArg
 from treefold.core.provider import Provider
 from treefold.toolbox.editing.document import Document
 from treefold.toolbox.editing.lines import LINE_END, count_lines, normalize_line_ends
-from treefold.toolbox.giving_up import raise_exception
 from treefold.toolbox.patching.hunk import Hunk
 from treefold.toolbox.patching.placement import RejectedHunk
 from treefold.toolbox.patching.rewriting import restore_line_ends, restore_whitespace
@@ -22,6 +21,7 @@ from treefold.toolbox.patching.working_copy import (
     read_copy,
     working_copy,
 )
+from treefold.toolbox.raising import raise_exception
 
 EDIT_SIZE_RATIO: Final = 3  # lines of the file to lines of the hunks
 REWRITE_PERCENT: Final = 30  # affected lines of the file
