@@ -97,7 +97,7 @@ def test_a_file_of_which_much_is_affected_is_written_anew(small: Path):
 
 
 def unknown(removed: int, context: int = 0) -> str:
-    """Return a hunk that has no place."""
+    """Return a hunk that is rejected."""
     lines = " none\n" * context + "".join(f"-none {number}\n" for number in range(removed))
     return f"@@ -1 +1 @@\n{lines}+new\n"
 

@@ -1,4 +1,4 @@
-"""Git is asked in a folder of its own, finds nobody's settings there, and is stopped in time."""
+"""Git runs in a temporary folder, finds no settings there, and is killed after its timeout."""
 
 import asyncio
 import os

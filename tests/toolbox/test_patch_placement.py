@@ -12,7 +12,7 @@ def plan_of(body: bytes, patch: str) -> Plan:
 
 
 def after(body: bytes, patch: str) -> bytes:
-    """Return what the hunks of *patch*, which all have a place, make of *body*."""
+    """Return *body* with the hunks of *patch*, none of which is rejected."""
     plan = plan_of(body, patch)
     assert not plan.rejected
     rows = split_rows(plan.before)
@@ -60,11 +60,11 @@ def test_a_hunk_follows_those_before_it_rather_than_its_number():
         (b"1\n2\nX\n4\n5\n", "@@ -1,5 +1,5 @@\n 1\n 2\n-3\n+Y\n 4\n 5\n"),
     ],
 )
-def test_a_hunk_whose_lines_are_not_there_has_no_place(body: bytes, patch: str):
+def test_a_hunk_whose_lines_are_not_there_is_rejected(body: bytes, patch: str):
     assert reasons(body, patch) == [(1, "the lines that it expects are not in the file")]
 
 
-def test_a_hunk_with_unmarked_lines_has_no_place():
+def test_a_hunk_with_unmarked_lines_is_rejected():
     patch = "@@ -2,5 +2,5 @@\n-b\nc\n+d\n"
     assert reasons(b"a\nb\nc\n", patch) == [
         (1, "it has lines that begin with neither '+' nor '-' nor a space")

@@ -37,7 +37,7 @@ last_ends = st.sampled_from(["\n", ""])
 
 @st.composite
 def edits(draw: st.DrawFn) -> tuple[list[str], list[str]]:
-    """Lines, and what somebody made of them."""
+    """Lines, and an edited version of them."""
     old = draw(lines)
     new = list(old)
     for _ in range(draw(st.integers(1, 3))):
@@ -61,7 +61,7 @@ def hunks_of(patch: bytes) -> list[Hunk]:
 
 
 def spliced(plan: Plan) -> bytes:
-    """Apply the hunks of *plan* that have a place, without git."""
+    """Apply the placed hunks of *plan* without git."""
     rows = split_rows(plan.before)
     for place in reversed(plan.placed):
         assert rows[place.start : place.end] == place.hunk.old

@@ -116,7 +116,7 @@ def unrequested(before: str, after: str, patch: str) -> list[str]:
         ("a  \n", "a\nb\n", "@@\n a\n+b\n"),
     ],
 )
-def test_what_hunks_ask_for_has_not_strayed(before: str, after: str, patch: str):
+def test_what_hunks_change_is_not_reported(before: str, after: str, patch: str):
     assert unrequested(before, after, patch) == []
 
 

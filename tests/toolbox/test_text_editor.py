@@ -178,7 +178,7 @@ def test_insert_takes_the_older_name_of_its_text_and_shows_the_result(poem: Path
 
 @pytest.mark.parametrize("line", [-1, 5])
 def test_insert_after_a_line_that_is_not_there_is_refused(poem: Path, line: int):
-    with pytest.raises(InvalidArgumentsError, match=f"is {line}, and the file has 4 lines"):
+    with pytest.raises(InvalidArgumentsError, match=f"from 0, the top, to 4, .* got {line}"):
         edit("insert", poem, insert_line=line, insert_text="x")
 
 
@@ -264,7 +264,7 @@ def test_undo_is_refused_when_the_file_has_changed_since(poem: Path):
     assert poem.read_text() == "mine\n"
 
 
-def test_nobody_undoes_what_another_caller_did(poem: Path):
+def test_a_caller_cannot_undo_what_another_did(poem: Path):
     def write(ctx: RunContext) -> None:
         args = {"command": "create", "path": str(poem), "file_text": "new"}
         ctx.invoke(text_editor, args).result(60)

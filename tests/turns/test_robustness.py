@@ -525,7 +525,7 @@ def test_bad_data_leaves_the_agent_that_has_the_name():
             kind.from_dict({})
 
 
-def test_a_scope_also_covers_registries_that_nobody_has_used_yet():
+def test_a_scope_also_covers_registries_that_are_still_unused():
     script = (
         "from treefold import registries\n"
         "with registries():\n"
@@ -669,7 +669,7 @@ async def test_a_timeout_further_down_is_an_error_of_the_turn():
     assert turn.stop_reason is StopReason.ERROR
 
 
-async def test_a_turn_whose_node_somebody_cancelled_is_cancelled():
+async def test_a_turn_whose_node_was_cancelled_is_cancelled():
     @tool
     async def act(ctx: RunContext) -> None:
         ctx.node.cancel("from the viewer")

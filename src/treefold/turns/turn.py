@@ -383,7 +383,7 @@ class TurnRun:
 
 async def _cancel_and_wait(node: CallNode) -> None:
     """Cancel *node* and wait until it has ended, even if this task is cancelled meanwhile."""
-    node.cancel_here("its turn was given up")
+    node.cancel_here("its turn was cancelled")
     interrupted = False
     while not node.state.final:
         try:

@@ -67,8 +67,8 @@ def insert_after(body: bytes, line: int, text: bytes) -> EditResult:
     total = count_lines(body)
     if not 0 <= line <= total:
         raise InvalidArgumentsError(
-            f"insert_line is {line}, and the file has {total} lines; give the line to insert after,"
-            f" from 0, which is the top, to {total}"
+            f"insert_line must be from 0, the top, to {total}, the number of lines in the file; got"
+            f" {line}"
         )
     text = normalize_line_ends(text)
     at = line_start(body, line + 1)

@@ -230,13 +230,13 @@ def _required(value: T | None, argument: str, command: str) -> T:
 def _checked_range(view_range: list[int], total: int) -> tuple[int, int]:
     if len(view_range) != 2:
         raise InvalidArgumentsError(
-            f"view_range is {view_range}; give two numbers, the first and the last line to show"
+            f"view_range must be two numbers, the first and the last line to show; got {view_range}"
         )
     first, last = view_range
     last = total if last == -1 else last
     if not 1 <= first <= last <= total:
         raise InvalidArgumentsError(
-            f"view_range is {view_range}, and the file has {total} lines; give two numbers from 1"
-            f" to {total}, the smaller one first, or -1 as the second for the end"
+            f"view_range must be two numbers from 1 to {total}, the number of lines in the file, in"
+            f" ascending order, or -1 as the second for the end; got {view_range}"
         )
     return first, last

@@ -131,23 +131,18 @@ def _place_all(
     taken: list[tuple[tuple[int, int], int]] = []  # changed ranges and the hunks' numbers
     offset = 0  # between where the last hunk matched and where its header says
     for hunk in hunks:
-        placed_hunk = _locate(rows, hunk, offset, rules, indexes)
-        if isinstance(placed_hunk, PlacedHunk):
-            changed_range = placed_hunk.changed_range
-            conflicts = [number for other, number in taken if _overlap(changed_range, other)]
+        result = _locate(rows, hunk, offset, rules, indexes)
+        if isinstance(result, PlacedHunk):
+            changed = result.changed_range
+            conflicts = [number for other, number in taken if _overlap(changed, other)]
             if conflicts:
-                placed_hunk = RejectedHunk(
-                    hunk, f"it changes the same lines as hunk {conflicts[0]}"
-                )
+                result = RejectedHunk(hunk, f"it changes the same lines as hunk {conflicts[0]}")
             else:
-                taken.append((changed_range, hunk.number))
+                taken.append((changed, hunk.number))
                 if hunk.stated_start is not None:
-                    offset = (
-                        placed_hunk.start
-                        - (hunk.leading_context - placed_hunk.hunk.leading_context)
-                        - hunk.stated_start
-                    )
-        found.append(placed_hunk)
+                    trimmed = hunk.leading_context - result.hunk.leading_context
+                    offset = result.start - trimmed - hunk.stated_start
+        found.append(result)
     return found
 
 
@@ -214,21 +209,14 @@ def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 def trim_shared_context(placed: Sequence[PlacedHunk]) -> list[PlacedHunk]:
     """Return the hunks in order of position, without the context that two of them share."""
-    ordered = sorted(placed, key=lambda placed_hunk: placed_hunk.changed_range)
+    ordered = sorted(placed, key=lambda each: each.changed_range)
     found: list[PlacedHunk] = []
     covered = 0
-    for number, placed_hunk in enumerate(ordered):
-        following = (
-            ordered[number + 1].changed_range[0] if number + 1 < len(ordered) else placed_hunk.end
-        )
-        first = max(0, covered - placed_hunk.start)
-        last = max(0, placed_hunk.end - max(following, placed_hunk.changed_range[1]))
-        found.append(
-            replace(
-                placed_hunk,
-                hunk=placed_hunk.hunk.without_context(first, last),
-                start=placed_hunk.start + first,
-            )
-        )
+    for number, each in enumerate(ordered):
+        following = ordered[number + 1].changed_range[0] if number + 1 < len(ordered) else each.end
+        first = max(0, covered - each.start)
+        last = max(0, each.end - max(following, each.changed_range[1]))
+        hunk = each.hunk.without_context(first, last)
+        found.append(replace(each, hunk=hunk, start=each.start + first))
         covered = found[-1].end
     return found
