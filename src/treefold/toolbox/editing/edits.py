@@ -40,11 +40,8 @@ def replace_once(body: bytes, old: bytes, new: bytes) -> EditResult:
     Raises:
         InvalidArgumentsError: it does not, or there is nothing to change.
     """
-    old, new, normalized = (
-        normalize_line_ends(old),
-        normalize_line_ends(new),
-        normalize_line_ends(body),
-    )
+    old, new = normalize_line_ends(old), normalize_line_ends(new)
+    normalized = normalize_line_ends(body)
     if not old:
         raise InvalidArgumentsError("old_str is empty; use 'insert' to add text at a line")
     if old == new:

@@ -74,7 +74,7 @@ def read_if_exists(path: ResolvedPath) -> Contents | None:
 def write_file(
     path: ResolvedPath, raw: bytes, before: Contents | None, *, like: Contents | None = None
 ) -> None:
-    """Write *raw* atomically; *before* is what the file must still contain, None if no file.
+    """Replace the contents *before*, or a missing file if that is None, by *raw*, atomically.
 
     The file keeps its owner and permissions; a new file gets those of *like*, if given.
 
@@ -149,13 +149,9 @@ def _check_unchanged(path: ResolvedPath, before: Contents | None, folder: int) -
 
 
 def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
-    return status and (
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_mode,
-    )
+    if status is None:
+        return None
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode)
 
 
 @contextmanager
