@@ -8,8 +8,8 @@ from treefold import Runtime, ToolUse
 from treefold.models import Model
 from treefold.testing import ScriptedModel
 from treefold.toolbox import ApplyDiffPatch, apply_diff_patch
+from treefold.toolbox.patching.file_diff import parse_patch
 from treefold.toolbox.patching.hunk import Hunk
-from treefold.toolbox.patching.sections import read_sections
 
 
 def apply(
@@ -50,7 +50,7 @@ def text(block: str) -> str:
 
 def hunks_in(patch: str) -> list[Hunk]:
     """Return all the hunks of a patch."""
-    return [hunk for section in read_sections(patch.encode()) for hunk in section.hunks]
+    return [hunk for file_diff in parse_patch(patch.encode()) for hunk in file_diff.hunks]
 
 
 def numbered(total: int) -> bytes:

@@ -20,6 +20,7 @@ import treefold.models
 import treefold.stores
 import treefold.testing
 import treefold.toolbox
+import treefold.turns
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -111,6 +112,7 @@ PACKAGES = pytest.mark.parametrize(
         treefold.stores,
         treefold.testing,
         treefold.toolbox,
+        treefold.turns,
     ],
 )
 
@@ -125,7 +127,15 @@ def test_every_public_name_has_a_docstring_with_an_example(package: ModuleType):
 
 @pytest.mark.parametrize(
     "package",
-    [treefold, treefold.chat, treefold.mcp, treefold.models, treefold.stores, treefold.toolbox],
+    [
+        treefold,
+        treefold.chat,
+        treefold.mcp,
+        treefold.models,
+        treefold.stores,
+        treefold.toolbox,
+        treefold.turns,
+    ],
 )
 def test_type_checkers_are_told_the_same_names(package: ModuleType):
     stub = ast.parse(Path(str(package.__file__)).with_suffix(".pyi").read_text())

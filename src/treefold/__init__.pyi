@@ -103,10 +103,10 @@ from treefold.runtime.runtime import Runtime as Runtime
 from treefold.stores.memory_store import MemoryStore as MemoryStore
 from treefold.stores.sessions import SessionInfo as SessionInfo, SessionStore as SessionStore
 from treefold.stores.sqlite_store import SqliteStore as SqliteStore
-from treefold.toolbox.giving_up import RaiseException as RaiseException
+from treefold.toolbox.raising import RaiseException as RaiseException
 from treefold.turns.agent import Agent as Agent, AgentRegistry as AgentRegistry
 from treefold.turns.decorator import tool as tool
-from treefold.turns.definition import ToolType as ToolType
+from treefold.turns.dict_tool import Tool as Tool
 from treefold.turns.hooks import (
     AgentHook as AgentHook,
     ContextPoolHook as ContextPoolHook,
@@ -122,9 +122,9 @@ from treefold.turns.memory import (
     ContextPool as ContextPool,
     ContextQueue as ContextQueue,
 )
-from treefold.turns.named import Tool as Tool
 from treefold.turns.registry import registries as registries
-from treefold.turns.tool import (
+from treefold.turns.tool_options import ToolType as ToolType
+from treefold.turns.tools import (
     ToolMetadata as ToolMetadata,
     ToolRegistry as ToolRegistry,
 )

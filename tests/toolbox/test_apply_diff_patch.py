@@ -89,9 +89,9 @@ def test_a_hunk_that_does_not_fit_is_named_and_nothing_is_changed(file: Path):
         apply(file, patch)
     assert str(caught.value) == (
         f"1 of 2 hunks cannot be applied to '{file}', and nothing was changed: hunk 2 ('@@ -7,2"
-        " +8,2 @@ f()'): the lines that it wants to find are not there. An agent did not settle"
-        " this: ModelProviderException: scripted (ScriptedModel) failed: UsageError: the script of"
-        " 'scripted' has no more replies"
+        " +8,2 @@ f()'): the lines that it expects are not in the file. An agent could not"
+        " apply them either: ModelProviderException: scripted (ScriptedModel) failed: UsageError:"
+        " the script of 'scripted' has no more replies"
     )
     assert file.read_bytes() == b"one\ntwo\n"
 
@@ -109,7 +109,7 @@ def test_without_git_a_patch_is_applied_all_the_same(file: Path, monkeypatch: py
     monkeypatch.setenv("PATH", "/nowhere")
     said = apply(file, PATCH)
     assert said == (
-        f"Patched {file}: 1 hunk without git (there is no git here); 2 lines added, 1 removed."
+        f"Patched {file}: 1 hunk without git (git is not installed); 2 lines added, 1 removed."
     )
     assert file.read_bytes() == b"one\nTWO\nthree\n"
 
@@ -133,7 +133,7 @@ def test_a_character_that_the_encoding_lacks_is_refused(tmp_path: Path):
     path = tmp_path / "latin"
     path.write_bytes(b"caf\xe9\n")
     with pytest.raises(
-        InvalidArgumentsError, match="patch holds '.u20ac', which a file in Latin-1"
+        InvalidArgumentsError, match="patch contains '.u20ac', which a file in Latin-1"
     ):
         apply(path, "@@ -1 +1,2 @@\n café\n+5 €\n")
 
@@ -175,7 +175,7 @@ def test_paths_start_at_the_root(jail: Path):
 
 
 def test_a_root_that_is_no_folder_is_refused(tmp_path: Path):
-    with pytest.raises(InvalidValueError, match="is not a folder; make it first"):
+    with pytest.raises(InvalidValueError, match="root must be an existing folder, got"):
         ApplyDiffPatch(root=tmp_path / "none")
 
 

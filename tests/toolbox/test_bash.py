@@ -256,9 +256,9 @@ async def test_folder_and_environment_of_the_constructor_count(tmp_path: Path):
 async def test_what_cannot_start_says_what_to_change(tmp_path: Path):
     with pytest.raises(UsageError, match="no program 'bash' in .*; install it, or set PATH"):
         await run("true", function=Bash(env={"PATH": str(tmp_path)}))
-    with pytest.raises(UsageError, match="cannot start in '.*nowhere': give Bash"):
+    with pytest.raises(UsageError, match="cannot start in '.*nowhere': set Bash"):
         await run("true", function=Bash(cwd=tmp_path / "nowhere"))
-    with pytest.raises(InvalidValueError, match="the timeout of bash"):
+    with pytest.raises(InvalidValueError, match="timeout must be a positive number"):
         Bash(timeout=0)
     with pytest.raises(InvalidValueError, match="max_chars"):
         Bash(max_chars=0)

@@ -67,7 +67,7 @@ async def test_a_model_runs_commands(protocol: Protocol, tmp_path: Path):
 LEFT = "@@ -7,2 +7,2 @@\n line 7\n-line eight\n+LINE 8\n"
 
 
-async def test_a_model_settles_what_is_left_of_a_patch_by_edits(protocol: Protocol, tmp_path: Path):
+async def test_a_model_applies_a_rejected_hunk_by_edits(protocol: Protocol, tmp_path: Path):
     (tmp_path / "file").write_bytes(numbered(40))
     edit = {"command": "str_replace", "path": "file", "old_str": "line 8\n", "new_str": "LINE 8\n"}
     claude = protocol.name == "anthropic"
@@ -82,9 +82,7 @@ async def test_a_model_settles_what_is_left_of_a_patch_by_edits(protocol: Protoc
     assert (tmp_path / "file").read_bytes() == numbered(40).replace(b"line 8\n", b"LINE 8\n")
 
 
-async def test_a_model_settles_what_is_left_of_a_patch_by_a_new_text(
-    protocol: Protocol, tmp_path: Path
-):
+async def test_a_model_applies_a_rejected_hunk_by_a_new_text(protocol: Protocol, tmp_path: Path):
     (tmp_path / "file").write_bytes(numbered(8))
     after = numbered(8).replace(b"line 8\n", b"LINE 8\n")
     result = json.dumps({"result": after.decode()})

@@ -1,4 +1,4 @@
-"""What is left of a patch is settled by agents, and written only if all of it is."""
+"""Rejected hunks are applied by agents, and written only if all of them are."""
 
 import os
 import tempfile
@@ -24,12 +24,12 @@ from treefold.core.errors import CallGraphError, UsageError
 from treefold.testing import HANGS, ScriptedFailure, ScriptedModel
 from treefold.testing.scripted import Script
 from treefold.toolbox import ApplyDiffPatch, FileError, TextEditor, apply_diff_patch, text_editor
-from treefold.toolbox.patching.settlers import Settlers
+from treefold.toolbox.patching.repair_agents import RepairAgents
 from treefold.toolbox.patching.working_copy import WorkingCopyEditor
 
 FITS = "@@ -1,2 +1,2 @@\n line 1\n-line 2\n+LINE 2\n"
 LEFT = "@@ -7,2 +7,2 @@ f()\n line 7\n-line eight\n+LINE 8\n"
-WHY = "the lines that it wants to find are not there"
+WHY = "the lines that it expects are not in the file"
 EDIT = edits("str_replace", old_str="line 8\n", new_str="LINE 8\n")
 
 
@@ -97,7 +97,7 @@ def test_a_file_of_which_much_is_affected_is_written_anew(small: Path):
 
 
 def unknown(removed: int, context: int = 0) -> str:
-    """Return a hunk that has no place."""
+    """Return a hunk that is rejected."""
     lines = " none\n" * context + "".join(f"-none {number}\n" for number in range(removed))
     return f"@@ -1 +1 @@\n{lines}+new\n"
 
@@ -163,7 +163,7 @@ def test_a_character_that_the_encoding_lacks_is_not_written(small: Path):
     before = numbered(8).replace(b"line 3", b"\xe9")
     small.write_bytes(before)
     new = before.decode("latin-1").replace("line 8", "LINE 8 €")
-    with pytest.raises(FileError, match="the new text holds '.u20ac', which a file in Latin-1"):
+    with pytest.raises(FileError, match="the new text contains '.u20ac', which a file in Latin-1"):
         apply(small, LEFT, model=ScriptedModel(rewrites(new)))
     assert small.read_bytes() == before
 
@@ -174,7 +174,7 @@ def test_a_hunk_that_an_agent_left_out_is_named_and_nothing_is_written(large: Pa
         apply(large, FITS + LEFT + more, model=ScriptedModel(EDIT, "Done."))
     assert str(caught.value) == (
         f"1 of 3 hunks cannot be applied to '{large}', and nothing was changed: hunk 3 ('@@ -9,2"
-        f" +9,2 @@'): {WHY}, and an agent that was to settle it did not add 'LINE 21'"
+        f" +9,2 @@'): {WHY}, and an agent that should apply it did not add 'LINE 21'"
     )
     assert large.read_bytes() == numbered(40)
 
@@ -182,13 +182,13 @@ def test_a_hunk_that_an_agent_left_out_is_named_and_nothing_is_written(large: Pa
 def test_what_an_agent_did_not_remove_is_named(small: Path):
     small.write_bytes(b"a\nx\nb\nx\n")
     patch = "@@ -9 +9 @@\n-x\n+y\n"
-    with pytest.raises(FileError, match="several places .* settle it did not remove 'x'"):
+    with pytest.raises(FileError, match="several places, .* apply it did not remove 'x'"):
         apply(small, patch, model=ScriptedModel(rewrites("a\nx\ny\nb\nx\n")))
 
 
 def test_an_agent_that_changes_more_than_it_should_is_not_believed(small: Path):
     new = "line 1\nline 2\nLINE 8\n# ... the rest\n"
-    with pytest.raises(FileError, match="changed what no hunk asks for: 'line 3'; 'line 4'; .*; …"):
+    with pytest.raises(FileError, match="no hunk changes: 'line 3'; 'line 4'; .*; …"):
         apply(small, LEFT, model=ScriptedModel(rewrites(new)))
     assert small.read_bytes() == numbered(8)
 
@@ -223,7 +223,7 @@ def test_without_an_agent_that_can_nothing_is_written_and_all_that_is_left_is_na
     told = str(caught.value)
     assert told.startswith(
         f"1 of 2 hunks cannot be applied to '{large}', and nothing was changed: hunk 2 ('@@ -7,2"
-        f" +7,2 @@ f()'): {WHY}. An agent did not settle this: "
+        f" +7,2 @@ f()'): {WHY}. An agent could not apply them either: "
     )
     assert says in told
     assert isinstance(caught.value.__cause__, cause)
@@ -276,7 +276,7 @@ def test_a_file_that_changes_meanwhile_is_not_overwritten(large: Path):
         large.write_text("theirs")
         return "Done."
 
-    with pytest.raises(FileError, match="changed by somebody else"):
+    with pytest.raises(FileError, match="changed by another writer"):
         apply(large, LEFT, model=ScriptedModel(EDIT, interfering))
     assert large.read_text() == "theirs"
 
@@ -305,7 +305,10 @@ def test_what_an_agent_puts_beside_its_working_copy_is_gone(large: Path, tempora
 
 def test_the_editor_of_working_copies_is_of_no_use_to_others(large: Path):
     args = {"command": "view", "path": str(large)}
-    with Runtime() as runtime, pytest.raises(UsageError, match="for agents that were given"):
+    with (
+        Runtime() as runtime,
+        pytest.raises(UsageError, match="a caller with the argument 'folder'"),
+    ):
         runtime.invoke(WorkingCopyEditor(), args).result(60)
 
 
@@ -338,7 +341,7 @@ def test_it_can_be_used_beside_any_text_editor(tmp_path: Path):
 
 
 def test_the_editor_says_where_its_paths_start():
-    [editor, _] = Settlers("patch", None).by_editing.uses
+    [editor, _] = RepairAgents("patch", None).by_editing.uses
     assert "relative ones start at the folder of the file that you were given" in editor.description
 
 

@@ -1,4 +1,4 @@
-"""Git is asked in a folder of its own, finds nobody's settings there, and is stopped in time."""
+"""Git runs in a temporary folder, finds no settings there, and is killed after its timeout."""
 
 import asyncio
 import os
@@ -12,9 +12,9 @@ import pytest
 
 from treefold import CancellationException, Runtime
 from treefold.toolbox import FileError, apply_diff_patch
-from treefold.toolbox.patching.git import GitRun, apply_by_git
+from treefold.toolbox.patching.file_diff import parse_patch
+from treefold.toolbox.patching.git import GitResult, apply_with_git
 from treefold.toolbox.patching.plan import make_plan
-from treefold.toolbox.patching.sections import read_sections
 
 BEFORE = b"one\ntwo\n"
 PATCH = "@@ -1,2 +1,2 @@\n one\n-two\n+three  \n"
@@ -22,8 +22,8 @@ AFTER = b"one\nthree  \n"
 
 
 def patch_for(before: bytes) -> bytes:
-    [section] = read_sections(PATCH.encode())
-    return make_plan(before, section.hunks).patch
+    [file_diff] = parse_patch(PATCH.encode())
+    return make_plan(before, file_diff.hunks).patch
 
 
 @pytest.fixture
@@ -60,13 +60,13 @@ def install(programs: Path, script: str) -> None:
 
 
 async def test_git_applies_a_patch_and_leaves_nothing_behind(temporary: Path):
-    assert await apply_by_git(BEFORE, patch_for(BEFORE)) == GitRun(AFTER)
+    assert await apply_with_git(BEFORE, patch_for(BEFORE)) == GitResult(AFTER)
     assert names_in(temporary) == []
 
 
 async def test_what_git_refuses_is_told_in_its_words(temporary: Path):
-    run = await apply_by_git(b"other\n", patch_for(BEFORE))
-    assert run == GitRun(None, "git did not apply it (error: patch failed: text:1)")
+    run = await apply_with_git(b"other\n", patch_for(BEFORE))
+    assert run == GitResult(None, "git did not apply it (error: patch failed: text:1)")
     assert names_in(temporary) == []
 
 
@@ -90,31 +90,31 @@ async def test_no_settings_repository_or_variables_of_the_user_have_a_say(
     monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))
     before = paths_in(tmp_path)
 
-    assert await apply_by_git(BEFORE, patch_for(BEFORE)) == GitRun(AFTER)
+    assert await apply_with_git(BEFORE, patch_for(BEFORE)) == GitResult(AFTER)
 
     monkeypatch.delenv("GIT_DIR")
     monkeypatch.delenv("GIT_WORK_TREE")
-    assert await apply_by_git(BEFORE, patch_for(BEFORE)) == GitRun(AFTER)
+    assert await apply_with_git(BEFORE, patch_for(BEFORE)) == GitResult(AFTER)
     assert paths_in(tmp_path) == before
 
 
 @pytest.mark.usefixtures("programs")
 async def test_without_git_it_is_said_that_there_is_none():
-    assert await apply_by_git(BEFORE, b"") == GitRun(None, "there is no git here")
+    assert await apply_with_git(BEFORE, b"") == GitResult(None, "git is not installed")
 
 
 async def test_a_git_that_cannot_be_started_is_told(programs: Path):
     (programs / "git").write_bytes(b"\x7fELF")
     (programs / "git").chmod(0o755)
-    run = await apply_by_git(BEFORE, b"")
+    run = await apply_with_git(BEFORE, b"")
     assert run.after is None
-    assert run.trouble.startswith("git cannot be started (")
+    assert run.error.startswith("git cannot be started (")
 
 
 async def test_a_git_that_fails_without_a_word_is_told(programs: Path):
     install(programs, "exit 3")
-    run = await apply_by_git(BEFORE, b"")
-    assert run == GitRun(None, "git did not apply it (exit code 3)")
+    run = await apply_with_git(BEFORE, b"")
+    assert run == GitResult(None, "git did not apply it (exit code 3)")
 
 
 async def gone(pid_file: Path) -> None:
@@ -144,8 +144,8 @@ async def test_a_git_that_hangs_is_killed_with_what_it_started(
     programs: Path, tmp_path: Path, temporary: Path
 ):
     install(programs, HANGS.format(pid=tmp_path / "pid"))
-    run = await apply_by_git(BEFORE, b"", seconds=0.5)
-    assert run == GitRun(None, "git took longer than 0.5 s and was stopped")
+    run = await apply_with_git(BEFORE, b"", seconds=0.5)
+    assert run == GitResult(None, "git took longer than 0.5 s and was stopped")
     await gone(tmp_path / "pid")
     assert names_in(temporary) == []
 
@@ -177,14 +177,14 @@ async def test_a_file_that_changes_while_git_runs_is_not_overwritten(
     install(programs, f"echo theirs >> {file}")
     async with Runtime() as runtime:
         node = runtime.invoke(apply_diff_patch, {"file": str(file), "patch": PATCH})
-        with pytest.raises(FileError, match="changed by somebody else"):
+        with pytest.raises(FileError, match="changed by another writer"):
             await node
     assert file.read_bytes() == BEFORE + b"theirs\n"
 
 
 async def test_no_file_descriptors_or_processes_are_left():
-    await apply_by_git(BEFORE, patch_for(BEFORE))
+    await apply_with_git(BEFORE, patch_for(BEFORE))
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        await apply_by_git(BEFORE, patch_for(BEFORE))
+        await apply_with_git(BEFORE, patch_for(BEFORE))
     assert len(os.listdir("/proc/self/fd")) <= before

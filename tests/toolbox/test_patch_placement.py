@@ -3,8 +3,8 @@
 import pytest
 
 from patching import hunks_in, numbered
+from treefold.toolbox.patching.hunk import split_rows
 from treefold.toolbox.patching.plan import Plan, make_plan
-from treefold.toolbox.patching.rows import split_rows
 
 
 def plan_of(body: bytes, patch: str) -> Plan:
@@ -12,18 +12,18 @@ def plan_of(body: bytes, patch: str) -> Plan:
 
 
 def after(body: bytes, patch: str) -> bytes:
-    """Return what the hunks of *patch*, which all have a place, make of *body*."""
+    """Return *body* with the hunks of *patch*, none of which is rejected."""
     plan = plan_of(body, patch)
-    assert not plan.misfits
+    assert not plan.rejected
     rows = split_rows(plan.before)
     for place in reversed(plan.placed):
         assert rows[place.start : place.end] == place.hunk.old
         rows[place.start : place.end] = place.hunk.new
-    return plan.restored(b"".join(rows))
+    return plan.finish(b"".join(rows))
 
 
 def reasons(body: bytes, patch: str) -> list[tuple[int, str]]:
-    return [(misfit.hunk.number, misfit.reason) for misfit in plan_of(body, patch).misfits]
+    return [(rejected.hunk.number, rejected.reason) for rejected in plan_of(body, patch).rejected]
 
 
 def starts(body: bytes, patch: str) -> list[int]:
@@ -41,7 +41,7 @@ def test_a_hunk_that_says_the_wrong_line_goes_where_its_lines_are():
 def test_a_hunk_does_not_choose_between_two_places():
     body = b"a\nb\nx\na\nb\n"
     patch = "@@ -2,2 +2,2 @@\n a\n-b\n+c\n"
-    assert reasons(body, patch) == [(1, "there are several places where it could go")]
+    assert reasons(body, patch) == [(1, "it matches in several places")]
 
 
 def test_a_hunk_follows_those_before_it_rather_than_its_number():
@@ -60,11 +60,11 @@ def test_a_hunk_follows_those_before_it_rather_than_its_number():
         (b"1\n2\nX\n4\n5\n", "@@ -1,5 +1,5 @@\n 1\n 2\n-3\n+Y\n 4\n 5\n"),
     ],
 )
-def test_a_hunk_whose_lines_are_not_there_has_no_place(body: bytes, patch: str):
-    assert reasons(body, patch) == [(1, "the lines that it wants to find are not there")]
+def test_a_hunk_whose_lines_are_not_there_is_rejected(body: bytes, patch: str):
+    assert reasons(body, patch) == [(1, "the lines that it expects are not in the file")]
 
 
-def test_a_hunk_with_unmarked_lines_has_no_place():
+def test_a_hunk_with_unmarked_lines_is_rejected():
     patch = "@@ -2,5 +2,5 @@\n-b\nc\n+d\n"
     assert reasons(b"a\nb\nc\n", patch) == [
         (1, "it has lines that begin with neither '+' nor '-' nor a space")
@@ -75,9 +75,11 @@ def test_a_hunk_without_numbers_goes_where_its_lines_are_if_there_is_no_choice()
     assert starts(numbered(50), "@@\n line 40\n-line 41\n+x\n") == [39]
     assert starts(b"a\r\n b  c \r\n", "@@ def f():\n  b c\n+x\n") == [1]
     patch = "@@\n-b\n+c\n"
-    assert reasons(b"b\nb\n", patch) == [(1, "there are several places where it could go")]
-    assert reasons(b"a\n", patch) == [(1, "the lines that it wants to find are not there")]
-    assert reasons(b"a\n", "@@\n+c\n") == [(1, "its header does not say where it goes")]
+    assert reasons(b"b\nb\n", patch) == [(1, "it matches in several places")]
+    assert reasons(b"a\n", patch) == [(1, "the lines that it expects are not in the file")]
+    assert reasons(b"a\n", "@@\n+c\n") == [
+        (1, "its header has no line number, and it has no lines to find")
+    ]
 
 
 def test_a_hunk_without_numbers_has_no_say_in_where_the_next_one_goes():
@@ -89,9 +91,9 @@ def test_two_hunks_that_change_the_same_line_are_not_both_applied():
     patch = "@@ -1 +1 @@\n-a\n+b\n@@ -1 +1 @@\n-a\n+c\n"
     plan = plan_of(b"a\n", patch)
     assert [place.hunk.number for place in plan.placed] == [1]
-    assert reasons(b"a\n", patch) == [(2, "it changes what hunk 1 changes, too")]
+    assert reasons(b"a\n", patch) == [(2, "it changes the same lines as hunk 1")]
     patch = "@@ -1 +1,2 @@\n a\n+b\n" * 2
-    assert reasons(b"a\n", patch) == [(2, "it changes what hunk 1 changes, too")]
+    assert reasons(b"a\n", patch) == [(2, "it changes the same lines as hunk 1")]
 
 
 def test_hunks_that_share_context_are_both_applied():
@@ -114,9 +116,9 @@ def test_context_that_differs_may_be_left_out_to_a_line_where_there_is_no_choice
     body = b"1\n2\n3\n4\n5\n6\n"
     patch = "@@ -1,6 +1,7 @@\n X\n 2\n 3\n+new\n 4\n Y\n Z\n"
     assert after(body, patch) == b"1\n2\n3\nnew\n4\n5\n6\n"
-    assert reasons(body * 2, patch) == [(1, "there are several places where it could go")]
+    assert reasons(body * 2, patch) == [(1, "it matches in several places")]
     patch = "@@ -1,2 +1,3 @@\n X\n+new\n 4\n"
-    assert reasons(body, patch) == [(1, "the lines that it wants to find are not there")]
+    assert reasons(body, patch) == [(1, "the lines that it expects are not in the file")]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_an_insertion_without_context_goes_by_its_number():
     assert after(b"a\nb\n", "@@ -1,0 +2 @@\n+x\n") == b"a\nx\nb\n"
     assert after(b"a\nb\n", "@@ -2,0 +3 @@\n+x\n") == b"a\nb\nx\n"
     assert reasons(b"a\nb\n", "@@ -7,0 +8 @@\n+x\n") == [
-        (1, "it goes after line 7, and there are only 2")
+        (1, "it adds lines after line 7, but the file has only 2")
     ]
 
 

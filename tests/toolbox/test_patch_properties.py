@@ -10,12 +10,11 @@ from hypothesis import assume, given, settings, strategies as st
 
 from treefold import Runtime
 from treefold.toolbox import ApplyDiffPatch
-from treefold.toolbox.patching.git import apply_by_git
-from treefold.toolbox.patching.hunk import Hunk
+from treefold.toolbox.patching.file_diff import parse_patch
+from treefold.toolbox.patching.git import apply_with_git
+from treefold.toolbox.patching.hunk import Hunk, split_rows
 from treefold.toolbox.patching.plan import Plan, make_plan
-from treefold.toolbox.patching.rewriting import count_changes, with_line_ends_of
-from treefold.toolbox.patching.rows import split_rows
-from treefold.toolbox.patching.sections import read_sections
+from treefold.toolbox.patching.rewriting import count_changes, restore_line_ends
 
 few = st.sampled_from([
     "a",
@@ -38,7 +37,7 @@ last_ends = st.sampled_from(["\n", ""])
 
 @st.composite
 def edits(draw: st.DrawFn) -> tuple[list[str], list[str]]:
-    """Lines, and what somebody made of them."""
+    """Lines, and an edited version of them."""
     old = draw(lines)
     new = list(old)
     for _ in range(draw(st.integers(1, 3))):
@@ -58,11 +57,11 @@ def unified(old: bytes, new: bytes, context: int) -> bytes:
 
 
 def hunks_of(patch: bytes) -> list[Hunk]:
-    return [hunk for section in read_sections(patch) for hunk in section.hunks]
+    return [hunk for file_diff in parse_patch(patch) for hunk in file_diff.hunks]
 
 
 def spliced(plan: Plan) -> bytes:
-    """Apply the hunks of *plan* that have a place, without git."""
+    """Apply the placed hunks of *plan* without git."""
     rows = split_rows(plan.before)
     for place in reversed(plan.placed):
         assert rows[place.start : place.end] == place.hunk.old
@@ -72,10 +71,10 @@ def spliced(plan: Plan) -> bytes:
 
 def by_git(plan: Plan) -> bytes:
     if not plan.placed:
-        return plan.restored(plan.before)
-    run = asyncio.run(apply_by_git(plan.before, plan.patch))
-    assert run.after is not None, run.trouble
-    return plan.restored(run.after)
+        return plan.finish(plan.before)
+    run = asyncio.run(apply_with_git(plan.before, plan.patch))
+    assert run.after is not None, run.error
+    return plan.finish(run.after)
 
 
 @given(edits(), st.lists(ends, min_size=40, max_size=40), last_ends, st.integers(1, 4))
@@ -92,7 +91,7 @@ def test_git_makes_exactly_the_text_that_a_diff_was_made_of(
 
     plan = make_plan(old, hunks_of(unified(old, new, context)))
 
-    assert not plan.misfits
+    assert not plan.rejected
     assert plan.before == old
     assert by_git(plan) == new
 
@@ -109,7 +108,7 @@ def test_a_patch_with_plain_line_ends_keeps_those_of_the_file(
 
     plan = make_plan(old, hunks_of(unified(plain[0], plain[1], context)))
 
-    assert not plan.misfits
+    assert not plan.rejected
     assert by_git(plan) == new
 
 
@@ -121,7 +120,7 @@ def test_git_applies_whatever_has_a_place_in_whatever_text(
     body = ("\n".join(text) + last_end).encode()
     old, new = ("\n".join(side).encode() for side in edit)
     plan = make_plan(body, hunks_of(unified(old, new, context)))
-    assert plan.restored(spliced(plan)) == by_git(plan) == plan.made_here()
+    assert plan.finish(spliced(plan)) == by_git(plan) == plan.apply()
 
 
 pieces = st.sampled_from([
@@ -138,8 +137,8 @@ def test_whatever_looks_like_a_patch_is_read_and_what_has_a_place_is_applied(
 ):
     hunks = hunks_of(text.encode())
     assert all(line.text.strip() in text.encode() for hunk in hunks for line in hunk.lines)
-    plan = make_plan("\n".join(file).encode(), [hunk for hunk in hunks if hunk.affected])
-    assert plan.restored(spliced(plan)) == by_git(plan)
+    plan = make_plan("\n".join(file).encode(), [hunk for hunk in hunks if hunk.affected_lines])
+    assert plan.finish(spliced(plan)) == by_git(plan)
 
 
 @given(edits(), st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "latin-1"]))
@@ -168,6 +167,6 @@ def test_a_text_that_was_written_anew_has_the_line_ends_that_it_had(
     old, new = ("".join(line + end for line in side).encode() for side in sides)
     plain = new.replace(end.encode(), b"\n")
     assume(old)
-    assert with_line_ends_of(old, plain) == new
+    assert restore_line_ends(old, plain) == new
     added, removed = count_changes(old, new)
     assert len(sides[1]) - len(sides[0]) == added - removed or end == "\r"

@@ -4,9 +4,8 @@ import pytest
 
 from patching import hunks_in, text
 from treefold.core.errors import InvalidArgumentsError
+from treefold.toolbox.patching.file_diff import parse_patch, select_file_diff
 from treefold.toolbox.patching.hunk import Hunk, PatchLine
-from treefold.toolbox.patching.sections import read_sections
-from treefold.toolbox.patching.selection import part_for
 
 PLAIN = text("""
     --- a/poem.txt
@@ -30,10 +29,20 @@ def lines_in(patch: str) -> list[tuple[PatchLine, ...]]:
 
 
 def test_a_hunk_has_a_number_a_header_a_place_and_lines():
-    [section] = read_sections(PLAIN.encode())
-    assert (section.old, section.new, section.name) == ("a/poem.txt", "b/poem.txt", "poem.txt")
-    assert section.hunks == (
-        Hunk(number=1, header="@@ -1,3 +1,3 @@ stanza", at=0, lines=CHANGE, is_whole=True),
+    [file_diff] = parse_patch(PLAIN.encode())
+    assert (file_diff.old, file_diff.new, file_diff.name) == (
+        "a/poem.txt",
+        "b/poem.txt",
+        "poem.txt",
+    )
+    assert file_diff.hunks == (
+        Hunk(
+            number=1,
+            header="@@ -1,3 +1,3 @@ stanza",
+            stated_start=0,
+            lines=CHANGE,
+            is_well_formed=True,
+        ),
     )
 
 
@@ -66,7 +75,7 @@ def test_what_is_around_a_patch_does_not_matter(patch: str):
 def test_wrong_counts_do_not_matter(header: str, after: str):
     found = hunks_in(PLAIN.replace("@@ -1,3 +1,3 @@ stanza", header) + after)
     assert found[0].lines == CHANGE
-    assert found[0].is_whole
+    assert found[0].is_well_formed
     assert len(found) == 1 + after.startswith("@@")
 
 
@@ -83,8 +92,8 @@ def test_lines_that_look_like_names_are_lines_where_no_hunk_follows():
 
 def test_two_blocks_for_one_file_are_one_patch():
     again = PLAIN.replace("-1,3 +1,3", "-5,3 +5,3")
-    [section] = read_sections(f"```diff\n{PLAIN}```\nand\n```diff\n{again}```\n".encode())
-    assert [hunk.at for hunk in section.hunks] == [0, 4]
+    [file_diff] = parse_patch(f"```diff\n{PLAIN}```\nand\n```diff\n{again}```\n".encode())
+    assert [hunk.stated_start for hunk in file_diff.hunks] == [0, 4]
 
 
 def test_a_remark_takes_the_line_end_away_on_the_side_that_it_stands():
@@ -96,16 +105,16 @@ def test_a_remark_takes_the_line_end_away_on_the_side_that_it_stands():
 
 
 def test_a_patch_with_windows_line_ends_is_read():
-    [section] = read_sections(PLAIN.replace("\n", "\r\n").encode())
-    assert section.name == "poem.txt"
-    assert [line.text for line in section.hunks[0].lines] == [
+    [file_diff] = parse_patch(PLAIN.replace("\n", "\r\n").encode())
+    assert file_diff.name == "poem.txt"
+    assert [line.text for line in file_diff.hunks[0].lines] == [
         line.text.replace(b"\n", b"\r\n") for line in CHANGE
     ]
 
 
 def test_a_hunk_with_unmarked_lines_is_kept_together_and_not_taken_for_whole():
     [hunk] = hunks_in("@@ -1,4 +1,4 @@\n one\n-two\n+TWO\nthree\n-four\n+FOUR\n")
-    assert not hunk.is_whole
+    assert not hunk.is_well_formed
     assert (hunk.removed, hunk.added) == ([b"two\n", b"four\n"], [b"TWO\n", b"FOUR\n"])
 
 
@@ -123,14 +132,14 @@ def test_where_an_insertion_goes_is_known_only_if_the_header_says_that_it_is_one
     header: str, at: int | None
 ):
     [hunk] = hunks_in(f"{header}\n+new\n")
-    assert hunk.at == at
+    assert hunk.stated_start == at
 
 
 TWO_FILES = PLAIN + PLAIN.replace("poem.txt", "lib/song.txt")
 
 
 def test_a_patch_of_one_file_is_for_any_file():
-    assert part_for("/elsewhere/x.py", read_sections(PLAIN.encode())).name == "poem.txt"
+    assert select_file_diff("/elsewhere/x.py", parse_patch(PLAIN.encode())).name == "poem.txt"
 
 
 @pytest.mark.parametrize(
@@ -142,12 +151,15 @@ def test_a_patch_of_one_file_is_for_any_file():
     ],
 )
 def test_of_a_patch_of_several_files_the_part_with_the_name_is_used(path: str, name: str):
-    assert part_for(path, read_sections(TWO_FILES.encode())).name == name
+    assert select_file_diff(path, parse_patch(TWO_FILES.encode())).name == name
 
 
 def test_the_name_that_has_more_of_the_path_is_the_one():
     patch = PLAIN.replace("poem", "lib/poem") + PLAIN.replace("poem", "test/poem")
-    assert part_for("/project/test/poem.txt", read_sections(patch.encode())).name == "test/poem.txt"
+    assert (
+        select_file_diff("/project/test/poem.txt", parse_patch(patch.encode())).name
+        == "test/poem.txt"
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,11 +179,11 @@ def test_the_name_that_has_more_of_the_path_is_the_one():
 )
 def test_a_patch_that_cannot_be_for_the_file_is_refused_in_words(patch: str, told: str):
     with pytest.raises(InvalidArgumentsError) as caught:
-        part_for("/w/x", read_sections(patch.encode()))
+        select_file_diff("/w/x", parse_patch(patch.encode()))
     assert told in str(caught.value)
 
 
 def test_hunks_that_change_nothing_are_left_out_and_the_others_numbered():
     patch = "@@ -1 +1 @@\n a\n@@ -2 +2 @@\n-b\n+c\n"
-    [hunk] = part_for("x", read_sections(patch.encode())).hunks
-    assert (hunk.number, hunk.at) == (1, 1)
+    [hunk] = select_file_diff("x", parse_patch(patch.encode())).hunks
+    assert (hunk.number, hunk.stated_start) == (1, 1)

@@ -12,8 +12,8 @@ import pytest
 from editing import Call, as_one_caller, call, edit
 from treefold.core.errors import InvalidArgumentsError
 from treefold.toolbox import FileError, TextEditor
-from treefold.toolbox.editing.files import read_file, read_if_any, remove_file, write_file
-from treefold.toolbox.editing.places import find_place
+from treefold.toolbox.editing.files import read_file, read_if_exists, remove_file, write_file
+from treefold.toolbox.editing.paths import resolve_path
 
 TEXT = "naïve\r\ncafé\r\n"
 
@@ -55,11 +55,11 @@ def test_a_character_that_the_encoding_lacks_is_refused(tmp_path: Path):
     path = tmp_path / "latin"
     path.write_bytes(b"caf\xe9\n")
     with pytest.raises(
-        InvalidArgumentsError, match="insert_text holds '.u20ac', which a file in L"
+        InvalidArgumentsError, match="insert_text contains '.u20ac', which a file in L"
     ):
         edit("insert", path, insert_line=1, insert_text="5 €")
     for text in ("half \ud83d", "nul \0"):
-        with pytest.raises(InvalidArgumentsError, match="file_text holds"):
+        with pytest.raises(InvalidArgumentsError, match="file_text contains"):
             edit("create", path, file_text=text)
     assert path.read_bytes() == b"caf\xe9\n"
 
@@ -160,7 +160,7 @@ def test_what_is_inside_the_root_can_be_reached_in_every_way(jail: Path):
 
 
 def test_a_folder_that_becomes_a_link_after_it_was_looked_at_is_not_followed(jail: Path):
-    existing, new = find_place("inner/file", jail), find_place("inner/deep/new", jail)
+    existing, new = resolve_path("inner/file", jail), resolve_path("inner/deep/new", jail)
     before = read_file(existing)
     (jail / "inner").rename(jail / "moved")
     (jail / "inner").symlink_to("../outside")
@@ -178,17 +178,17 @@ def test_a_folder_that_becomes_a_link_after_it_was_looked_at_is_not_followed(jai
 
 def test_a_file_that_others_changed_after_it_was_read_is_not_overwritten(tmp_path: Path):
     path = tmp_path / "shared"
-    place = find_place(str(path), None)
-    assert read_if_any(place) is None
+    place = resolve_path(str(path), None)
+    assert read_if_exists(place) is None
     path.write_text("theirs")
-    with pytest.raises(FileError, match="changed by somebody else at the same moment"):
+    with pytest.raises(FileError, match="changed by another writer at the same time"):
         write_file(place, b"mine", None)
     before = read_file(place)
     path.write_text("theirs, too")
-    with pytest.raises(FileError, match="changed by somebody else at the same moment"):
+    with pytest.raises(FileError, match="changed by another writer at the same time"):
         write_file(place, b"mine", before)
     path.unlink()
-    with pytest.raises(FileError, match="changed by somebody else at the same moment"):
+    with pytest.raises(FileError, match="changed by another writer at the same time"):
         write_file(place, b"mine", before)
     assert list(tmp_path.iterdir()) == []
 
@@ -197,8 +197,8 @@ def test_a_file_that_others_changed_after_it_was_read_is_not_overwritten(tmp_pat
     ("path", "told"),
     [
         ("", "path is empty"),
-        ("a\0b", "holds a NUL character"),
-        ("a\ud83d", "half a character"),
+        ("a\0b", "contains a NUL character"),
+        ("a\ud83d", "half of a surrogate pair"),
         ("x" * 300, "too long"),
         ("/".join(["x" * 200] * 30), "too long|does not exist"),
     ],
@@ -230,7 +230,7 @@ def test_special_files_are_refused(tmp_path: Path):
     refused = {
         "pipe": "is a pipe, not a text file",
         "socket": "is a socket, not a text file",
-        "loop": "leads in a circle",
+        "loop": "in a loop",
         "/dev/zero": "is a device, not a text file",
         "file/inner": "a part of the path is a file",
     }
@@ -256,9 +256,9 @@ def little_room() -> Iterator[None]:
 def test_without_room_nothing_changes_and_nothing_is_left_behind(tmp_path: Path):
     path = tmp_path / "full"
     path.write_text("one\n")
-    with pytest.raises(FileError, match="no room on the disk .* Nothing was changed"):
+    with pytest.raises(FileError, match="the disk is full.* Nothing was changed"):
         edit("str_replace", path, old_str="one", new_str="x" * 100_000)
-    with pytest.raises(FileError, match="no room on the disk"):
+    with pytest.raises(FileError, match="the disk is full"):
         edit("create", tmp_path / "other", file_text="x" * 100_000)
     assert path.read_text() == "one\n"
     assert [child.name for child in tmp_path.iterdir()] == ["full"]

@@ -9,12 +9,17 @@ from hypothesis import given, settings, strategies as st
 
 from editing import Call, as_one_caller
 from treefold.core.errors import InvalidArgumentsError
-from treefold.toolbox.editing.difference import common_ends
 from treefold.toolbox.editing.document import Document, read_document
 from treefold.toolbox.editing.edits import insert_after, replace_once
-from treefold.toolbox.editing.excerpt import show_lines
-from treefold.toolbox.editing.history import MOST_CHANGES, Change, History
-from treefold.toolbox.editing.lines import count_lines, flattened, place_in, start_of
+from treefold.toolbox.editing.history import MAX_CHANGES, Change, History
+from treefold.toolbox.editing.lines import (
+    common_ends,
+    count_lines,
+    line_start,
+    normalize_line_ends,
+    original_offset,
+)
+from treefold.toolbox.editing.view import show_lines
 
 ends = st.sampled_from(["\n", "\r\n", "\r"])
 words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r\n"), max_size=5)
@@ -34,15 +39,15 @@ def test_lines_are_counted_and_found(text: str):
     lines = lines_of(text)
     assert count_lines(body) == len(lines)
     for number, line in enumerate(lines, 1):
-        assert body[start_of(body, number) :].startswith(line.encode())
+        assert body[line_start(body, number) :].startswith(line.encode())
 
 
 @given(texts)
 def test_each_place_of_the_flat_text_is_found_in_the_real_one(text: str):
     body = text.encode()
-    flat = flattened(body)
+    flat = normalize_line_ends(body)
     for offset in range(len(flat) + 1):
-        assert flattened(body[: place_in(body, flat, offset)]) == flat[:offset]
+        assert normalize_line_ends(body[: original_offset(body, flat, offset)]) == flat[:offset]
 
 
 @given(texts)
@@ -55,20 +60,20 @@ def test_view_shows_every_line_with_its_number(text: str):
 @given(texts, st.data())
 def test_replacing_is_what_it_would_be_with_plain_line_ends(text: str, data: st.DataObject):
     body = text.encode()
-    flat = flattened(body).decode()
+    flat = normalize_line_ends(body).decode()
     start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(flat))] * 2)))
     old, new = flat[start:end], data.draw(texts)
-    plain = flattened(new.encode()).decode()
+    plain = normalize_line_ends(new.encode()).decode()
     if len(re.findall(f"(?={re.escape(old)})", flat)) != 1 or old in {"", plain}:
         return
 
     edited = replace_once(body, old.encode(), new.encode())
 
-    assert flattened(edited.body).decode() == flat.replace(old, plain)
+    assert normalize_line_ends(edited.body).decode() == flat.replace(old, plain)
     head, tail = flat.index(old), len(flat) - flat.index(old) - len(old)
-    before = body[: place_in(body, flat.encode(), len(flat[:head].encode()))]
+    before = body[: original_offset(body, flat.encode(), len(flat[:head].encode()))]
     assert edited.body.startswith(before)
-    assert not tail or flattened(edited.body).decode().endswith(flat[-tail:])
+    assert not tail or normalize_line_ends(edited.body).decode().endswith(flat[-tail:])
 
 
 @given(texts, texts, st.data())
@@ -108,8 +113,8 @@ def test_a_change_is_undone(same: bytes, old: bytes, new: bytes):
     head, tail = common_ends(before, after)
     assert head + tail <= min(len(before), len(after))
     change = Change.between("path", before, after)
-    assert change.left(after)
-    assert change.undone(after) == before
+    assert change.is_result(after)
+    assert change.revert(after) == before
 
 
 @given(st.integers(0, 200_000), st.integers(0, 200_000))
@@ -122,14 +127,14 @@ def test_the_difference_of_long_texts_is_found(head: int, tail: int):
 
 
 def test_a_history_forgets_the_oldest_and_what_is_too_large():
-    history = History(most_bytes=100)
+    history = History(max_bytes=100)
     assert history.add(Change.between("a", b"x" * 60, b""))
     assert history.add(Change.between("b", b"x" * 60, b""))
     assert history.last("a") is None
     assert history.last("b")
     assert not history.add(Change.between("b", b"x" * 101, b""))
     assert history.last("b") is None
-    for number in range(MOST_CHANGES + 1):
+    for number in range(MAX_CHANGES + 1):
         history.add(Change.between(str(number), b"", b"new"))
     assert history.last("0") is None
     assert history.last("1")

@@ -196,7 +196,7 @@ async def test_a_stream_that_is_still_held_refuses_a_second_run():
 
 
 @pytest.mark.parametrize("through_agent", [False, True])
-async def test_cancelling_whoever_awaits_a_single_value_ends_the_tool(through_agent: bool):  # noqa: FBT001
+async def test_cancelling_the_task_that_awaits_a_single_value_ends_the_tool(through_agent: bool):  # noqa: FBT001
     others = asyncio.all_tasks()
     started = asyncio.Event()
     ended: list[str] = []

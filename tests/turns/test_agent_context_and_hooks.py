@@ -1,4 +1,4 @@
-"""What tools see of their agent, and what the hooks of an agent are told."""
+"""The context that tools get from their agent, and the arguments of the hooks of an agent."""
 
 import asyncio
 from typing import Any

@@ -142,7 +142,7 @@ async def test_send_puts_a_turn_to_the_agent_of_that_name() -> None:
     assert await values(receiver) == ["x"]
 
 
-async def test_sending_to_nobody_is_refused_by_name() -> None:
+async def test_sending_to_an_unknown_agent_is_refused_by_name() -> None:
     agent = Agent("sender", "", [echo_tool()])
 
     with pytest.raises(UnregisteredAgentError, match="nobody"):

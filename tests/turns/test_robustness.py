@@ -323,7 +323,7 @@ def test_a_hook_for_something_that_is_no_hook_type_is_refused():
     async def act() -> None: ...
 
     for wrong in ("before_invoke", act):
-        with pytest.raises(DefinitionError, match="write '@hook"):
+        with pytest.raises(DefinitionError, match="@hook needs a hook type, got"):
             hook(wrong)  # pyright: ignore
     for wrong in ([], ["before_invoke"]):
         with pytest.raises(DefinitionError, match="hook 'act' needs hook types"):
@@ -400,7 +400,7 @@ async def test_what_is_no_turn_is_refused():
     ]:
         with pytest.raises(TypeError, match=words):
             Agent("c", "d", wrong)  # pyright: ignore
-    with pytest.raises(TypeError, match="agent 'c' needs a ContextPool, not <ContextQueue 0 of 3>"):
+    with pytest.raises(TypeError, match="agent 'c' needs a ContextPool, got <ContextQueue 0 of 3>"):
         Agent("c", "d", [act], ContextQueue(3))  # pyright: ignore
 
 
@@ -525,7 +525,7 @@ def test_bad_data_leaves_the_agent_that_has_the_name():
             kind.from_dict({})
 
 
-def test_a_scope_also_covers_registries_that_nobody_has_used_yet():
+def test_a_scope_also_covers_registries_that_are_still_unused():
     script = (
         "from treefold import registries\n"
         "with registries():\n"
@@ -669,7 +669,7 @@ async def test_a_timeout_further_down_is_an_error_of_the_turn():
     assert turn.stop_reason is StopReason.ERROR
 
 
-async def test_a_turn_whose_node_somebody_cancelled_is_cancelled():
+async def test_a_turn_whose_node_was_cancelled_is_cancelled():
     @tool
     async def act(ctx: RunContext) -> None:
         ctx.node.cancel("from the viewer")

@@ -1,4 +1,4 @@
-"""Fixed arguments, arguments evaluated late, and arguments nobody takes."""
+"""Fixed arguments, deferred arguments, and arguments that the tool does not take."""
 
 import warnings
 from typing import Any, cast

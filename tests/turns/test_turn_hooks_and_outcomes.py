@@ -1,4 +1,4 @@
-"""How a turn ends, what it records, and what its hooks are told."""
+"""How a turn ends, what it records, and the arguments of its hooks."""
 
 from collections.abc import AsyncIterator
 from typing import Any

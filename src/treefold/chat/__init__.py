@@ -46,6 +46,6 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
             "UserPromptSubmitEvent",
         ],
         "treefold.turns.decorator": ["tool"],
-        "treefold.turns.named": ["Tool"],
+        "treefold.turns.dict_tool": ["Tool"],
     },
 )

@@ -45,6 +45,6 @@ from treefold.core.decisions import (
 from treefold.turns.decorator import (
     tool as tool,
 )
-from treefold.turns.named import (
+from treefold.turns.dict_tool import (
     Tool as Tool,
 )

@@ -16,8 +16,7 @@ from treefold.mcp.function import McpTool
 from treefold.mcp.output import wraps_result
 from treefold.mcp.secrets import Secrets
 from treefold.runtime.owner import Owner
-from treefold.toolbox.shell.terminal import plain_text
-from treefold.toolbox.shell.truncation import cut_middle
+from treefold.toolbox.shell.output import cut_middle, plain_text
 from treefold.version import __version__
 
 R = TypeVar("R")

@@ -19,7 +19,7 @@ from treefold.core.errors import SerializationError
 from treefold.core.plain import to_plain
 from treefold.mcp.output import OutputSchema
 from treefold.models.json_text import join_surrogates
-from treefold.toolbox.shell.truncation import cut_middle
+from treefold.toolbox.shell.output import cut_middle
 
 _NOTHING: Final = "[it returned nothing]"
 _UNITS: Final = ("bytes", "KB", "MB", "GB")

@@ -15,10 +15,10 @@ from mcp.client.stdio import get_default_environment
 from treefold.core.errors import UsageError
 from treefold.mcp.errors import McpConnectionError
 from treefold.mcp.messages import MessageReader, MessageWriter
+from treefold.toolbox.shell.output import plain_text
 from treefold.toolbox.shell.pipe import Pipe
-from treefold.toolbox.shell.processes import processes_of, processes_with, send
-from treefold.toolbox.shell.session import ending
-from treefold.toolbox.shell.terminal import plain_text
+from treefold.toolbox.shell.processes import processes_of, processes_with, send_signal
+from treefold.toolbox.shell.session import describe_exit
 
 _MARK: Final = "TREEFOLD_MCP"  # a variable that its descendants inherit, and are found by
 _MAX_BUFFER: Final = 1 << 20  # bytes of unread output, before reading is paused
@@ -75,7 +75,7 @@ class StdioTransport(asyncio.SubprocessProtocol):
                 *self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=stderr.far_end,
+                stderr=stderr.write_fd,
                 cwd=self._cwd,
                 env=get_default_environment() | self._env | {name: value},
                 start_new_session=True,
@@ -83,7 +83,7 @@ class StdioTransport(asyncio.SubprocessProtocol):
         except BaseException:
             self._close()
             raise
-        stderr.close_far_end()
+        stderr.close_write_end()
         return self._reader, self._writer
 
     async def __aexit__(
@@ -95,7 +95,7 @@ class StdioTransport(asyncio.SubprocessProtocol):
         try:
             await self._end(_EXIT_TIMEOUT if self._reader.has_messages else _EXIT_TIMEOUT_UNUSED)
         except BaseException:
-            send(signal.SIGKILL, self._processes())
+            send_signal(signal.SIGKILL, self._processes())
             raise
         finally:
             self._close()
@@ -118,7 +118,7 @@ class StdioTransport(asyncio.SubprocessProtocol):
         if self._reader.error:
             details.append(self._reader.error)
         elif self._ended_first and self._exit_code is not None and not self._was_terminated:
-            details.append(f"its process ended ({ending(self._exit_code)})")
+            details.append(f"its process ended ({describe_exit(self._exit_code)})")
         elif self._ended_first:
             details.append("it closed its stdout")
         if self._reader.junk:
@@ -214,7 +214,7 @@ class StdioTransport(asyncio.SubprocessProtocol):
         await self._wait(seconds, lambda: self._exit_code is not None)
         if not self._is_gone():
             self._was_terminated = self._exit_code is None
-            send(signal.SIGTERM, self._processes())
+            send_signal(signal.SIGTERM, self._processes())
             await self._wait(_TERMINATE_TIMEOUT, self._is_gone)
         if not await self._wait(_KILL_TIMEOUT, self._is_killed):
             raise McpConnectionError(f"processes of {self._command[0]!r} cannot be killed")
@@ -223,7 +223,7 @@ class StdioTransport(asyncio.SubprocessProtocol):
         return self._exit_code is not None and not self._processes()
 
     def _is_killed(self) -> bool:
-        send(signal.SIGKILL, self._processes())
+        send_signal(signal.SIGKILL, self._processes())
         return self._is_gone()
 
     def _processes(self) -> set[int]:

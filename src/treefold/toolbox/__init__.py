@@ -1,7 +1,22 @@
-"""Functions that touch files, programs and people: what agents are given to work with.
+"""Functions for agents to use: a shell, files, patches, people, and how an agent ends.
 
-Each is a Function like any other. Its results and its errors are written for a model to read. The
-names are loaded when they are first used; ``__init__.pyi`` tells type checkers the same.
+Each is a Function like any other, whose results and errors are written for a model to read. The
+names in lower case are instances with the default options; the classes make others.
+
+Programs and files:
+    bash, Bash: run commands in a shell that persists between calls.
+    text_editor, TextEditor: view, create and edit text files, and undo the edits.
+    apply_diff_patch, ApplyDiffPatch: apply a unified diff to a file, with git and an agent.
+    FileError: a file cannot be read or changed as requested.
+
+People:
+    human_in_loop, HumanInLoop: ask a person and wait for the answer.
+
+How an agent ends:
+    return_result, ReturnResult: return the result of the agent.
+    raise_exception, RaiseException: end the agent with an AgentException.
+
+They are loaded on first use; type checkers read ``__init__.pyi``.
 """
 
 from treefold.exports import exports
@@ -12,9 +27,9 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         "treefold.agents.results": ["ReturnResult"],
         "treefold.toolbox.editing.file_error": ["FileError"],
         "treefold.toolbox.editing.text_editor": ["TextEditor", "text_editor"],
-        "treefold.toolbox.giving_up": ["RaiseException", "raise_exception"],
         "treefold.toolbox.human": ["HumanInLoop", "human_in_loop"],
         "treefold.toolbox.patching.apply_diff_patch": ["ApplyDiffPatch", "apply_diff_patch"],
+        "treefold.toolbox.raising": ["RaiseException", "raise_exception"],
         "treefold.toolbox.returning": ["return_result"],
         "treefold.toolbox.shell.bash": ["Bash", "bash"],
     },

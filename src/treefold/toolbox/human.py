@@ -1,4 +1,4 @@
-"""Ask the person who runs the agent."""
+"""The function by which an agent asks a person."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +13,7 @@ for what you can find out yourself. The person may also tell you to do something
 
 
 class HumanInLoop(CodeFunction):
-    """Puts a question to a person; it waits, without a lease, until somebody answers.
+    """Asks a person a question and waits for the answer, without holding a lease.
 
     Example:
         >>> from treefold import Runtime

@@ -1,7 +1,8 @@
-"""The function by which an agent gives a text as its result."""
+"""The function by which an agent returns a text as its result."""
 
 from typing import Final
 
 from treefold.agents.results import ReturnResult
 
+# In a file of its own, because it loads pydantic, which takes a while.
 return_result: Final = ReturnResult(str)

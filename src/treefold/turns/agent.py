@@ -1,4 +1,4 @@
-"""An agent works through a queue of turns, and its tools decide what comes next."""
+"""An agent runs a queue of turns, to which its tools can add."""
 
 import asyncio
 from collections import deque
@@ -15,13 +15,13 @@ from treefold.core.errors import (
 from treefold.core.function import Function, checked_function, checked_tags
 from treefold.core.plain import required_key
 from treefold.runtime.home import settle_from_anywhere
-from treefold.turns.definition import ToolType
 from treefold.turns.hooks import AgentHook, Hook, HookPoint, fire
-from treefold.turns.memory import ContextItem, ContextPool, ContextQueue, Remembering
-from treefold.turns.occupancy import Holder, Occupancy, held_by_itself
+from treefold.turns.memory import ContextItem, ContextPool, ContextQueue, MemoryScope
 from treefold.turns.origin import origin_of_instance
 from treefold.turns.registry import Registry, registries
-from treefold.turns.tool import Tool, ToolRegistry
+from treefold.turns.run_guard import RunGuard, StreamRef, guarded_stream
+from treefold.turns.tool_options import ToolType
+from treefold.turns.tools import Tool, ToolRegistry
 from treefold.turns.turn import Turn, TurnRun
 
 AgentRegistry: "Registry[Agent]" = Registry(
@@ -30,17 +30,19 @@ AgentRegistry: "Registry[Agent]" = Registry(
 
 
 class Agent:
-    """Runs queued turns in order and hands out what they give.
+    """A queue agent: runs queued turns in order and yields their values.
 
-    A Turn that a tool returns or yields is queued, a ContextItem is kept, anything else is yielded
-    by ``run()`` as ``(turn, value)``. A turn leaves the queue when it has completed; one that
-    raised, or whose stream you left, stays first and begins anew with the next ``run()``.
+    Not a function that a model works on: that is ``@agent`` and AgentFunction. A Turn that a tool
+    returns or yields is queued, a ContextItem is stored in the agent's context, and any other value
+    is yielded by ``run()`` as ``(turn, value)``. A turn leaves the queue when it has completed; one
+    that raised, or whose stream you left early, stays first and starts again with the next
+    ``run()``.
 
     Attributes:
-        tools: what it can run, with all their subtools.
-        context_queue: the latest items that its tools returned, ten if nothing is said.
+        tools: the tools that its turns may run, including their subtools.
+        context_queue: the latest items that its tools returned, ten by default.
         context_pool: the items with an id that its tools returned.
-        turns: the queue, next one first.
+        turns: the queue, next turn first.
 
     Example:
         >>> import asyncio
@@ -76,7 +78,7 @@ class Agent:
     ) -> None:
         for thing, kind in ((context_pool, ContextPool), (context_queue, ContextQueue)):
             if not isinstance(thing, kind | None):
-                raise DefinitionError(f"agent {name!r} needs a {kind.__name__}, not {thing!r}")
+                raise DefinitionError(f"agent {name!r} needs a {kind.__name__}, got {thing!r}")
         if isinstance(tools, Function | str):
             raise DefinitionError(f"agent {name!r} needs a list of tools: [{tools}]")
         self.name = name
@@ -86,11 +88,11 @@ class Agent:
         self.hooks: list[Hook] = []
         self.context_pool = ContextPool() if context_pool is None else context_pool
         self.context_queue = ContextQueue(limit=10) if context_queue is None else context_queue
-        self._accepted = _names_of(name, self.tools)
+        self._tools_by_name = _by_name(name, self.tools)
         self._turns: deque[Turn] = deque()
-        self._place = Occupancy()
+        self._guard = RunGuard()
         self._paused = False
-        self._resumed: asyncio.Future[None] | None = None
+        self._resume_waiter: asyncio.Future[None] | None = None
         AgentRegistry.register(name, self, origin_of_instance(self))
 
     def __repr__(self) -> str:
@@ -98,13 +100,13 @@ class Agent:
 
     @property
     def turns(self) -> list[Turn]:
-        """The turns that have not completed, next one first."""
+        """The turns that have not completed, next turn first."""
         return list(self._turns)
 
-    # Filling the queue
+    # The queue
 
     async def put(self, turn: Turn) -> None:
-        """Queue *turn* behind the others.
+        """Append *turn* to the queue.
 
         Raises:
             InvalidValueError: it has no tool, or one that this agent does not have (a ValueError).
@@ -113,92 +115,92 @@ class Agent:
             raise InvalidValueError(f"{turn!r} is not a Turn; write agent.put(Turn(tool, ...))")
         function = turn.tool
         if function is None:  # pyright: ignore[reportUnnecessaryComparison]
-            raise InvalidValueError(f"a turn put to agent {self.name!r} has no tool; give it one")
-        if self._accepted.get(function.name) is not function:
+            raise InvalidValueError(f"a turn put to agent {self.name!r} has no tool; set its tool")
+        if self._tools_by_name.get(function.name) is not function:
             raise InvalidValueError(
                 f"agent {self.name!r} does not have tool {function.name!r}, or has another one of"
-                f" that name; it has {', '.join(self._accepted) or 'none'}"
+                f" that name; it has {', '.join(self._tools_by_name) or 'none'}"
             )
         await fire(self, AgentHook.BEFORE_PUT, self, turn)
         self._turns.append(turn)
         await fire(self, AgentHook.AFTER_PUT, self, turn)
 
     async def send(self, agent_name: str, turn: Turn) -> None:
-        """Put *turn* to the agent that is registered under *agent_name*."""
+        """Append *turn* to the queue of the agent registered as *agent_name*."""
         await AgentRegistry.get(agent_name).put(turn)
 
     def remove(self, turn: Turn) -> None:
-        """Take *turn* out of the queue, say because it fails each time."""
+        """Remove *turn* from the queue, for example because it fails each time."""
         if turn not in self._turns:
             raise InvalidValueError(f"{turn!r} is not in the queue of agent {self.name!r}")
         self._turns.remove(turn)
 
-    # Working through it
+    # Running
 
     def run(self) -> AsyncGenerator[tuple[Turn, Any], None]:
         """Run the queued turns; yield ``(turn, value)`` for each value as it is produced.
 
-        Ends when the queue is empty or a completion check returned True. What a tool raises is
-        raised here. Leaving the loop early cancels the turn that is running.
+        Ends when the queue is empty or a completion check returned True. Exceptions of tools
+        propagate. Leaving the loop early cancels the turn that is running.
 
         Raises:
             SafeExecutionError: the agent is running.
-            CompletionCheckReturnError: a completion check gave something other than a bool.
+            CompletionCheckReturnError: a completion check returned something other than a bool.
         """
-        return held_by_itself(self._run)
+        return guarded_stream(self._run)
 
-    async def _run(self, holder: Holder) -> AsyncGenerator[tuple[Turn, Any], None]:
-        await self._place.take(self, holder)
+    async def _run(self, stream: StreamRef) -> AsyncGenerator[tuple[Turn, Any], None]:
+        await self._guard.acquire(self, stream)
         try:
             while turn := await self._next_turn():
                 if turn.tool.streams:
-                    async with TurnRun(turn, holder) as run:
+                    async with TurnRun(turn, stream) as run:
                         while (value := await self._next_value(turn, run)) is not _END:
                             if _is_for_caller(value):
-                                yield turn, value  # noqa: ASYNC119 - the loop closes what is left
-                    self._leave(turn)
+                                yield turn, value  # noqa: ASYNC119 - the event loop closes it
+                    self._dequeue(turn)
                     await fire(self, AgentHook.AFTER_TURN, self, turn)
                 else:
-                    value = await self._only_value(turn)
+                    value = await self._single_value(turn)
                     done = self._is_done(turn)
                     if _is_for_caller(value):
                         yield turn, value
                     if done:
                         break
         finally:
-            self._place.give_up()
+            self._guard.release()
 
     async def _next_turn(self) -> Turn | None:
         if not self._turns:
             return None
         if self._paused:
-            await self._pass_pause()
+            await self._wait_for_resume()
         await fire(self, AgentHook.BEFORE_TURN, self)
-        if self._paused:  # the hook may have asked for it
-            await self._pass_pause()
+        if self._paused:  # the hook may have paused it
+            await self._wait_for_resume()
         return self._turns[0] if self._turns else None
 
-    async def _only_value(self, turn: Turn) -> Any:
-        with Remembering(self.context_queue, self.context_pool):
+    async def _single_value(self, turn: Turn) -> Any:
+        with MemoryScope(self.context_queue, self.context_pool):
             value = await turn.returning()
-        self._leave(turn)
+        self._dequeue(turn)
         await self._route(turn, value)
         await fire(self, AgentHook.AFTER_TURN, self, turn)
         return value
 
     async def _next_value(self, turn: Turn, run: TurnRun) -> Any:
-        with Remembering(self.context_queue, self.context_pool):
+        with MemoryScope(self.context_queue, self.context_pool):
             value = await anext(run, _END)
         if value is not _END:
             await self._route(turn, value)
         return value
 
-    def _leave(self, turn: Turn) -> None:
-        if turn in self._turns:  # nobody has removed it meanwhile
+    def _dequeue(self, turn: Turn) -> None:
+        if turn in self._turns:  # unless a hook or tool removed it
             self._turns.remove(turn)
 
     async def _route(self, turn: Turn, value: Any) -> None:
-        """Queue or keep a value that *turn* gave, if that is what it is for."""
+        """Queue *value* if it is a Turn, store it if it is a ContextItem; then fire the hook."""
         match value:
             case Turn():
                 await self.put(cast("Turn", value))
@@ -220,37 +222,37 @@ class Agent:
             )
         return turn.output
 
-    # Pausing it
+    # Pausing
 
     @property
     def is_paused(self) -> bool:
-        """Whether it will start no turn until it is resumed."""
+        """Whether it starts no further turn until ``resume()``."""
         return self._paused
 
     def pause(self) -> None:
-        """Start no turn from now on; the one that runs is finished. From any thread.
+        """Start no further turn; the running one is finished. Thread-safe.
 
-        ``run()`` waits until somebody calls ``resume()``, also in an agent restored from a save.
+        ``run()`` waits until ``resume()`` is called, also in an agent restored from a save.
         """
         self._paused = True
 
     def resume(self) -> None:
-        """Go on after a pause. From any thread."""
+        """Continue after ``pause()``. Thread-safe."""
         self._paused = False
-        resumed = self._resumed
-        if resumed is not None:
-            settle_from_anywhere(resumed)()
+        waiter = self._resume_waiter
+        if waiter is not None:
+            settle_from_anywhere(waiter)()
 
-    async def _pass_pause(self) -> None:
+    async def _wait_for_resume(self) -> None:
         await fire(self, AgentHook.ON_PAUSE, self)
         while self._paused:
-            self._resumed = asyncio.get_running_loop().create_future()
-            if self._paused:  # nobody resumed it in the meantime, from another thread
-                await self._resumed
-        self._resumed = None
+            self._resume_waiter = asyncio.get_running_loop().create_future()
+            if self._paused:  # another thread may have resumed it in the meantime
+                await self._resume_waiter
+        self._resume_waiter = None
         await fire(self, AgentHook.ON_RESUME, self)
 
-    # Copies of it
+    # Copying and saving
 
     def branch(
         self,
@@ -258,9 +260,9 @@ class Agent:
         description: str | None = None,
         tools: Sequence[Function] | None = None,
     ) -> "Agent":
-        """Return a new agent that goes on from here its own way.
+        """Return a new, independent agent that continues from here.
 
-        It has copies of the queued turns, of what is remembered, and of hooks and tags.
+        It has copies of the queued turns, the context, the hooks and the tags.
         """
         branch = Agent(
             name,
@@ -275,10 +277,10 @@ class Agent:
         return branch
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the agent as plain data: its tools by name, its queue and what it remembers.
+        """Return the agent as plain data: its tools by name, its queue and its context.
 
         Raises:
-            SerializationError: something queued or remembered has no JSON form.
+            SerializationError: a queued turn or a context item has no JSON form.
         """
         return {
             "name": self.name,
@@ -293,14 +295,15 @@ class Agent:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Agent":
-        """Restore what ``to_dict`` gave, and register it in place of one of the same name.
+        """Restore an agent from ``to_dict()``, and register it in place of one of the same name.
 
         Raises:
             UnregisteredToolError: a tool is not registered; import its module first.
         """
         name = required_key(data, "name", cls)
         pool, queue = data.get("context_pool"), data.get("context_queue")
-        with registries():  # it takes the name over when it is complete, not before
+        # In a scope of its own, so that it replaces an agent of that name only once complete.
+        with registries():
             agent = cls(
                 name,
                 required_key(data, "description", cls),
@@ -322,7 +325,7 @@ def _is_for_caller(value: Any) -> bool:
     return not isinstance(value, Turn | ContextItem)
 
 
-def _names_of(agent: str, tools: Iterable[Function]) -> dict[str, Function]:
+def _by_name(agent: str, tools: Iterable[Function]) -> dict[str, Function]:
     """Return *tools* and their subtools by name."""
     found: dict[str, Function] = {}
     for function in _with_subtools(tools):

@@ -1,4 +1,4 @@
-"""The decorator that makes tools: of a signature, or of a handler and a schema."""
+"""``@tool``, which makes tools: of a signature, or of a handler and a schema."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, overload
@@ -6,9 +6,9 @@ from typing import Any, Final, overload
 from treefold.core.errors import DefinitionError
 from treefold.core.function import Function
 from treefold.core.parameter import JsonSchema
-from treefold.turns.definition import ToolOptions, ToolType
-from treefold.turns.named import NamedDecorator, NamedDefinition
-from treefold.turns.tool import AnyTool, FixingDecorator, P, R, Tool, ToolDecorator
+from treefold.turns.dict_tool import DictToolDecorator, DictToolDefinition
+from treefold.turns.tool_options import ToolOptions, ToolType
+from treefold.turns.tools import AnyTool, P, PartialToolDecorator, R, Tool, ToolDecorator
 
 _PARTS: Final = ("name", "description", "input_schema")
 
@@ -28,7 +28,7 @@ def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for th
     type: ToolType = ToolType.ACTION,
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
-) -> NamedDecorator: ...
+) -> DictToolDecorator: ...
 
 
 @overload
@@ -51,7 +51,7 @@ def tool(
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
     **fixed_kwargs: Any,
-) -> FixingDecorator: ...
+) -> PartialToolDecorator: ...
 
 
 def tool(
@@ -62,22 +62,23 @@ def tool(
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
     **fixed_kwargs: Any,
-) -> AnyTool | ToolDecorator | NamedDecorator:
+) -> AnyTool | ToolDecorator | DictToolDecorator:
     """Make a Tool of an ``async def`` or an async generator, and register it by its name.
 
-    Or, as ``@tool("name", "description", {...})``, of a handler that takes all arguments as one
-    dict; it may be a plain ``def``, which runs in a worker thread, and is not registered. The
-    schema has a type for each parameter, or its JSON schema, with a "default", ``"optional": True``
-    or ``"required": False`` if it may be left out; or it is one JSON schema for all of them.
+    ``@tool("name", "description", {...})`` makes one of a handler that takes all arguments as one
+    dict. The handler may be a plain ``def``, which runs in a worker thread; the tool is not
+    registered. The schema has a type or a JSON schema for each parameter, with a "default",
+    ``"optional": True`` or ``"required": False`` if the parameter is optional; or it is one JSON
+    schema for all parameters.
 
     Args:
         args: the function; or name, description and schema.
-        lock: run one call at a time, for tools that change something shared.
-        tags: what global hooks can select by.
-        type: ``ToolType.COMPLETION_CHECK`` for a tool that says whether an agent is done.
+        lock: run one call at a time, for tools that change shared state.
+        tags: labels by which global hooks select tools.
+        type: ``ToolType.COMPLETION_CHECK`` for a tool that decides whether an agent is done.
         uses: the functions that it may call.
-        repeatable: whether it may be run again when nobody knows if it was run; unless it is said,
-            only if it *uses* others.
+        repeatable: whether it may run again after a crash that leaves unknown whether it ran; by
+            default only if it *uses* other functions.
         fixed_kwargs: arguments added to every call; a function without parameters is called each
             time. Call-time arguments override them, with a warning.
 
@@ -98,25 +99,25 @@ def tool(
         >>> search.input_schema["required"]
         ['query']
     """
-    told, fixed = _parts(args, fixed_kwargs)
+    parts, fixed = _split_arguments(args, fixed_kwargs)
     options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed)
-    if told:
-        return NamedDecorator(NamedDefinition.read(told, options))
-    decorate = FixingDecorator(options) if fixed else ToolDecorator(options)
+    if parts:
+        return DictToolDecorator(DictToolDefinition.read(parts, options))
+    decorate = PartialToolDecorator(options) if fixed else ToolDecorator(options)
     return decorate(args[0]) if args else decorate
 
 
-def _parts(
+def _split_arguments(
     args: Sequence[Any], keywords: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Tell name, description and schema from arguments to fix, where there are such parts at all.
+    """Return name, description and schema, if they are given, and the arguments to fix.
 
-    A tool of a signature may well have a ``name`` or a ``description`` to fix.
+    A tool that is made of a signature may have a ``name`` or a ``description`` to fix.
     """
     if (len(args) == 1 and callable(args[0])) or not (args or keywords.keys() >= set(_PARTS)):
         return {}, keywords
     if len(args) > len(_PARTS):
-        raise DefinitionError(f"@tool takes a name, a description and a schema, not {args!r}")
-    told: dict[str, Any] = dict(zip(_PARTS, args, strict=False))
-    told |= {part: keywords[part] for part in _PARTS if part in keywords and part not in told}
-    return told, {name: value for name, value in keywords.items() if name not in _PARTS}
+        raise DefinitionError(f"@tool takes a name, a description and a schema, got {args!r}")
+    parts: dict[str, Any] = dict(zip(_PARTS, args, strict=False))
+    parts |= {part: keywords[part] for part in _PARTS if part in keywords and part not in parts}
+    return parts, {name: value for name, value in keywords.items() if name not in _PARTS}

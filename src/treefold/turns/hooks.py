@@ -1,4 +1,4 @@
-"""Code that is called at points in the life of a tool, a turn, an agent or a context."""
+"""Hooks: coroutine functions called at points in the life of a tool, turn, agent or context."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Protocol, overload
 from treefold.core.errors import DefinitionError, UnregisteredHookError
 from treefold.core.function import checked_tags
 from treefold.core.signature import Signature
-from treefold.turns.late import with_fixed
+from treefold.turns.deferred import add_fixed_arguments
 from treefold.turns.lock import CrossLoopLock
 from treefold.turns.origin import origin_of
 from treefold.turns.registry import Registry
@@ -19,7 +19,7 @@ class ToolHook(Enum):
     """Points in one invocation of a tool.
 
     BEFORE_INVOKE(**kwargs), ON_YIELD(value), AFTER_INVOKE(result), ON_ERROR(exc=exc): a hook for
-    the last has a parameter called ``exc``.
+    ON_ERROR has a parameter called ``exc``.
 
     Example:
         >>> from treefold import ToolHook, hook, registries
@@ -58,8 +58,8 @@ class AgentHook(Enum):
     """Points in the loop of an agent.
 
     BEFORE_TURN(agent), AFTER_TURN(agent, turn), ON_TURN_VALUE(agent, turn, value),
-    BEFORE_PUT(agent, turn), AFTER_PUT(agent, turn), ON_PAUSE(agent), ON_RESUME(agent). The two
-    last fire when ``run()`` begins and ends to wait.
+    BEFORE_PUT(agent, turn), AFTER_PUT(agent, turn), ON_PAUSE(agent), ON_RESUME(agent). The last
+    two fire when ``run()`` starts and stops waiting.
 
     Example:
         >>> from treefold import AgentHook, hook, registries
@@ -126,8 +126,8 @@ HookFn = Callable[..., Awaitable[Any]]
 class Hook:
     """A coroutine function and the points at which it is called.
 
-    Made by ``@hook(...)`` for the whole process, or by a decorator such as ``@my_tool.on_error``
-    for one object.
+    Made by ``@hook(...)`` for all objects, or by a decorator such as ``@my_tool.on_error`` for one
+    object.
 
     Example:
         >>> from treefold import registries, tool
@@ -150,10 +150,10 @@ class Hook:
         fixed_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         if not inspect.iscoroutinefunction(fn):
-            raise DefinitionError(f"a hook must be an 'async def', which {fn!r} is not")
+            raise DefinitionError(f"a hook must be an 'async def' function, got {fn!r}")
         if not types or not all(isinstance(kind, HookType) for kind in types):
             raise DefinitionError(
-                f"hook {fn.__name__!r} needs hook types such as ToolHook.BEFORE_INVOKE, not"
+                f"hook {fn.__name__!r} needs hook types such as ToolHook.BEFORE_INVOKE, got"
                 f" {', '.join(map(repr, types)) or 'none'}"
             )
         self.fn = fn
@@ -171,17 +171,17 @@ class Hook:
     async def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         """Call the function with its fixed arguments added, one call at a time if it has a lock.
 
-        Of the keywords it is given only those that it takes.
+        Keywords that it does not take are ignored.
         """
         if not self._signature.takes_more:
             kwargs = {name: kwargs[name] for name in self._signature.raw if name in kwargs}
-        values = await with_fixed(self.fixed_kwargs, kwargs, f"hook {self.__name__!r}")
+        values = await add_fixed_arguments(self.fixed_kwargs, kwargs, f"hook {self.__name__!r}")
         async with self.lock or nullcontext():
             await self.fn(*args, **values)
 
 
-class Hooked(Protocol):
-    """Whatever hooks can be attached to."""
+class Hookable(Protocol):
+    """An object that hooks can be attached to."""
 
     @property
     def hooks(self) -> list[Hook]: ...
@@ -195,35 +195,35 @@ HookRegistry: Registry[Hook] = Registry(
 )
 
 
-class _Nothing:
-    """Awaits at once: what most calls of ``fire`` come to, made without a coroutine."""
+class _Done:
+    """An awaitable that is done: what ``fire`` mostly returns, cheaper than a coroutine."""
 
     def __await__(self) -> Generator[None, None, None]:
         return iter(())  # pyright: ignore[reportReturnType] - an empty iterator is enough
 
 
-_NOTHING = _Nothing()
+_DONE = _Done()
 
 
-def fire(owner: Hooked, kind: HookType, /, *args: Any, **kwargs: Any) -> Awaitable[None]:
-    """Call the owner's own hooks for *kind*, then the process-wide ones, each once."""
+def fire(owner: Hookable, kind: HookType, /, *args: Any, **kwargs: Any) -> Awaitable[None]:
+    """Call the owner's own hooks for *kind*, then the global ones, each once."""
     if not owner.hooks and HookRegistry.empty():
-        return _NOTHING
+        return _DONE
     return _fire(owner, kind, args, kwargs)
 
 
 async def _fire(
-    owner: Hooked, kind: HookType, args: tuple[Any, ...], kwargs: dict[str, Any]
+    owner: Hookable, kind: HookType, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     own = [hook for hook in owner.hooks if kind in hook.types]
-    everywhere = [
+    global_hooks = [
         hook
         for hook in HookRegistry.all()
         if kind in hook.types
         and hook not in own
         and (hook.tags is None or not hook.tags.isdisjoint(owner.tags))
     ]
-    for hook in own + everywhere:
+    for hook in own + global_hooks:
         await hook(*args, **kwargs)
 
 
@@ -234,10 +234,10 @@ def hook(
     tags: Iterable[str] | None = None,
     **fixed_kwargs: Any,
 ) -> Callable[[HookFn], Hook]:
-    """Call the decorated coroutine function at these points of every object in the process.
+    """Register the decorated coroutine function as a global hook, called for every object.
 
-    With *tags* only for objects that have at least one of them. Hooks attached to one object come
-    first; exceptions propagate.
+    With *tags* it is called only for objects that have at least one of them. Hooks attached to the
+    object itself are called first; exceptions propagate.
 
     Example:
         >>> from treefold import ToolHook, hook, registries
@@ -249,7 +249,7 @@ def hook(
     """
     if not isinstance(type, Enum | list | tuple | set):
         raise DefinitionError(
-            f"write '@hook(ToolHook.BEFORE_INVOKE)' or the like, not @hook({type!r})"
+            f"@hook needs a hook type, got {type!r}; write '@hook(ToolHook.BEFORE_INVOKE)'"
         )
     types = [type] if isinstance(type, Enum) else list(type)
 
@@ -261,8 +261,8 @@ def hook(
     return register
 
 
-class Attach:
-    """What ``owner.before_run`` is: a decorator, plain or with options."""
+class HookDecorator:
+    """The decorator that ``owner.before_run`` evaluates to, with or without options."""
 
     def __init__(self, hooks: list[Hook], kind: HookType) -> None:
         self._hooks = hooks
@@ -294,7 +294,7 @@ class Attach:
 
 
 class HookPoint:
-    """One point in the life of an object, as the decorator of that name on it."""
+    """A descriptor: one point in the life of an object, as a decorator on that object."""
 
     def __init__(self, kind: HookType) -> None:
         self._kind = kind
@@ -304,7 +304,7 @@ class HookPoint:
     def __get__(self, instance: None, owner: type) -> "HookPoint": ...
 
     @overload
-    def __get__(self, instance: Hooked, owner: type) -> Attach: ...
+    def __get__(self, instance: Hookable, owner: type) -> HookDecorator: ...
 
-    def __get__(self, instance: Hooked | None, owner: type) -> "HookPoint | Attach":
-        return self if instance is None else Attach(instance.hooks, self._kind)
+    def __get__(self, instance: Hookable | None, owner: type) -> "HookPoint | HookDecorator":
+        return self if instance is None else HookDecorator(instance.hooks, self._kind)

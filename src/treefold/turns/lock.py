@@ -9,16 +9,17 @@ from treefold.runtime.home import settle
 
 
 class CrossLoopLock(asyncio.Lock):
-    """An asyncio.Lock that also holds between loops in different threads.
+    """An asyncio.Lock that also excludes tasks of event loops in other threads.
 
-    It is handed from the holder to the longest waiting task, on whichever loop that one runs.
+    On release it passes to the task that has waited longest, on any loop.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._locked = False
         self._mutex = threading.Lock()
-        self._queue: dict[asyncio.Future[None], None] = {}  # in order, and quick to leave
+        # A dict as an ordered set: a cancelled waiter is removed without a search.
+        self._queue: dict[asyncio.Future[None], None] = {}
 
     def locked(self) -> bool:
         return self._locked
@@ -28,15 +29,15 @@ class CrossLoopLock(asyncio.Lock):
             if not self._locked:
                 self._locked = True
                 return True
-            turn = asyncio.get_running_loop().create_future()
-            self._queue[turn] = None
+            waiter = asyncio.get_running_loop().create_future()
+            self._queue[waiter] = None
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
             with self._mutex:
-                waiting = turn in self._queue
-                self._queue.pop(turn, None)
-            if not waiting:  # it had been handed over already
+                was_queued = waiter in self._queue
+                self._queue.pop(waiter, None)
+            if not was_queued:  # the lock had already passed to this task
                 self.release()
             raise
         return True
@@ -46,9 +47,9 @@ class CrossLoopLock(asyncio.Lock):
             if not self._locked:
                 raise RuntimeError("the lock is not held")
             while self._queue:
-                turn = next(iter(self._queue))
-                del self._queue[turn]
-                with suppress(RuntimeError):  # its loop has closed: try the next
-                    turn.get_loop().call_soon_threadsafe(settle, turn)
+                waiter = next(iter(self._queue))
+                del self._queue[waiter]
+                with suppress(RuntimeError):  # the waiter's loop has closed: try the next
+                    waiter.get_loop().call_soon_threadsafe(settle, waiter)
                     return
             self._locked = False

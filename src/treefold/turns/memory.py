@@ -1,4 +1,4 @@
-"""What an agent remembers between turns: the latest items in a queue, named ones in a pool."""
+"""The context that an agent keeps between turns: the latest items in a queue, others by id."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,9 +14,10 @@ from treefold.turns.hooks import ContextPoolHook, ContextQueueHook, Hook, HookPo
 
 @dataclass(frozen=True, slots=True)
 class ContextItem:
-    """Something worth remembering. Returned by a tool, it is kept by the agent that ran it.
+    """A value to remember. Returned by a tool, it is stored by the agent that ran the tool.
 
-    Without an id it goes to the agent's queue, with one to its pool.
+    Without an id it is appended to the agent's ContextQueue, with one it is added to its
+    ContextPool.
 
     Example:
         >>> ContextItem("Berlin", id="city", description="Where the user lives").id
@@ -34,14 +35,14 @@ class ContextItem:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextItem":
-        """Restore what ``to_dict`` gave."""
+        """Restore from ``to_dict()``."""
         return cls(required_key(data, "content", cls), data.get("id"), data.get("description"))
 
 
 class ContextQueue(Injected):
-    """The latest items, oldest first; when it is full the oldest is evicted.
+    """The latest items, oldest first; when it is full, the oldest is evicted.
 
-    A tool that declares a ``ContextQueue`` parameter receives the one of the agent that runs it.
+    A tool that declares a ``ContextQueue`` parameter receives that of the agent that runs it.
 
     Example:
         >>> import asyncio
@@ -83,24 +84,24 @@ class ContextQueue(Injected):
         return list(self._items)
 
     async def append(self, *items: ContextItem) -> None:
-        """Add *items* in order."""
+        """Append *items* in order."""
         for item in items:
             _check_item(item)
         await fire(self, ContextQueueHook.BEFORE_APPEND, self, list(items))
         for item in items:
-            while len(self._items) == self.limit:  # others may append while a hook runs
+            while len(self._items) == self.limit:  # a hook may let another task append
                 await fire(self, ContextQueueHook.ON_EVICT, self, self._items.popleft())
             self._items.append(item)
         await fire(self, ContextQueueHook.AFTER_APPEND, self, list(items))
 
     async def clear(self) -> None:
-        """Forget everything."""
+        """Remove all items."""
         await fire(self, ContextQueueHook.BEFORE_CLEAR, self, self.items)
         self._items.clear()
         await fire(self, ContextQueueHook.AFTER_CLEAR, self)
 
     def branch(self, limit: int | None = None) -> "ContextQueue":
-        """Return a copy that goes its own way, with the same items, hooks and tags."""
+        """Return an independent copy with the same items, hooks and tags."""
         branch = ContextQueue(self.limit if limit is None else limit, self.tags)
         branch.hooks.extend(self.hooks)
         branch._items.extend(self._items)
@@ -113,16 +114,16 @@ class ContextQueue(Injected):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextQueue":
-        """Restore what ``to_dict`` gave."""
+        """Restore from ``to_dict()``."""
         queue = cls(required_key(data, "limit", cls), data.get("tags"))
         queue._items.extend(map(ContextItem.from_dict, required_key(data, "items", cls)))
         return queue
 
 
 class ContextPool(Injected):
-    """Items by id; with a limit, a new one evicts the oldest.
+    """Items by id; when a limit is reached, a new item evicts the oldest.
 
-    A tool that declares a ``ContextPool`` parameter receives the one of the agent that runs it.
+    A tool that declares a ``ContextPool`` parameter receives that of the agent that runs it.
 
     Example:
         >>> import asyncio
@@ -177,40 +178,40 @@ class ContextPool(Injected):
         return self._items[id]
 
     def catalogue(self) -> str:
-        """Return one line for each item, with id and description, for a model to choose from."""
+        """Return one line for each item, its id and description, for a model to choose from."""
         return "\n".join(
             f"- [{item.id}] {' '.join((item.description or '').split())}".rstrip()
             for item in self.items
         )
 
     async def add(self, item: ContextItem) -> None:
-        """Keep *item* under its id, in place of one that has the same."""
+        """Store *item* under its id; it replaces an item with the same id."""
         if _check_item(item).id is None:
             raise InvalidValueError(
                 f"{item!r} has no id; give it one, or append it to a ContextQueue"
             )
         await fire(self, ContextPoolHook.BEFORE_ADD, self, item)
-        while self._is_full_for(item):  # others may add while a hook runs
+        while self._is_full_for(item):  # a hook may let another task add
             oldest = self._items.pop(next(iter(self._items)))
             await fire(self, ContextPoolHook.ON_EVICT, self, oldest)
         self._put(item)
         await fire(self, ContextPoolHook.AFTER_ADD, self, item)
 
     async def remove(self, id: str) -> None:
-        """Forget the item with this id."""
+        """Remove the item with this id."""
         item = self.get(id)
         await fire(self, ContextPoolHook.BEFORE_REMOVE, self, item)
         self._items.pop(id, None)
         await fire(self, ContextPoolHook.AFTER_REMOVE, self, item)
 
     async def clear(self) -> None:
-        """Forget everything."""
+        """Remove all items."""
         await fire(self, ContextPoolHook.BEFORE_CLEAR, self, self.items)
         self._items.clear()
         await fire(self, ContextPoolHook.AFTER_CLEAR, self)
 
     def branch(self) -> "ContextPool":
-        """Return a copy that goes its own way, with the same items, hooks and tags."""
+        """Return an independent copy with the same items, hooks and tags."""
         branch = ContextPool(self.limit, self.tags)
         branch.hooks.extend(self.hooks)
         branch._items.update(self._items)
@@ -223,7 +224,7 @@ class ContextPool(Injected):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "ContextPool":
-        """Restore what ``to_dict`` gave."""
+        """Restore from ``to_dict()``."""
         pool = cls(required_key(data, "limit", cls), data.get("tags"))
         for item in map(ContextItem.from_dict, required_key(data, "items", cls)):
             pool._put(item)
@@ -242,8 +243,8 @@ _memory: ContextVar[tuple[ContextQueue, ContextPool] | None] = ContextVar(
 )
 
 
-class Remembering:
-    """A block in which the tools that are started receive this queue and this pool."""
+class MemoryScope:
+    """A ``with`` block in which started tools receive this queue and this pool."""
 
     __slots__ = ("_memory", "_token")
 
@@ -259,7 +260,7 @@ class Remembering:
 
 def _checked_limit(limit: int, owner: str) -> int:
     if limit < 1:
-        raise InvalidValueError(f"the limit of a {owner} must be at least 1, not {limit}")
+        raise InvalidValueError(f"the limit of a {owner} must be at least 1, got {limit}")
     return limit
 
 

@@ -1,4 +1,4 @@
-"""Where in a program something was defined, and whether that place was run again."""
+"""Where in a program something was defined, and whether that definition was run again."""
 
 import inspect
 import re
@@ -18,32 +18,32 @@ _INTERACTIVE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """The place of a definition in one execution of a module or of interactive input.
+    """The location of a definition in one execution of a module or of interactive input.
 
     Attributes:
-        file: of the source.
-        path: of what surrounds the definition in the file, down to its own name.
-        line: of the definition; None if several things may be defined there.
+        file: the source file.
+        qualname: the qualified name of the definition.
+        line: the line of the definition; None if several things may be defined there.
         namespace: the globals of the code; a script that is run again has new ones.
-        spec: of the module; a module that is reloaded has a new one.
-        made_of: the function; the same one is not a definition that was run again.
+        spec: the module spec; a module that is reloaded has a new one.
+        function: the function, if it has one; the same function is no rerun of a definition.
     """
 
     file: str
-    path: str
+    qualname: str
     line: int | None
     namespace: dict[str, Any]
     spec: object
-    made_of: object
+    function: object
 
-    def is_again(self, earlier: "Origin") -> bool:
+    def is_rerun_of(self, earlier: "Origin") -> bool:
         """Whether this is the definition *earlier*, run again: a reload, a cell, the same line."""
-        if self.made_of is not None and self.made_of is earlier.made_of:
+        if self.function is not None and self.function is earlier.function:
             return False
-        typed = self._is_interactive() and earlier._is_interactive()
-        if typed and "<locals>" not in self.path:
+        interactive = self._is_interactive() and earlier._is_interactive()
+        if interactive and "<locals>" not in self.qualname:
             return True
-        if self.path != earlier.path or not (typed or self.file == earlier.file):
+        if self.qualname != earlier.qualname or not (interactive or self.file == earlier.file):
             return False
         if self.spec is not earlier.spec or self.namespace is not earlier.namespace:
             return True
@@ -54,24 +54,24 @@ class Origin:
 
 
 def origin_of(fn: Callable[..., Any]) -> Origin | None:
-    """Return where *fn* was defined; None if it has no code of its own."""
+    """Return where *fn* was defined; None if it is not a Python function."""
     found = underlying(fn)
     code: CodeType | None = getattr(found, "__code__", None)
     namespace: dict[str, Any] | None = getattr(found, "__globals__", None)
     if code is None or namespace is None:
         return None
-    # With a closure, an object or fixed arguments, the same line makes several functions.
-    is_one = found is fn and getattr(found, "__closure__", None) is None
-    line = code.co_firstlineno if is_one else None
+    # With a closure, a bound object or partial arguments, one line can make several functions.
+    is_unique = found is fn and getattr(found, "__closure__", None) is None
+    line = code.co_firstlineno if is_unique else None
     spec = namespace.get("__spec__")
     return Origin(code.co_filename, found.__qualname__, line, namespace, spec, found)
 
 
 def origin_of_instance(instance: object) -> Origin | None:
-    """Return where *instance*, whose constructor runs, is made; None if not at module level."""
+    """Return where *instance* is created, from within its ``__init__``; None if in a function."""
     frame = inspect.currentframe()
     frame = frame and frame.f_back
-    while frame is not None and _constructs(frame, instance):
+    while frame is not None and _is_constructor(frame, instance):
         frame = frame.f_back
     if frame is None or frame.f_code.co_name != "<module>":
         return None
@@ -80,6 +80,6 @@ def origin_of_instance(instance: object) -> Origin | None:
     return Origin(frame.f_code.co_filename, "<module>", None, namespace, spec, None)
 
 
-def _constructs(frame: FrameType, instance: object) -> bool:
+def _is_constructor(frame: FrameType, instance: object) -> bool:
     code = frame.f_code
     return code.co_name == "__init__" and frame.f_locals.get(code.co_varnames[0]) is instance

@@ -1,4 +1,4 @@
-"""Find things by name, process-wide or within a scope."""
+"""Registries of tools, agents and hooks by name, process-wide or within a scope."""
 
 import difflib
 from collections.abc import Generator, Iterator
@@ -15,19 +15,19 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Scope:
-    """What all registries hold, by registry and name, as far as it was registered in here."""
+    """What is registered in one scope, by kind of registry and name."""
 
     outer: "_Scope | None" = None
     tables: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     origins: dict[tuple[str, str], Origin] = field(default_factory=dict[tuple[str, str], Origin])
 
 
-_process = _Scope()
-_inner: ContextVar[_Scope] = ContextVar("treefold.registries")
+_process_scope = _Scope()
+_current_scope: ContextVar[_Scope] = ContextVar("treefold.registries")
 
 
 class Registry(Generic[T]):
-    """Names and what they stand for; names of an inner scope hide those of the outer ones.
+    """A mapping of names to items; names of an inner scope hide those of outer scopes.
 
     Example:
         >>> from treefold import Agent, AgentRegistry, registries
@@ -37,37 +37,38 @@ class Registry(Generic[T]):
         True
     """
 
-    def __init__(self, kind: str, missing: type[UnregisteredError], remedy: str) -> None:
+    def __init__(self, kind: str, error_type: type[UnregisteredError], remedy: str) -> None:
         self._kind = kind
-        self._missing = missing
+        self._error_type = error_type
         self._remedy = remedy
-        self._ever_used = False  # in any scope: most programs have no global hook at all
+        # Whether anything was ever registered, in any scope: most programs have no global hook.
+        self._ever_used = False
 
     def get(self, name: str) -> T:
-        """Return what is registered under *name*.
+        """Return the item registered under *name*.
 
         Raises:
-            UnregisteredError: nothing is; the subclass says what was looked for.
+            UnregisteredError: there is none; its subclass tells the kind of registry.
         """
         for table in self._tables():
             if name in table:
                 return table[name]
         near = difflib.get_close_matches(str(name), self._names(), n=1)
         meant = f"did you mean {near[0]!r}? Otherwise " if near else ""
-        raise self._missing(f"no {self._kind} is called {name!r}; {meant}{self._remedy}")
+        raise self._error_type(f"no {self._kind} is called {name!r}; {meant}{self._remedy}")
 
     def all(self) -> list[T]:
-        """Return everything that can be found here, in order of registration."""
+        """Return all items visible in the current scope, in order of registration."""
         found: dict[str, T] = {}
         for table in reversed(list(self._tables())):
             found.update(table)
         return list(found.values())
 
     def empty(self) -> bool:
-        """Whether nothing at all can be found here."""
+        """Whether no item is visible in the current scope."""
         if not self._ever_used:
             return True
-        scope: _Scope | None = _inner.get(_process)
+        scope: _Scope | None = _current_scope.get(_process_scope)
         while scope is not None:
             if scope.tables.get(self._kind):
                 return False
@@ -75,44 +76,44 @@ class Registry(Generic[T]):
         return True
 
     def register(self, name: str, item: T, origin: Origin | None = None) -> T | None:
-        """Enter *item* under *name* in the innermost scope.
+        """Register *item* under *name* in the innermost scope; return the item that it replaces.
 
-        An item whose definition at *origin* is run again, in a notebook or because its module is
-        reloaded, is replaced; it is returned.
+        It replaces an earlier item if the definition at *origin* was run again, in a notebook or
+        because its module was reloaded.
 
         Raises:
-            DuplicateNameError: the name is taken there (a ValueError).
+            DuplicateNameError: the name is taken in that scope (a ValueError).
         """
-        table, origins = self._innermost(), _inner.get(_process).origins
-        before = table.get(name)
-        if before is not None and before is not item:
+        table, origins = self._current_scopemost(), _current_scope.get(_process_scope).origins
+        replaced = table.get(name)
+        if replaced is not None and replaced is not item:
             earlier = origins.get((self._kind, name))
-            if origin is None or earlier is None or not origin.is_again(earlier):
+            if origin is None or earlier is None or not origin.is_rerun_of(earlier):
                 raise DuplicateNameError(
                     f"the name of {self._kind} {name!r} is taken; choose another, free it with"
                     f" {self._kind.title()}Registry.unregister({name!r}), or work in a scope of"
                     " your own: 'with registries():'"
                 )
         self.replace(name, item, origin)
-        return before
+        return replaced
 
     def replace(self, name: str, item: T, origin: Origin | None = None) -> None:
-        """Enter *item* under *name* in the innermost scope, also if the name is taken."""
-        self._innermost()[name] = item
-        origins = _inner.get(_process).origins
+        """Register *item* under *name* in the innermost scope, even if the name is taken."""
+        self._current_scopemost()[name] = item
+        origins = _current_scope.get(_process_scope).origins
         if origin is None:
             origins.pop((self._kind, name), None)
         else:
             origins[self._kind, name] = origin
 
     def clear(self) -> None:
-        """Take out all names of the innermost scope: outside ``with registries():``, every name."""
-        scope = _inner.get(_process)
+        """Unregister all names of the innermost scope, which may be that of the process."""
+        scope = _current_scope.get(_process_scope)
         for name in scope.tables.pop(self._kind, {}):
             scope.origins.pop((self._kind, name), None)
 
     def unregister(self, name: str) -> None:
-        """Take *name* out; whoever holds the item may go on using it.
+        """Remove *name*; references to the item stay usable.
 
         Raises:
             UnregisteredError: nothing is registered under it.
@@ -126,17 +127,17 @@ class Registry(Generic[T]):
     def _names(self) -> list[str]:
         return [name for table in self._tables() for name in table]
 
-    def _innermost(self) -> dict[str, T]:
+    def _current_scopemost(self) -> dict[str, T]:
         self._ever_used = True
-        return _inner.get(_process).tables.setdefault(self._kind, {})
+        return _current_scope.get(_process_scope).tables.setdefault(self._kind, {})
 
     def _tables(self) -> Iterator[dict[str, T]]:
         return (scope.tables.get(self._kind, {}) for scope in _scopes())
 
 
 def _scopes() -> Iterator[_Scope]:
-    """Yield the scopes that names are looked for in, the innermost first."""
-    scope: _Scope | None = _inner.get(_process)
+    """Yield the scopes in which names are looked up, innermost first."""
+    scope: _Scope | None = _current_scope.get(_process_scope)
     while scope is not None:
         yield scope
         scope = scope.outer
@@ -144,10 +145,11 @@ def _scopes() -> Iterator[_Scope]:
 
 @contextmanager
 def registries() -> Generator[None]:
-    """Open a scope for tools, agents and hooks: a test, a tenant.
+    """Open a scope for tools, agents and hooks, for example for a test or a tenant.
 
-    What is registered inside is found only inside, and gone afterwards; what was registered
-    outside is still found, unless the same name hides it. Global hooks of the outside still fire.
+    What is registered inside is visible only inside and is discarded at the end. What was
+    registered outside stays visible, unless the same name hides it, and outer global hooks still
+    fire.
 
     Example:
         >>> from treefold import ToolRegistry, registries, tool
@@ -161,9 +163,9 @@ def registries() -> Generator[None]:
             ...
         treefold.core.errors.UnregisteredToolError: no tool is called 'fetch'; ...
     """
-    token = _inner.set(_Scope(outer=_inner.get(_process)))
+    token = _current_scope.set(_Scope(outer=_current_scope.get(_process_scope)))
     try:
         yield
     finally:
-        with suppress(ValueError):  # the block was left in another context than it was entered in
-            _inner.reset(token)
+        with suppress(ValueError):  # exited in another contextvars.Context
+            _current_scope.reset(token)

@@ -1,4 +1,4 @@
-"""A turn: one call of a tool that somebody decided to make, and what came of it."""
+"""A turn: one planned call of a tool, and its outcome."""
 
 import asyncio
 import itertools
@@ -25,16 +25,16 @@ from treefold.core.states import NodeState
 from treefold.runtime.ambient import current_context
 from treefold.runtime.call_request import CallRequest
 from treefold.runtime.node import CallNode
-from treefold.turns.handoff import Handoff
+from treefold.turns.deferred import is_deferred, resolve
 from treefold.turns.hooks import Hook, HookPoint, TurnHook, fire
-from treefold.turns.late import evaluated, is_late
 from treefold.turns.memory import ContextItem
-from treefold.turns.occupancy import Holder, Occupancy, held_by_itself
-from treefold.turns.tool import Tool, ToolRegistry
+from treefold.turns.rendezvous import Rendezvous
+from treefold.turns.run_guard import RunGuard, StreamRef, guarded_stream
+from treefold.turns.tools import Tool, ToolRegistry
 
 T = TypeVar("T", default=Any)
 
-_CHANGES_WHILE_RUNNING = frozenset({"start_time", "end_time", "output", "stop_reason", "metadata"})
+_MUTABLE_WHILE_RUNNING = frozenset({"start_time", "end_time", "output", "stop_reason", "metadata"})
 
 
 class StopReason(Enum):
@@ -52,23 +52,23 @@ class StopReason(Enum):
 
 
 class Turn(Generic[T]):
-    """What should happen: a tool, the arguments for it, and how long it may take.
+    """A call to make: a tool, its arguments and a timeout.
 
-    ``Turn[int]``, for annotations, is a turn whose values are int; plain ``Turn`` says nothing of
-    them.
+    ``Turn[int]``, for annotations, is a turn whose values are int; plain ``Turn`` leaves their type
+    open.
 
-    The arguments go in *kwargs*, by name, or in *args*; those that the tool does not take are left
-    out. Values that are functions without parameters are called when the turn runs. While it runs
-    only its times, output, stop reason and metadata can be set.
+    Arguments are given by name in *kwargs* or by position in *args*; those that the tool does not
+    take are ignored. Values that are functions without parameters are called when the turn runs.
+    While it runs, only its times, output, stop reason and metadata can be set.
 
     Attributes:
-        tool: the Function that it runs; *tool* may also be the name of a registered one.
-        timeout: how many seconds it may take, 60 if nothing is said; None for any time.
+        tool: the Function to run; the constructor also takes the name of a registered tool.
+        timeout: the seconds that it may take, 60 by default; None for no limit.
         metadata: a dict for your own use.
-        tags: what global hooks can select by.
+        tags: labels by which global hooks select turns.
         start_time, end_time: when it last ran.
-        stop_reason: how that ended.
-        output: what came of it; for a stream the list of its values.
+        stop_reason: how the last run ended.
+        output: the result of the last run; for a stream the list of its values.
 
     Example:
         >>> import asyncio
@@ -99,7 +99,7 @@ class Turn(Generic[T]):
     end_time: datetime | None
     stop_reason: StopReason | None
     output: Any
-    place: Occupancy
+    run_guard: RunGuard
     _uuid: str | None
 
     def __init__(
@@ -112,7 +112,7 @@ class Turn(Generic[T]):
         tags: Iterable[str] | None = None,
     ) -> None:
         self.__dict__.update(
-            tool=_resolved(tool),
+            tool=_resolve_tool(tool),
             timeout=checked_timeout(timeout, "a turn"),
             args=list(args or ()),
             kwargs=dict(kwargs or {}),
@@ -123,78 +123,77 @@ class Turn(Generic[T]):
             end_time=None,
             stop_reason=None,
             output=None,
-            place=Occupancy(),
+            run_guard=RunGuard(),
             _uuid=None,
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._is_running and name not in _CHANGES_WHILE_RUNNING:
+        if self._is_running and name not in _MUTABLE_WHILE_RUNNING:
             raise SafeExecutionError(
                 f"cannot set {name!r} while {self!r} is running; wait until it has ended"
             )
         super().__setattr__(name, value)
 
-    def record(self, **facts: Any) -> None:
-        """Take down what a run came to, which may be set while it runs."""
-        self.__dict__.update(facts)
+    def set_outcome(self, **attributes: Any) -> None:
+        """Set times, stop reason or output of a run, without the check of ``__setattr__``."""
+        self.__dict__.update(attributes)
 
     def __repr__(self) -> str:
         return f"<Turn of {getattr(self.tool, 'name', None)}>"
 
     @property
     def uuid(self) -> str:
-        """The name of this turn, unlike any other's."""
+        """The unique id of this turn."""
         found = self._uuid or str(uuid4())
         self.__dict__["_uuid"] = found
         return found
 
     @property
     def _is_running(self) -> bool:
-        return self.place.taken
+        return self.run_guard.held
 
-    # Running it
+    # Running
 
     async def returning(self) -> T:
-        """Run a tool that gives one value, and return that value.
+        """Run a single-value tool and return its value.
 
         Raises:
-            WrongRunMethodError: the tool gives values one by one.
+            WrongRunMethodError: the tool streams its values.
             SafeExecutionError: the turn is running.
             TurnTimeoutError: it took longer than ``timeout``.
         """
         if self.tool.streams:
             raise WrongRunMethodError(
-                f"{self.tool.name!r} gives its values one by one: use"
-                " 'async for value in turn.yielding()'"
+                f"{self.tool.name!r} streams its values: use 'async for value in turn.yielding()'"
             )
         async with TurnRun(self) as run:
             return await run.result()
 
     def yielding(self) -> AsyncGenerator[T, None]:
-        """Run a tool that gives values one by one, and yield each as it comes.
+        """Run a streaming tool and yield each value as it is produced.
 
         Leaving the loop early cancels the tool.
 
         Raises:
-            WrongRunMethodError: the tool gives one value.
+            WrongRunMethodError: the tool returns a single value.
             SafeExecutionError: the turn is running.
             TurnTimeoutError: the whole run took longer than ``timeout``.
         """
         if not self.tool.streams:
             raise WrongRunMethodError(
-                f"{self.tool.name!r} gives one value: use 'await turn.returning()'"
+                f"{self.tool.name!r} returns a single value: use 'await turn.returning()'"
             )
-        return held_by_itself(self._yielding)
+        return guarded_stream(self._yielding)
 
-    async def _yielding(self, holder: Holder) -> AsyncGenerator[Any, None]:
-        async with TurnRun(self, holder) as run:
+    async def _yielding(self, stream: StreamRef) -> AsyncGenerator[Any, None]:
+        async with TurnRun(self, stream) as run:
             async for value in run:
-                yield value  # noqa: ASYNC119 - the loop closes what its consumer leaves
+                yield value  # noqa: ASYNC119 - the event loop closes a stream that was dropped
 
-    # Keeping it
+    # Copying and saving
 
     def copy(self) -> "Turn[T]":
-        """Return another turn that would do the same, with hooks, as if it had not run."""
+        """Return a new turn with the same tool, arguments and hooks, which has not run."""
         copy = Turn[T](self.tool, self.timeout, self.args, self.kwargs, self.metadata, self.tags)
         copy.hooks.extend(self.hooks)
         return copy
@@ -207,9 +206,9 @@ class Turn(Generic[T]):
         """
         what = f"of {self!r}"
         for name, value in [*enumerate(self.args), *self.kwargs.items()]:
-            if is_late(value):
+            if is_deferred(value):
                 raise SerializationError(
-                    f"argument {name!r} {what} is a function that is called when the turn runs; it"
+                    f"argument {name!r} {what} is a function that is called when the turn runs and"
                     " cannot be saved: give a value, or fix the argument with @tool(...)"
                 )
         return {
@@ -230,14 +229,14 @@ class Turn(Generic[T]):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Turn":
-        """Restore what ``to_dict`` gave; the tool is looked up by name."""
-        function = _resolved(required_key(data, "tool_name", cls))
+        """Restore a turn from ``to_dict()``; its tool is looked up by name."""
+        function = _resolve_tool(required_key(data, "tool_name", cls))
         types = {p.name: p.annotation for p in function.parameters.items}
-        byplace = itertools.chain(types.values(), itertools.repeat(Any))
+        positional = itertools.chain(types.values(), itertools.repeat(Any))
         turn = cls(
             function,
             data.get("timeout", 60),
-            [_load_argument(k, v) for v, k in zip(data.get("args", ()), byplace, strict=False)],
+            [_load_argument(k, v) for v, k in zip(data.get("args", ()), positional, strict=False)],
             {k: _load_argument(types.get(k, Any), v) for k, v in data.get("kwargs", {}).items()},
             data.get("metadata"),
             data.get("tags"),
@@ -257,21 +256,22 @@ class Turn(Generic[T]):
 
 
 class TurnRun:
-    """One run of a turn, from taking its place to giving it up.
+    """One run of a turn, from acquiring its guard to releasing it.
 
-    It is no generator, so that ``Agent.run`` can step through it: where one generator iterates over
-    another, the garbage collector or the end of the loop may close the inner one under the outer.
+    It is not a generator, so that ``Agent.run`` can step through it: where one generator iterates
+    over another, the garbage collector or the shutdown of the event loop may close the inner one
+    while the outer one is using it.
     """
 
-    def __init__(self, turn: Turn, holder: Holder | None = None) -> None:
+    def __init__(self, turn: Turn, stream: StreamRef | None = None) -> None:
         self._turn = turn
-        self._holder = holder
-        self._values: Handoff | None = None
+        self._stream = stream
+        self._values: Rendezvous | None = None
         self._node: CallNode | None = None
-        self._timed_out = False  # before there was a node
+        self._timed_out_early = False  # while the arguments were resolved, before the node
 
     async def __aenter__(self) -> Self:
-        await self._turn.place.take(self._turn, self._holder)
+        await self._turn.run_guard.acquire(self._turn, self._stream)
         return self
 
     async def __aexit__(
@@ -285,15 +285,17 @@ class TurnRun:
             if error is not None:
                 await self._fail(error)
         finally:
-            turn.record(end_time=datetime.now(UTC))
+            turn.set_outcome(end_time=datetime.now(UTC))
             try:
                 await fire(turn, TurnHook.ON_COMPLETE, turn, turn.stop_reason)
-            except BaseException as fault:
-                cancelled = not isinstance(fault, Exception)
-                turn.record(stop_reason=StopReason.CANCELLED if cancelled else StopReason.ERROR)
+            except BaseException as failure:
+                cancelled = not isinstance(failure, Exception)
+                turn.set_outcome(
+                    stop_reason=StopReason.CANCELLED if cancelled else StopReason.ERROR
+                )
                 raise
             finally:
-                turn.place.give_up()
+                turn.run_guard.release()
 
     async def result(self) -> Any:
         """Run to the end and return the value."""
@@ -306,7 +308,7 @@ class TurnRun:
     async def __anext__(self) -> Any:
         node, values = self._node, self._values
         if node is None or values is None:
-            values = self._values = Handoff()
+            values = self._values = Rendezvous()
             node = await self._start(values.put)
             node.when_ended(values.close)
         async for value in values:
@@ -316,12 +318,12 @@ class TurnRun:
 
     async def _start(self, sink: Callable[[Any], Awaitable[None]] | None) -> CallNode:
         turn = self._turn
-        turn.record(start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None)
+        turn.set_outcome(start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None)
         await fire(turn, TurnHook.BEFORE_RUN, turn)
         args, kwargs, timeout = turn.args, turn.kwargs, turn.timeout
         if any(map(callable, args)) or any(map(callable, kwargs.values())):
-            args, kwargs, timeout = await self._evaluated()
-        # What a turn gives to a tool is passed on as it is; other functions check it.
+            args, kwargs, timeout = await self._resolve_arguments()
+        # Tools take the arguments of a turn unchecked; other functions validate them.
         request = CallRequest(
             turn.tool,
             turn.tool.parameters.bind(args, kwargs),
@@ -332,40 +334,40 @@ class TurnRun:
         self._node = current_context().start(request)
         return self._node
 
-    async def _evaluated(self) -> tuple[list[Any], dict[str, Any], float | None]:
-        """Return the arguments, those that come late called now, and the time that is left."""
+    async def _resolve_arguments(self) -> tuple[list[Any], dict[str, Any], float | None]:
+        """Return the arguments with deferred ones called, and the rest of the timeout."""
         turn, loop = self._turn, asyncio.get_running_loop()
-        begun = loop.time()
+        started = loop.time()
         limit = asyncio.timeout(turn.timeout)
         try:
             async with limit:
-                args = [await evaluated(value) for value in turn.args]
-                kwargs = {name: await evaluated(value) for name, value in turn.kwargs.items()}
+                args = [await resolve(value) for value in turn.args]
+                kwargs = {name: await resolve(value) for name, value in turn.kwargs.items()}
         except TimeoutError:
-            self._timed_out = limit.expired()
+            self._timed_out_early = limit.expired()
             raise
-        spent = loop.time() - begun
+        spent = loop.time() - started
         return args, kwargs, None if turn.timeout is None else max(0.0, turn.timeout - spent)
 
     async def _complete(self, node: CallNode) -> Any:
         turn = self._turn
         output = await node
-        turn.record(output=output, stop_reason=StopReason.COMPLETED)
+        turn.set_outcome(output=output, stop_reason=StopReason.COMPLETED)
         await fire(turn, TurnHook.AFTER_RUN, turn, output)
         return output
 
     async def _fail(self, error: BaseException) -> None:
-        """Record how the run was cut short, and leave nothing running."""
+        """Set the stop reason for *error*, and cancel the node if it still runs."""
         turn, node = self._turn, self._node
-        turn.record(stop_reason=StopReason.CANCELLED)
-        timed_out, cancelled = self._timed_out, not isinstance(error, Exception)
+        turn.set_outcome(stop_reason=StopReason.CANCELLED)
+        timed_out, cancelled = self._timed_out_early, not isinstance(error, Exception)
         if node is not None:
-            await _give_up(node)
+            await _cancel_and_wait(node)
             if error is node.exception:
                 timed_out = node.timed_out
                 cancelled = node.state is NodeState.Canceled
         if timed_out:
-            turn.record(stop_reason=StopReason.TIMEOUT)
+            turn.set_outcome(stop_reason=StopReason.TIMEOUT)
             await fire(turn, TurnHook.ON_TIMEOUT, turn)
             raise TurnTimeoutError(
                 f"the turn of {turn.tool.name!r} took longer than {turn.timeout} s; give it a"
@@ -373,15 +375,15 @@ class TurnRun:
             ) from None
         if cancelled or not isinstance(error, Exception):
             return
-        turn.record(stop_reason=StopReason.ERROR)
+        turn.set_outcome(stop_reason=StopReason.ERROR)
         if isinstance(error, TypeError) and node is not None:
-            _note_what_was_left_out(error, turn, node)
+            _note_ignored_arguments(error, turn, node)
         await fire(turn, TurnHook.ON_ERROR, turn, error)
 
 
-async def _give_up(node: CallNode) -> None:
-    """Cancel *node* and wait until it has ended, even if whoever waits is cancelled meanwhile."""
-    node.cancel_here("its turn was given up")
+async def _cancel_and_wait(node: CallNode) -> None:
+    """Cancel *node* and wait until it has ended, even if this task is cancelled meanwhile."""
+    node.cancel_here("its turn was cancelled")
     interrupted = False
     while not node.state.final:
         try:
@@ -392,16 +394,16 @@ async def _give_up(node: CallNode) -> None:
         raise asyncio.CancelledError
 
 
-def _resolved(tool: str | Function) -> Function:
+def _resolve_tool(tool: str | Function) -> Function:
     if isinstance(tool, str):
         return ToolRegistry.get(tool)
     return checked_function(tool, "a turn")
 
 
-def _note_what_was_left_out(error: TypeError, turn: Turn, node: CallNode) -> None:
-    """Tell of arguments that the tool does not take: perhaps one was meant that is missing."""
-    if left_out := turn.kwargs.keys() - node.inputs.keys():
-        names = ", ".join(map(repr, sorted(left_out)))
+def _note_ignored_arguments(error: TypeError, turn: Turn, node: CallNode) -> None:
+    """Add a note on arguments that the tool does not take: one may be a missing one misspelt."""
+    if ignored := turn.kwargs.keys() - node.inputs.keys():
+        names = ", ".join(map(repr, sorted(ignored)))
         error.add_note(f"{turn.tool.name} does not take {names}, which the turn gave")
 
 
@@ -410,11 +412,11 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _dump_argument(value: Any, what: str) -> Any:
-    """Return an argument as plain data; one that stands in a file is marked, to come back so."""
+    """Return an argument as plain data; a FromFile is tagged, to be restored as one."""
     match value:
         case FromFile(path):
             return {"$from_file": os.fspath(path)}
-        case {"$from_file": _} | {"$plain": _}:  # somebody else's, which only looks like ours
+        case {"$from_file": _} | {"$plain": _}:  # user data that looks like a tag
             return {"$plain": to_plain(value, what)}
         case _:
             return to_plain(value, what)
@@ -431,7 +433,7 @@ def _load_argument(annotation: Any, value: Any) -> Any:
 
 
 def _dump_output(value: Any, what: str) -> Any:
-    """Return an output as plain data; turns and context items are marked, to come back as such."""
+    """Return an output as plain data; turns and context items are tagged, to be restored."""
     match value:
         case Turn():
             return {"$turn": value.to_dict()}
@@ -439,7 +441,7 @@ def _dump_output(value: Any, what: str) -> Any:
             return {"$context_item": value.to_dict()}
         case list():
             return [_dump_output(item, what) for item in cast("list[Any]", value)]
-        case _ if _is_marked(value):  # somebody else's, which only looks like ours
+        case _ if _is_tagged(value):  # user data that looks like a tag
             return {"$plain": to_plain(value, what)}
         case _:
             return to_plain(value, what)
@@ -453,13 +455,13 @@ def _load_output(annotation: Any, value: Any) -> Any:
             return ContextItem.from_dict(data)
         case {"$plain": data}:
             return data
-        case [*items] if any(_is_marked(item) for item in items):
+        case [*items] if any(_is_tagged(item) for item in items):
             return [_load_output(Any, item) for item in items]
         case _:
             return from_plain(annotation, value)
 
 
-def _is_marked(value: Any) -> bool:
+def _is_tagged(value: Any) -> bool:
     match value:
         case {"$turn": _} | {"$context_item": _} | {"$plain": _}:
             return True

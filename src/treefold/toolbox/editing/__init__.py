@@ -1,1 +1,1 @@
-"""Look at text files and change them, safely."""
+"""View text files and edit them safely."""

@@ -1,7 +1,8 @@
-"""Text as bytes, in the encoding that its file has.
+"""The text of a file as bytes, in the encoding of the file.
 
-The text is kept as bytes and only what is shown is decoded: what an edit does not touch stays as it
-was, whatever it is, and a large file costs its size and not four times that.
+The text stays encoded, and only the part that is shown is decoded: bytes that an edit does not
+touch never change, even invalid ones, and a large file takes its own size in memory and not four
+times that.
 """
 
 import codecs
@@ -10,22 +11,22 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from treefold.core.errors import InvalidArgumentsError
-from treefold.toolbox.editing.file_error import FileError, shortened
+from treefold.toolbox.editing.file_error import FileError, short_repr
 
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How text is stored: a mark at the beginning, if any, and what follows."""
+    """How the text of a file is encoded: a byte order mark, if any, and a codec."""
 
     name: str
-    mark: bytes
-    held: str  # the codec of a document's body, in which line ends are single bytes
-    stored: str | None = None  # the codec of the file, if it is another
+    bom: bytes
+    body_codec: str  # of a document's body, in which line ends are single bytes
+    file_codec: str | None = None  # of the file, if it is another
 
 
 UTF_8: Final = Encoding("UTF-8", b"", "utf-8")
 LATIN_1: Final = Encoding("Latin-1", b"", "latin-1")
-_MARKED: Final = (
+_WITH_BOM: Final = (
     Encoding("UTF-8 with a byte order mark", codecs.BOM_UTF8, "utf-8"),
     Encoding("UTF-16", codecs.BOM_UTF16_LE, "utf-8", "utf-16-le"),
     Encoding("UTF-16", codecs.BOM_UTF16_BE, "utf-8", "utf-16-be"),
@@ -36,7 +37,7 @@ _CHUNK: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The text of a file, without the mark that says how it is encoded."""
+    """The text of a file, without its byte order mark."""
 
     body: bytes
     encoding: Encoding = UTF_8
@@ -45,49 +46,50 @@ class Document:
     def raw(self) -> bytes:
         """The bytes of the file."""
         encoding = self.encoding
-        if encoding.stored:
-            text = self.body.decode(encoding.held, "surrogatepass")
-            return encoding.mark + text.encode(encoding.stored, "surrogatepass")
-        return encoding.mark + self.body if encoding.mark else self.body
+        if encoding.file_codec:
+            text = self.body.decode(encoding.body_codec, "surrogatepass")
+            return encoding.bom + text.encode(encoding.file_codec, "surrogatepass")
+        return encoding.bom + self.body if encoding.bom else self.body
 
     def with_body(self, body: bytes) -> "Document":
-        """Return another text in the same encoding."""
+        """Return a document with another text in the same encoding."""
         return replace(self, body=body)
 
     def decode(self, part: bytes) -> str:
-        """Return a part of the body as text to show."""
-        return part.decode(self.encoding.held, "replace")
+        """Return a part of the body as text."""
+        return part.decode(self.encoding.body_codec, "replace")
 
     def encode(self, text: str, argument: str) -> bytes:
-        """Return *text* as a part of the body.
+        """Return *text* encoded as the body is; *argument* names it in errors.
 
         Raises:
-            InvalidArgumentsError: the encoding has no bytes for it.
+            InvalidArgumentsError: the encoding cannot represent it.
         """
         if "\0" in text:
-            raise InvalidArgumentsError(f"{argument} holds a NUL character, which no text file has")
+            raise InvalidArgumentsError(f"{argument} contains a NUL character; remove it")
         try:
-            return text.encode(self.encoding.held)
+            return text.encode(self.encoding.body_codec)
         except UnicodeEncodeError as error:
-            which = text[error.start]
-            if "\ud800" <= which <= "\udfff":
-                remedy = "it is half a character: write it anew"
+            character = text[error.start]
+            if "\ud800" <= character <= "\udfff":
+                remedy = "it is half of a surrogate pair; write the whole character"
             else:
-                remedy = "leave it out, or write the whole file with 'create', which makes it UTF-8"
+                remedy = "remove it, or write the whole file with 'create', which makes it UTF-8"
             raise InvalidArgumentsError(
-                f"{argument} holds {which!a}, which a file in {self.encoding.name} cannot: {remedy}"
+                f"{argument} contains {character!a}, which a file in {self.encoding.name} cannot"
+                f" contain: {remedy}"
             ) from None
 
 
-def read_document(raw: bytes, shown: str) -> Document:
-    """Return the text that is in *raw*, the contents of the file *shown*.
+def read_document(raw: bytes, path: str) -> Document:
+    """Return the text in *raw*, the contents of the file *path*.
 
     Raises:
-        FileError: it is no text.
+        FileError: it is binary.
     """
-    for encoding in _MARKED:
-        if raw.startswith(encoding.mark):
-            body = _held(raw[len(encoding.mark) :], encoding)
+    for encoding in _WITH_BOM:
+        if raw.startswith(encoding.bom):
+            body = _read_body(raw[len(encoding.bom) :], encoding)
             break
     else:
         encoding, body = UTF_8, raw
@@ -96,26 +98,26 @@ def read_document(raw: bytes, shown: str) -> Document:
     unprintable = _UNPRINTABLE.search(body) if encoding is LATIN_1 else b"\0" in body
     if unprintable:
         raise FileError(
-            f"{shortened(shown)} is a binary file of {len(raw):,} bytes, which cannot be shown or"
+            f"{short_repr(path)} is a binary file of {len(raw):,} bytes, which cannot be shown or"
             " edited as text"
         )
     return Document(body, encoding)
 
 
-def _held(rest: bytes, encoding: Encoding) -> bytes | None:
-    if encoding.stored is None:
+def _read_body(rest: bytes, encoding: Encoding) -> bytes | None:
+    if encoding.file_codec is None:
         return rest
     try:
-        text = rest.decode(encoding.stored, "surrogatepass")
+        text = rest.decode(encoding.file_codec, "surrogatepass")
     except UnicodeDecodeError:
-        return None  # half a character at the end
-    return text.encode(encoding.held, "surrogatepass")
+        return None  # truncated in the middle of a character
+    return text.encode(encoding.body_codec, "surrogatepass")
 
 
 def _is_utf_8(body: bytes) -> bool:
-    """Whether *body* can be decoded, found out without a copy of all of it.
+    """Whether *body* is UTF-8; it is decoded in chunks, without a copy of all of it.
 
-    Halves of UTF-16 characters are let pass, so that a file that has them can be edited elsewhere.
+    Surrogates are accepted, so that the rest of a file that contains some can be edited.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
     view = memoryview(body)

@@ -1,4 +1,4 @@
-"""What is wrong with a file, in words that a model can act on."""
+"""FileError, and the messages of system errors as a model can act on them."""
 
 import errno
 from collections.abc import Generator
@@ -9,7 +9,7 @@ from treefold.core.errors import CallError
 
 
 class FileError(CallError, ValueError):
-    """A file cannot be read or changed as asked; the message says why, and what to do instead.
+    """A file cannot be read or changed as requested; the message says why, and what to do instead.
 
     Example:
         >>> from treefold import Runtime
@@ -22,17 +22,17 @@ class FileError(CallError, ValueError):
     """
 
 
-_FULL: Final = "there is no room on the disk for it; free some first. Nothing was changed"
+_FULL: Final = "the disk is full; free some space first. Nothing was changed"
 
-_WORDS: Final = {
+_MESSAGES: Final = {
     errno.ENOENT: "there is no such file or folder",
-    errno.ENOTDIR: "a part of the path is a file or a link, not a folder; view the folder above it",
+    errno.ENOTDIR: "a part of the path is a file or a link, not a folder; view the parent folder",
     errno.EISDIR: "it is a folder; give the path of a file",
-    errno.EEXIST: "something was put there at the same moment; view it and try again",
+    errno.EEXIST: "it was created by another writer at the same time; view it and try again",
     errno.EACCES: "permission is denied; use another path, or have the permissions changed",
     errno.EPERM: "permission is denied; use another path, or have the permissions changed",
     errno.ENAMETOOLONG: "the path, or a name in it, is too long; give a shorter one",
-    errno.ELOOP: "its symbolic links lead in a circle, or changed at the same moment",
+    errno.ELOOP: "its symbolic links form a loop, or were changed at the same time",
     errno.EROFS: "the disk is read-only; use another path",
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
@@ -41,16 +41,16 @@ _WORDS: Final = {
 
 
 @contextmanager
-def in_words(shown: str) -> Generator[None, None, None]:
-    """Turn what the system says about the file *shown* into a FileError."""
+def translate_os_errors(path: str) -> Generator[None, None, None]:
+    """Raise an OSError about the file *path* as a FileError."""
     try:
         yield
     except OSError as error:
-        words = _WORDS.get(error.errno or 0) or error.strerror or str(error)
-        raise FileError(f"{shortened(shown)}: {words}") from error
+        message = _MESSAGES.get(error.errno or 0) or error.strerror or str(error)
+        raise FileError(f"{short_repr(path)}: {message}") from error
 
 
-def shortened(shown: str, limit: int = 300) -> str:
-    """Return *shown* in quotes, without its middle if it is very long."""
+def short_repr(text: str, limit: int = 300) -> str:
+    """Return the repr of *text*, without its middle if it is very long."""
     half = limit // 2
-    return repr(shown if len(shown) <= limit else f"{shown[:half]}…{shown[-half:]}")
+    return repr(text if len(text) <= limit else f"{text[:half]}…{text[-half:]}")

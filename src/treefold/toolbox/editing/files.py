@@ -1,4 +1,4 @@
-"""Whole files: read as they are, and replaced at one stroke or not at all."""
+"""Read whole files, and replace them atomically."""
 
 import os
 import secrets
@@ -8,14 +8,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from treefold.toolbox.editing.file_error import FileError, in_words, shortened
-from treefold.toolbox.editing.folders import NO_LINK, not_found, open_folder
-from treefold.toolbox.editing.places import Place
+from treefold.toolbox.editing.file_error import FileError, short_repr, translate_os_errors
+from treefold.toolbox.editing.paths import NO_FOLLOW, ResolvedPath, not_found, open_folder
 
-LARGEST: Final = 1 << 30  # bytes; a few copies of it have to fit in memory
+MAX_FILE_BYTES: Final = 1 << 30  # a few copies of a file must fit in memory
 
-_READ: Final = os.O_RDONLY | NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | getattr(os, "O_BINARY", 0)
+_READ: Final = os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW | getattr(os, "O_BINARY", 0)
 
 _KINDS: Final = {
     stat.S_IFDIR: "a folder",
@@ -23,49 +22,49 @@ _KINDS: Final = {
     stat.S_IFBLK: "a device",
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
-    stat.S_IFLNK: "a symbolic link that leads in a circle",
+    stat.S_IFLNK: "a symbolic link in a loop",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """All the bytes of a file, and what it was when they were read."""
+    """All the bytes of a file, and its status when they were read."""
 
     raw: bytes
-    stamp: os.stat_result
+    status: os.stat_result
 
 
-def is_folder(place: Place) -> bool:
-    """Whether there is a folder; anything else is for ``read_file`` to judge."""
-    with in_words(place.shown):
-        return not place.parts or stat.S_ISDIR(_look(place).st_mode)
+def is_folder(path: ResolvedPath) -> bool:
+    """Whether the path is a folder; ``read_file`` checks everything else."""
+    with translate_os_errors(path.given):
+        return not path.parts or stat.S_ISDIR(_stat(path).st_mode)
 
 
-def read_file(place: Place) -> Contents:
-    """Return what is in a regular file.
+def read_file(path: ResolvedPath) -> Contents:
+    """Return the contents of a regular file.
 
     Raises:
-        FileError: there is none, it is something else, too large, or may not be read.
+        FileError: it does not exist, is not a regular file, is too large or cannot be read.
     """
-    if not place.parts:
-        raise _wrong_kind(place, stat.S_IFDIR)
-    with in_words(place.shown):
+    if not path.parts:
+        raise _wrong_kind(path, stat.S_IFDIR)
+    with translate_os_errors(path.given):
         try:
-            with open_folder(place.base, place.parts[:-1]) as folder:
-                _check(place, os.stat(place.name, dir_fd=folder, follow_symlinks=False))
-                opened = os.open(place.name, _READ, dir_fd=folder)
+            with open_folder(path.base, path.parts[:-1]) as folder:
+                _check_regular(path, os.stat(path.name, dir_fd=folder, follow_symlinks=False))
+                fd = os.open(path.name, _READ, dir_fd=folder)
         except FileNotFoundError as error:
-            raise not_found(place) from error
-        with open(opened, "rb", buffering=0) as file:
-            stamp = os.fstat(opened)
-            _check(place, stamp)
-            return Contents(file.readall(), stamp)
+            raise not_found(path) from error
+        with open(fd, "rb", buffering=0) as file:
+            status = os.fstat(fd)
+            _check_regular(path, status)
+            return Contents(file.readall(), status)
 
 
-def read_if_any(place: Place) -> Contents | None:
-    """Return what is in a regular file, or None if there is nothing yet."""
+def read_if_exists(path: ResolvedPath) -> Contents | None:
+    """Return the contents of a regular file, or None if it does not exist."""
     try:
-        return read_file(place)
+        return read_file(path)
     except FileError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
@@ -73,108 +72,116 @@ def read_if_any(place: Place) -> Contents | None:
 
 
 def write_file(
-    place: Place, raw: bytes, before: Contents | None, *, like: Contents | None = None
+    path: ResolvedPath, raw: bytes, before: Contents | None, *, like: Contents | None = None
 ) -> None:
-    """Put *raw* in the place of *before*, whose permissions it keeps, or of nothing.
+    """Replace the contents *before*, or a missing file if that is None, by *raw*, atomically.
 
-    A new file has the permissions of *like*, if that is given.
+    The file keeps its owner and permissions; a new file gets those of *like*, if given.
 
     Raises:
-        FileError: it cannot be written, or is no longer what it was; then nothing has changed.
+        FileError: it cannot be written, or has changed since *before*; then nothing was written.
     """
-    with in_words(place.shown), open_folder(place.base, place.parts[:-1], make=True) as folder:
-        _expect(place, before, folder)
-        with _temporary(folder) as (name, opened):
-            with open(opened, "wb", buffering=0) as file:
+    with (
+        translate_os_errors(path.given),
+        open_folder(path.base, path.parts[:-1], make=True) as folder,
+    ):
+        _check_unchanged(path, before, folder)
+        with _temporary(folder) as (name, fd):
+            with open(fd, "wb", buffering=0) as file:
                 _write_all(file.fileno(), raw)
                 if (model := before or like) is not None:
-                    _like(model.stamp, file.fileno())
+                    _copy_owner_and_mode(model.status, file.fileno())
                 os.fsync(file.fileno())
-            _expect(place, before, folder)
-            os.replace(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
-        _keep(folder)
+            _check_unchanged(path, before, folder)
+            os.replace(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        _sync_folder(folder)
 
 
-def remove_file(place: Place, before: Contents) -> None:
-    """Remove the file, if it still is what it was."""
-    with in_words(place.shown), open_folder(place.base, place.parts[:-1]) as folder:
-        _expect(place, before, folder)
-        os.unlink(place.name, dir_fd=folder)
-        _keep(folder)
+def remove_file(path: ResolvedPath, before: Contents) -> None:
+    """Remove the file, unless it has changed since *before*."""
+    with translate_os_errors(path.given), open_folder(path.base, path.parts[:-1]) as folder:
+        _check_unchanged(path, before, folder)
+        os.unlink(path.name, dir_fd=folder)
+        _sync_folder(folder)
 
 
-def _look(place: Place) -> os.stat_result:
+def _stat(path: ResolvedPath) -> os.stat_result:
     try:
-        with open_folder(place.base, place.parts[:-1]) as folder:
-            return os.stat(place.name, dir_fd=folder, follow_symlinks=False)
+        with open_folder(path.base, path.parts[:-1]) as folder:
+            return os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError as error:
-        raise not_found(place) from error
+        raise not_found(path) from error
 
 
-def _check(place: Place, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise _wrong_kind(place, stat.S_IFMT(found.st_mode))
-    if found.st_size > LARGEST:
+def _check_regular(path: ResolvedPath, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise _wrong_kind(path, stat.S_IFMT(status.st_mode))
+    if status.st_size > MAX_FILE_BYTES:
         raise FileError(
-            f"{shortened(place.shown)} has {found.st_size:,} bytes, and this tool takes files of up"
-            f" to {LARGEST:,}; use programs that work on a part at a time"
+            f"{short_repr(path.given)} has {status.st_size:,} bytes, and this tool takes files of"
+            f" up to {MAX_FILE_BYTES:,}; use programs that work on a part at a time"
         )
 
 
-def _wrong_kind(place: Place, kind: int) -> FileError:
+def _wrong_kind(path: ResolvedPath, kind: int) -> FileError:
     remedy = "; give the path of a file in it" if kind == stat.S_IFDIR else ""
     what = _KINDS.get(kind, "a special file")
-    return FileError(f"{shortened(place.shown)} is {what}, not a text file{remedy}")
+    return FileError(f"{short_repr(path.given)} is {what}, not a text file{remedy}")
 
 
-def _expect(place: Place, before: Contents | None, folder: int) -> None:
-    """Refuse to go on if the file is not, or no longer, what is to be replaced."""
+def _check_unchanged(path: ResolvedPath, before: Contents | None, folder: int) -> None:
+    """Check that the file is still *before*, or still missing, and writable.
+
+    Raises:
+        FileError: it is not.
+    """
     try:
-        now = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
+        now = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         now = None
-    if _identity(now) != _identity(before and before.stamp):
+    if _identity(now) != _identity(before and before.status):
         raise FileError(
-            f"{shortened(place.shown)} was changed by somebody else at the same moment; view it and"
+            f"{short_repr(path.given)} was changed by another writer at the same time; view it and"
             " try again"
         )
-    if now and not os.access(place.name, os.W_OK, dir_fd=folder, effective_ids=True):
-        raise FileError(
-            f"{shortened(place.shown)} is read-only; have its permissions changed first"
-        )
+    if now and not os.access(path.name, os.W_OK, dir_fd=folder, effective_ids=True):
+        raise FileError(f"{short_repr(path.given)} is read-only; change its permissions first")
 
 
-def _identity(found: os.stat_result | None) -> tuple[int, ...] | None:
-    return found and (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
+def _identity(status: os.stat_result | None) -> tuple[int, ...] | None:
+    if status is None:
+        return None
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode)
 
 
 @contextmanager
 def _temporary(folder: int) -> Generator[tuple[str, int], None, None]:
-    """Give the name and descriptor of a new file in *folder* that is gone if anything fails."""
+    """Yield name and descriptor of a new file in *folder*, which is removed if the block fails."""
     name = f".treefold-{secrets.token_hex(8)}.tmp"
-    opened = os.open(name, _WRITE, 0o666, dir_fd=folder)
+    fd = os.open(name, _WRITE, 0o666, dir_fd=folder)
     try:
-        yield name, opened
+        yield name, fd
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=folder)
         raise
 
 
-def _write_all(opened: int, raw: bytes) -> None:
+def _write_all(fd: int, raw: bytes) -> None:
     left = memoryview(raw)
     while left:
-        left = left[os.write(opened, left) :]
+        left = left[os.write(fd, left) :]
 
 
-def _like(old: os.stat_result, opened: int) -> None:
-    with suppress(PermissionError):  # only root may give files away; the mode is kept all the same
-        os.fchown(opened, old.st_uid, old.st_gid)
-    os.fchmod(opened, stat.S_IMODE(old.st_mode))
+def _copy_owner_and_mode(old: os.stat_result, fd: int) -> None:
+    # Only root may change the owner; the mode is kept in any case.
+    with suppress(PermissionError):
+        os.fchown(fd, old.st_uid, old.st_gid)
+    os.fchmod(fd, stat.S_IMODE(old.st_mode))
 
 
-def _keep(folder: int) -> None:
-    """Have the names in *folder* survive a power cut, where the system can promise that."""
+def _sync_folder(folder: int) -> None:
+    """Flush the entries of *folder* to disk, where the system supports it."""
     with suppress(OSError):
         listed = os.open(os.curdir, os.O_RDONLY, dir_fd=folder)
         try:

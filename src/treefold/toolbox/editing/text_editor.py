@@ -1,4 +1,4 @@
-"""The function by which agents look at text files and change them."""
+"""The function by which agents view and edit text files."""
 
 import threading
 from contextlib import AbstractContextManager
@@ -9,28 +9,28 @@ from treefold.core.code import CodeFunction
 from treefold.core.errors import ClosedError, InvalidArgumentsError, InvalidValueError
 from treefold.core.function import RunContext, SessionScope
 from treefold.toolbox.editing.document import UTF_8, Document, read_document
-from treefold.toolbox.editing.edits import Edited, insert_after, replace_once
-from treefold.toolbox.editing.excerpt import show_lines
-from treefold.toolbox.editing.file_error import FileError, shortened
+from treefold.toolbox.editing.edits import EditResult, insert_after, replace_once
+from treefold.toolbox.editing.file_error import FileError, short_repr
 from treefold.toolbox.editing.files import (
     Contents,
     is_folder,
     read_file,
-    read_if_any,
+    read_if_exists,
     remove_file,
     write_file,
 )
 from treefold.toolbox.editing.history import Change, History
 from treefold.toolbox.editing.lines import count_lines
-from treefold.toolbox.editing.listing import list_folder
-from treefold.toolbox.editing.places import Place, find_place
+from treefold.toolbox.editing.paths import ResolvedPath, resolve_path
+from treefold.toolbox.editing.view import list_folder, show_lines
 
 T = TypeVar("T")
 
 Command = Literal["view", "create", "str_replace", "insert", "undo_edit"]
 
-_AROUND: Final = 4  # lines shown before and after an edit
-_LOCKS: Final = [threading.Lock() for _ in range(64)]  # one for each of as many groups of files
+_CONTEXT_LINES: Final = 4  # lines shown before and after an edit
+# Files share a fixed number of locks, chosen by the hash of their path.
+_LOCKS: Final = [threading.Lock() for _ in range(64)]
 
 _DESCRIPTION: Final = """\
 View, create and edit text files. Each call does one command on one path.
@@ -77,18 +77,18 @@ class TextEditor(CodeFunction):
         self.root = None if root is None else Path(root).absolute()
         self.max_chars = max_chars
         if self.root is not None and not self.root.is_dir():
-            raise InvalidValueError(f"the root {str(root)!r} is not a folder; make it first")
+            raise InvalidValueError(f"root must be an existing folder, got {str(root)!r}")
         if max_chars < 1:
-            raise InvalidValueError(f"max_chars must be at least 1, not {max_chars!r}")
+            raise InvalidValueError(f"max_chars must be at least 1, got {max_chars!r}")
         where = "start at the folder in which the program runs"
         if self.root is not None:
             where = f"start at {self.root}, and no path may leave it"
         super().__init__(name=name, desc=_DESCRIPTION.format(where=where), callable=self._edit)
 
     def root_for(self, ctx: RunContext) -> Path | None:
-        """Return the folder that the paths of a call start at and may not leave, if there is one.
+        """Return the folder that the paths of a call are relative to and may not leave, if any.
 
-        A subclass may have another for each call.
+        A subclass may return another for each call.
         """
         return self.root
 
@@ -117,126 +117,126 @@ class TextEditor(CodeFunction):
             insert_line: for insert: the line to insert after; 0 for the top.
             insert_text: for insert: the lines to insert.
         """
-        place = find_place(path, self.root_for(ctx))
+        target = resolve_path(path, self.root_for(ctx))
         if command == "view":
-            return self._view(place, view_range)
-        with _lock_of(place):
-            if ctx.node.state.final:  # it was cancelled while others edited the file
-                raise ClosedError(f"the call that was to edit {place.shown} has ended")
-            history = _history_of(ctx)
+            return self._view(target, view_range)
+        with _lock_for(target):
+            if ctx.node.state.final:  # it was cancelled while it waited for the lock
+                raise ClosedError(f"the call that was to edit {target.given} has ended")
+            history = _history_for(ctx)
             if command == "create":
-                return _create(place, _given(file_text, "file_text", command), history)
+                return _create(target, _required(file_text, "file_text", command), history)
             if command == "undo_edit":
-                return _undo(place, history)
-            before = read_file(place)
-            document = read_document(before.raw, place.shown)
+                return _undo(target, history)
+            before = read_file(target)
+            document = read_document(before.raw, target.given)
             if command == "insert":
-                text = insert_text if insert_text is not None else new_str  # its older name
+                text = insert_text if insert_text is not None else new_str  # its former name
                 edited = insert_after(
                     document.body,
-                    _given(insert_line, "insert_line", command),
-                    document.encode(_given(text, "insert_text", command), "insert_text"),
+                    _required(insert_line, "insert_line", command),
+                    document.encode(_required(text, "insert_text", command), "insert_text"),
                 )
             else:
                 edited = replace_once(
                     document.body,
-                    document.encode(_given(old_str, "old_str", command), "old_str"),
+                    document.encode(_required(old_str, "old_str", command), "old_str"),
                     document.encode(new_str or "", "new_str"),
                 )
             document = document.with_body(edited.body)
-            kept = _write(place, document.raw, before, history)
-        return f"Edited {place.shown}.{kept} {self._around(document, edited)}"
+            note = _write(target, document.raw, before, history)
+        return f"Edited {target.given}.{note} {self._excerpt(document, edited)}"
 
-    def _view(self, place: Place, view_range: list[int] | None) -> str:
-        if is_folder(place):
+    def _view(self, target: ResolvedPath, view_range: list[int] | None) -> str:
+        if is_folder(target):
             if view_range:
                 raise InvalidArgumentsError(
-                    f"{shortened(place.shown)} is a folder, and view_range is for files; leave it"
+                    f"{short_repr(target.given)} is a folder, and view_range is for files; leave it"
                     " out"
                 )
-            return list_folder(place, self.max_chars)
-        document = read_document(read_file(place).raw, place.shown)
+            return list_folder(target, self.max_chars)
+        document = read_document(read_file(target).raw, target.given)
         total = count_lines(document.body)
         first, last = _checked_range(view_range, total) if view_range else (1, total)
         if not total:
-            return f"{place.shown} is empty."
+            return f"{target.given} is empty."
         return show_lines(document, first, last, self.max_chars)
 
-    def _around(self, document: Document, edited: Edited) -> str:
-        """Return the lines that an edit touched, and some before and after."""
+    def _excerpt(self, document: Document, edited: EditResult) -> str:
+        """Return the lines that an edit touched, and some lines before and after."""
         total = count_lines(document.body)
         if not total:
             return "It is empty now."
-        first = min(max(1, edited.first - _AROUND), total)
-        last = min(max(edited.last, edited.first - 1) + _AROUND, total)
-        shown = show_lines(document, first, last, self.max_chars)
-        return f"Lines {first} to {last} of {total} are now:\n{shown}"
+        first = min(max(1, edited.first - _CONTEXT_LINES), total)
+        last = min(max(edited.last, edited.first - 1) + _CONTEXT_LINES, total)
+        lines = show_lines(document, first, last, self.max_chars)
+        return f"Lines {first} to {last} of {total} are now:\n{lines}"
 
 
 text_editor: Final = TextEditor()
 
 
-def _create(place: Place, text: str, history: History) -> str:
+def _create(target: ResolvedPath, text: str, history: History) -> str:
     raw = Document(b"", UTF_8).encode(text, "file_text")
-    before = read_if_any(place)
-    kept = _write(place, raw, before, history)
+    before = read_if_exists(target)
+    note = _write(target, raw, before, history)
     did = "Created" if before is None else "Replaced all that was in"
     total = count_lines(raw)
-    return f"{did} {place.shown} with {total} line{'s' * (total != 1)}.{kept}"
+    return f"{did} {target.given} with {total} line{'s' * (total != 1)}.{note}"
 
 
-def _undo(place: Place, history: History) -> str:
-    change = history.last(place.real)
+def _undo(target: ResolvedPath, history: History) -> str:
+    change = history.last(target.real)
     if change is None:
-        raise FileError(f"there is no edit of {shortened(place.shown)} by you that could be undone")
-    before = read_file(place)
-    if not change.left(before.raw):
+        raise FileError(f"you have made no edit of {short_repr(target.given)} that can be undone")
+    before = read_file(target)
+    if not change.is_result(before.raw):
         raise FileError(
-            f"{shortened(place.shown)} was changed by somebody else after your last edit, which"
+            f"{short_repr(target.given)} was changed by another writer after your last edit, which"
             " therefore cannot be undone; view it, and use str_replace"
         )
     if change.created:
-        remove_file(place, before)
+        remove_file(target, before)
     else:
-        write_file(place, change.undone(before.raw), before)
+        write_file(target, change.revert(before.raw), before)
     history.forget(change)
     if change.created:
-        return f"Removed {place.shown}, which your last edit had created."
-    return f"Undid the last edit of {place.shown}."
+        return f"Removed {target.given}, which your last edit had created."
+    return f"Undid the last edit of {target.given}."
 
 
-def _write(place: Place, raw: bytes, before: Contents | None, history: History) -> str:
-    """Write the file and remember what it was; return what there is to say about that."""
-    write_file(place, raw, before)
-    kept = history.add(Change.between(place.real, before and before.raw, raw))
-    return "" if kept else " It is too large for this to be undone."
+def _write(target: ResolvedPath, raw: bytes, before: Contents | None, history: History) -> str:
+    """Write the file and store the change; return a note if the change cannot be undone."""
+    write_file(target, raw, before)
+    note = history.add(Change.between(target.real, before and before.raw, raw))
+    return "" if note else " It is too large for this to be undone."
 
 
-def _lock_of(place: Place) -> AbstractContextManager[object]:
-    return _LOCKS[hash(place.real) % len(_LOCKS)]
+def _lock_for(target: ResolvedPath) -> AbstractContextManager[object]:
+    return _LOCKS[hash(target.real) % len(_LOCKS)]
 
 
-def _history_of(ctx: RunContext) -> History:
+def _history_for(ctx: RunContext) -> History:
     scope = SessionScope.Self if ctx.node.parent is None else SessionScope.Parent
     return ctx.get_or_put(scope, "treefold.text_editor", "history", History)
 
 
-def _given(value: T | None, argument: str, command: str) -> T:
+def _required(value: T | None, argument: str, command: str) -> T:
     if value is None:
-        raise InvalidArgumentsError(f"{command} needs the argument {argument!r}; give it, too")
+        raise InvalidArgumentsError(f"{command} needs the argument {argument!r}")
     return value
 
 
 def _checked_range(view_range: list[int], total: int) -> tuple[int, int]:
     if len(view_range) != 2:
         raise InvalidArgumentsError(
-            f"view_range is {view_range}; give two numbers, the first and the last line to show"
+            f"view_range must be two numbers, the first and the last line to show; got {view_range}"
         )
     first, last = view_range
     last = total if last == -1 else last
     if not 1 <= first <= last <= total:
         raise InvalidArgumentsError(
-            f"view_range is {view_range}, and the file has {total} lines; give two numbers from 1"
-            f" to {total}, the smaller one first, or -1 as the second for the end"
+            f"view_range must be two numbers from 1 to {total}, the number of lines in the file, in"
+            f" ascending order, or -1 as the second for the end; got {view_range}"
         )
     return first, last

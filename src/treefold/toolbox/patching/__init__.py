@@ -1,1 +1,1 @@
-"""Apply a patch to a file, whatever state the patch is in."""
+"""Apply patches to files: with git, and with agents for hunks that do not match."""

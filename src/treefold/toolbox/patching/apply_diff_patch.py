@@ -1,4 +1,4 @@
-"""The function by which agents have a patch applied to a file."""
+"""The function by which agents apply a patch to a file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +10,18 @@ from treefold.core.function import RunContext
 from treefold.core.model import Model
 from treefold.core.provider import Provider
 from treefold.toolbox.editing.file_error import FileError
-from treefold.toolbox.editing.lines import flattened
-from treefold.toolbox.patching.evidence import find_shortfalls, find_strays
-from treefold.toolbox.patching.git import apply_by_git
-from treefold.toolbox.patching.job import Job, prepare
-from treefold.toolbox.patching.placement import Misfit
-from treefold.toolbox.patching.report import given_up, strayed, summary, undone
-from treefold.toolbox.patching.settlers import Settlers
+from treefold.toolbox.editing.lines import normalize_line_ends
+from treefold.toolbox.patching.git import apply_with_git
+from treefold.toolbox.patching.job import PatchJob, prepare_job
+from treefold.toolbox.patching.placement import RejectedHunk
+from treefold.toolbox.patching.repair_agents import RepairAgents
+from treefold.toolbox.patching.report import (
+    describe_agent_failure,
+    describe_missed_hunks,
+    describe_success,
+    describe_unrequested_changes,
+)
+from treefold.toolbox.patching.verification import find_missed_hunks, find_unrequested_changes
 
 _DESCRIPTION: Final = """\
 Apply a patch in unified diff format to one file.
@@ -35,11 +40,11 @@ absolute or relative; relative ones {where}."""
 class ApplyDiffPatch(CodeFunction):
     r"""Applies patches to files, below *root* if one is given.
 
-    Git applies the hunks that have one place and no other. For those that are left, *model* is
-    asked, by default that of the runtime: an agent edits a working copy if the file is much larger
-    than they are, else, or if they affect more than 30 % of it, another writes it anew. What comes
-    of it is written if each hunk made it, and nothing else changed. Several in one program need
-    names of their own.
+    Git applies the hunks that match in exactly one place. The rejected ones are left to an agent
+    with *model*, by default that of the runtime: it edits a working copy if the file is much larger
+    than the hunks; otherwise, or if they affect more than 30 % of the file, it rewrites the file.
+    The result is written if it contains each hunk and nothing else changed. Several instances in
+    one program need different names.
 
     Where ``allowed_tools`` are given, the agents need ``edit_working_copy`` and
     ``raise_exception``.
@@ -76,17 +81,17 @@ class ApplyDiffPatch(CodeFunction):
     ) -> None:
         self.root = None if root is None else Path(root).absolute()
         if self.root is not None and not self.root.is_dir():
-            raise InvalidValueError(f"the root {str(root)!r} is not a folder; make it first")
+            raise InvalidValueError(f"root must be an existing folder, got {str(root)!r}")
         where = "start at the folder in which the program runs"
         if self.root is not None:
             where = f"start at {self.root}, and no path may leave it"
-        self._settlers = Settlers(name, model)
+        self._repair_agents = RepairAgents(name, model)
         super().__init__(
             name=name,
             desc=_DESCRIPTION.format(where=where),
             callable=self._apply,
-            uses=[self._settlers.by_editing, self._settlers.by_rewriting],
-            repeatable=False,  # what it has patched would not be found a second time
+            uses=[self._repair_agents.by_editing, self._repair_agents.by_rewriting],
+            repeatable=False,  # the hunks would not match the patched file
         )
 
     async def _apply(
@@ -99,46 +104,51 @@ class ApplyDiffPatch(CodeFunction):
             patch: the path of a file with a unified diff, or the diff itself.
             output: the path of the new version; the file itself if it is left out.
         """
-        job = await ctx.in_thread(prepare, self.root, file, patch, output)
-        after, trouble = await _by_program(job)
-        if job.plan.misfits:
-            after = await self._by_agent(ctx, job, after)
-        said = await ctx.in_thread(summary, job, after, trouble)
-        # On the loop and not in a thread: no cancel can come between the writing and the end.
+        job = await ctx.in_thread(prepare_job, self.root, file, patch, output)
+        after, error = await _apply_with_git(job)
+        if job.plan.rejected:
+            after = await self._repair(ctx, job, after)
+        report = await ctx.in_thread(describe_success, job, after, error)
+        # On the event loop and not in a thread, so that no cancellation comes after the write.
         job.write(after)
-        return said
+        return report
 
-    async def _by_agent(self, ctx: RunContext, job: Job, body: bytes) -> bytes:
-        """Return the text with the hunks that have no place in it."""
-        left, document = job.plan.misfits, job.document.with_body(body)
+    async def _repair(self, ctx: RunContext, job: PatchJob, body: bytes) -> bytes:
+        """Return the text with the rejected hunks applied by an agent."""
+        rejected, document = job.plan.rejected, job.document.with_body(body)
         try:
-            after = await self._settlers.settle(ctx, job.source.name, document, left)
+            after = await self._repair_agents.repair(ctx, job.source.name, document, rejected)
         except (CallError, ModelProviderException) as error:
-            raise FileError(given_up(job, left, error)) from error
-        await ctx.in_thread(_check, job, left, body, after)
+            raise FileError(describe_agent_failure(job, rejected, error)) from error
+        await ctx.in_thread(_verify, job, rejected, body, after)
         return after
 
 
 apply_diff_patch: Final = ApplyDiffPatch()
 
 
-async def _by_program(job: Job) -> tuple[bytes, str]:
-    """Return the text with the hunks that have a place, and why git did not apply them, if so."""
+async def _apply_with_git(job: PatchJob) -> tuple[bytes, str]:
+    """Return the text with the placed hunks, and why git could not apply them, if so."""
     plan = job.plan
     if not plan.placed:
         return job.document.body, ""
-    run = await apply_by_git(plan.before, plan.patch)
-    if run.after is None:  # as good: each line that it would change has been compared
-        return plan.made_here(), run.trouble
-    return plan.restored(run.after), ""
+    result = await apply_with_git(plan.before, plan.patch)
+    if result.after is None:
+        # As safe as git: the lines of each hunk were compared when it was placed.
+        return plan.apply(), result.error
+    return plan.finish(result.after), ""
 
 
-def _check(job: Job, left: Sequence[Misfit], before: bytes, after: bytes) -> None:
-    """Refuse what an agent made unless each hunk made it, and nothing else changed."""
-    hunks = [misfit.hunk for misfit in left]
+def _verify(job: PatchJob, rejected: Sequence[RejectedHunk], before: bytes, after: bytes) -> None:
+    """Check that *after* contains each rejected hunk, and no other change.
+
+    Raises:
+        FileError: it does not.
+    """
+    hunks = [each.hunk for each in rejected]
     if b"\n" not in before:
-        before, after = flattened(before), flattened(after)
-    if found := find_shortfalls(before, after, hunks):
-        raise FileError(undone(job, left, found))
-    if strays := find_strays(before, after, hunks):
-        raise FileError(strayed(job, left, strays))
+        before, after = normalize_line_ends(before), normalize_line_ends(after)
+    if found := find_missed_hunks(before, after, hunks):
+        raise FileError(describe_missed_hunks(job, rejected, found))
+    if unrequested := find_unrequested_changes(before, after, hunks):
+        raise FileError(describe_unrequested_changes(job, rejected, unrequested))

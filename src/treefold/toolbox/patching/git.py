@@ -1,4 +1,4 @@
-"""Let git apply a patch to a text: in a folder of its own, and knowing nothing of anybody's."""
+"""Apply a patch to a text with git, in a temporary folder, isolated from all settings of git."""
 
 import os
 import shutil
@@ -11,87 +11,88 @@ from pathlib import Path
 from typing import Final
 
 from treefold.runtime.threads import in_thread
-from treefold.toolbox.editing.file_error import in_words
-from treefold.toolbox.patching.fitting import NAME
+from treefold.toolbox.editing.file_error import translate_os_errors
+from treefold.toolbox.patching.plan import PATCHED_NAME
 
 _PATCH: Final = "patch"
-_SAID: Final = "said"
-_MOST_TOLD: Final = 200  # characters of what git said
-_LAST_WAIT: Final = 1.0  # seconds for what was killed to be gone
+_STDERR: Final = "stderr"
+_MAX_ERROR_CHARS: Final = 200  # of the message of git
+_KILL_TIMEOUT: Final = 1.0  # seconds within which a killed process must be gone
 
-# The places of the hunks are known, and so no context needs to tell where they are.
+# The positions of the hunks are known, so git needs no context to find them.
 _COMMAND: Final = ("apply", "--unidiff-zero", "--whitespace=nowarn", _PATCH)
 
 
 @dataclass(frozen=True, slots=True)
-class GitRun:
-    """What git made of the text; or None, and why it did not."""
+class GitResult:
+    """The patched text; or None, and why git could not apply the patch."""
 
     after: bytes | None
-    trouble: str = ""
+    error: str = ""
 
 
-async def apply_by_git(before: bytes, patch: bytes, *, seconds: float = 60.0) -> GitRun:
+async def apply_with_git(before: bytes, patch: bytes, *, seconds: float = 60.0) -> GitResult:
     """Return *before* with *patch* applied by git, which is killed if it takes too long."""
     program = shutil.which("git")
     if program is None:
-        return GitRun(None, "there is no git here")
+        return GitResult(None, "git is not installed")
     with (
-        in_words(tempfile.gettempdir()),
+        translate_os_errors(tempfile.gettempdir()),
         tempfile.TemporaryDirectory(prefix="treefold-git-", ignore_cleanup_errors=True) as made,
     ):
         folder = Path(made)
         _write(folder, before, patch)
         try:
-            code = await _run(program, folder, seconds)
+            returncode = await _run(program, folder, seconds)
         except subprocess.TimeoutExpired:
-            return GitRun(None, f"git took longer than {seconds:g} s and was stopped")
+            return GitResult(None, f"git took longer than {seconds:g} s and was stopped")
         except OSError as error:
-            return GitRun(None, f"git cannot be started ({error.strerror})")
-        return _read(folder, code)
+            return GitResult(None, f"git cannot be started ({error.strerror})")
+        return _read_result(folder, returncode)
 
 
 def _write(folder: Path, before: bytes, patch: bytes) -> None:
-    (folder / NAME).write_bytes(before)
+    (folder / PATCHED_NAME).write_bytes(before)
     (folder / _PATCH).write_bytes(patch)
 
 
-def _read(folder: Path, code: int) -> GitRun:
-    if code == 0:
-        return GitRun((folder / NAME).read_bytes())
-    said = (folder / _SAID).read_text(errors="replace").strip()
-    first = said.partition("\n")[0][:_MOST_TOLD] or f"exit code {code}"
-    return GitRun(None, f"git did not apply it ({first})")
+def _read_result(folder: Path, returncode: int) -> GitResult:
+    if returncode == 0:
+        return GitResult((folder / PATCHED_NAME).read_bytes())
+    stderr = (folder / _STDERR).read_text(errors="replace").strip()
+    first = stderr.partition("\n")[0][:_MAX_ERROR_CHARS] or f"exit code {returncode}"
+    return GitResult(None, f"git did not apply it ({first})")
 
 
 async def _run(program: str, folder: Path, seconds: float) -> int:
-    # Not asyncio's, of which nobody knows the id yet if it is cancelled while it starts.
+    # Not asyncio's subprocess: cancelled while it starts, its process id would be unknown.
     process = _start(program, folder)
     try:
         return await in_thread(process.wait, seconds)
     finally:
-        _end(process)
+        _kill(process)
 
 
 def _start(program: str, folder: Path) -> subprocess.Popen[bytes]:
-    with (folder / _SAID).open("wb") as said:
+    with (folder / _STDERR).open("wb") as stderr:
         return subprocess.Popen(
             [program, *_COMMAND],
             cwd=folder,
             env=_environment(folder),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=stderr,
             start_new_session=True,
         )
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # it may be a script that runs the real one
+            # The whole group: git may be a script that runs the real program.
+            os.killpg(process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(_LAST_WAIT)
+            process.wait(_KILL_TIMEOUT)
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A file, the patch for it, and where the new version goes: all that is known before it is made."""
+"""Everything that a call of apply_diff_patch reads before it changes a file."""
 
 import re
 from dataclasses import dataclass
@@ -6,23 +6,22 @@ from pathlib import Path
 from typing import Final
 
 from treefold.toolbox.editing.document import Document, read_document
-from treefold.toolbox.editing.file_error import FileError, shortened
-from treefold.toolbox.editing.files import Contents, read_file, read_if_any, write_file
-from treefold.toolbox.editing.places import Place, find_place
+from treefold.toolbox.editing.file_error import FileError, short_repr
+from treefold.toolbox.editing.files import Contents, read_file, read_if_exists, write_file
+from treefold.toolbox.editing.paths import ResolvedPath, resolve_path
+from treefold.toolbox.patching.file_diff import parse_patch, select_file_diff
 from treefold.toolbox.patching.hunk import Hunk
 from treefold.toolbox.patching.plan import Plan, make_plan
-from treefold.toolbox.patching.sections import read_sections
-from treefold.toolbox.patching.selection import part_for
 
 _IS_DIFF: Final = re.compile(r"^@@.*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A file, what it is to become, and where that goes."""
+class PatchJob:
+    """A file, the plan for its new version, and where to write that."""
 
-    source: Place
-    target: Place
+    source: ResolvedPath
+    target: ResolvedPath
     source_before: Contents | None
     target_before: Contents | None
     document: Document
@@ -30,41 +29,41 @@ class Job:
     plan: Plan
 
     def write(self, after: bytes) -> None:
-        """Write the new version at one stroke."""
+        """Write the new version atomically."""
         raw = self.document.with_body(after).raw
         write_file(self.target, raw, self.target_before, like=self.source_before)
 
 
-def prepare(root: Path | None, file: str, patch: str, output: str | None) -> Job:
-    """Read all that there is to read, and find the places of the hunks.
+def prepare_job(root: Path | None, file: str, patch: str, output: str | None) -> PatchJob:
+    """Read the file and the patch, and place the hunks.
 
     Raises:
-        FileError, InvalidArgumentsError: there is nothing that could be done.
+        FileError, InvalidArgumentsError: the patch cannot be applied to the file at all.
     """
-    source = find_place(file, root)
-    target = source if output is None else find_place(output, root)
-    before = read_if_any(source)
-    document = read_document(before.raw if before else b"", source.shown)
-    part = part_for(source.real, read_sections(_read_patch(root, patch, document)))
-    has_old = any(hunk.old for hunk in part.hunks)
+    source = resolve_path(file, root)
+    target = source if output is None else resolve_path(output, root)
+    before = read_if_exists(source)
+    document = read_document(before.raw if before else b"", source.given)
+    file_diff = select_file_diff(source.real, parse_patch(_read_patch(root, patch, document)))
+    has_old = any(hunk.old for hunk in file_diff.hunks)
     if before is None and has_old:
-        read_file(source)  # which says that there is none, and what there is
-    if document.body and part.creates and not has_old:
+        read_file(source)  # raises, and suggests similar names
+    if document.body and file_diff.creates and not has_old:
         raise FileError(
-            f"the patch creates {shortened(source.shown)}, which exists and is not empty; give"
-            " another file, or a patch of what is in it"
+            f"the patch creates {short_repr(source.given)}, which exists and is not empty; give"
+            " another file, or a patch of its contents"
         )
-    target_before = before if target.real == source.real else read_if_any(target)
-    plan = make_plan(document.body, part.hunks)
-    return Job(source, target, before, target_before, document, part.hunks, plan)
+    target_before = before if target.real == source.real else read_if_exists(target)
+    plan = make_plan(document.body, file_diff.hunks)
+    return PatchJob(source, target, before, target_before, document, file_diff.hunks, plan)
 
 
 def _read_patch(root: Path | None, patch: str, document: Document) -> bytes:
-    """Return the patch in the encoding that the text of the file is held in."""
+    """Return the patch in the encoding of the document's body."""
     if _IS_DIFF.search(patch):
         return document.encode(patch, "patch")
-    place = find_place(patch, root)
-    found = read_document(read_file(place).raw, place.shown)
-    if found.encoding.held == document.encoding.held:
+    path = resolve_path(patch, root)
+    found = read_document(read_file(path).raw, path.given)
+    if found.encoding.body_codec == document.encoding.body_codec:
         return found.body
-    return document.encode(found.body.decode(found.encoding.held, "surrogatepass"), "patch")
+    return document.encode(found.body.decode(found.encoding.body_codec, "surrogatepass"), "patch")

@@ -1,84 +1,94 @@
-"""What callers are told of a patch: how it was applied, or what is left of it and why."""
+"""The messages about a patch: how it was applied, or which hunks were not and why."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from treefold.core.events import Failure
 from treefold.toolbox.editing.document import Document
-from treefold.toolbox.editing.file_error import shortened
-from treefold.toolbox.patching.evidence import Shortfall
-from treefold.toolbox.patching.job import Job
-from treefold.toolbox.patching.placement import Misfit
+from treefold.toolbox.editing.file_error import short_repr
+from treefold.toolbox.patching.job import PatchJob
+from treefold.toolbox.patching.placement import RejectedHunk
 from treefold.toolbox.patching.rewriting import count_changes
+from treefold.toolbox.patching.verification import MissedHunk
 
-_MOST_TOLD: Final = 5  # hunks in a message
-_LONGEST: Final = 1000  # characters of what an agent's error says
+_MAX_LISTED: Final = 5  # hunks in a message
+_MAX_ERROR_CHARS: Final = 1000  # of an agent's error
 
 
-def summary(job: Job, after: bytes, trouble: str) -> str:
-    """Say what was done: by git, or here because of *trouble*; and the rest by an agent."""
-    placed = [place.hunk for place in job.plan.placed]
-    left = len(job.plan.misfits)
-    by_program = f"without git ({trouble})" if trouble else "by git"
-    counts = [f"{_counted(len(placed), 'hunk')} {by_program}"] * bool(placed)
-    if left:
-        counts.append(f"{left if placed else _counted(left, 'hunk')} by an agent")
+def describe_success(job: PatchJob, after: bytes, git_error: str) -> str:
+    """Return what was applied by git, or without it because of *git_error*, and by an agent."""
+    placed = [each.hunk for each in job.plan.placed]
+    repaired = len(job.plan.rejected)
+    by_program = f"without git ({git_error})" if git_error else "by git"
+    counts = [f"{_plural(len(placed), 'hunk')} {by_program}"] * bool(placed)
+    if repaired:
+        counts.append(f"{repaired if placed else _plural(repaired, 'hunk')} by an agent")
         added, removed = count_changes(job.document.body, after)
     else:
         added = sum(len(hunk.added) for hunk in placed)
         removed = sum(len(hunk.removed) for hunk in placed)
-    did = f"Patched {job.source.shown}"
-    where = "" if job.target is job.source else f" The new version is in {job.target.shown}."
+    did = f"Patched {job.source.given}"
+    where = "" if job.target is job.source else f" The new version is in {job.target.given}."
     if job.source_before is None:
-        did, where = f"Created {job.target.shown}", ""
-    return f"{did}: {', '.join(counts)}; {_counted(added, 'line')} added, {removed} removed.{where}"
+        did, where = f"Created {job.target.given}", ""
+    return f"{did}: {', '.join(counts)}; {_plural(added, 'line')} added, {removed} removed.{where}"
 
 
-def given_up(job: Job, left: Sequence[Misfit], error: Exception) -> str:
-    """Say that *left* have no place and that the agent which was to settle them failed."""
+def describe_agent_failure(
+    job: PatchJob, rejected: Sequence[RejectedHunk], error: Exception
+) -> str:
+    """Return why hunks were rejected, and that the agent that should apply them failed."""
     failure = str(Failure.of(error))
-    said = failure if len(failure) <= _LONGEST else f"{failure[:_LONGEST]}…"
-    reasons = [f"{_name(misfit)}: {misfit.reason}" for misfit in left]
-    return f"{_refusal(job, len(left))}: {_listed(reasons)}. An agent did not settle this: {said}"
+    if len(failure) > _MAX_ERROR_CHARS:
+        failure = f"{failure[:_MAX_ERROR_CHARS]}…"
+    return f"{_rejected(job, rejected)}. An agent could not apply them either: {failure}"
 
 
-def undone(job: Job, left: Sequence[Misfit], found: Sequence[Shortfall]) -> str:
-    """Say which hunks did not make it into what an agent made of the text."""
-    reasons = {misfit.hunk.number: misfit for misfit in left}
-    told = [_told(job.document, reasons[shortfall.hunk.number], shortfall) for shortfall in found]
-    return f"{_refusal(job, len(found))}: {_listed(told)}"
+def describe_missed_hunks(
+    job: PatchJob, rejected: Sequence[RejectedHunk], missed: Sequence[MissedHunk]
+) -> str:
+    """Return which of the rejected hunks are not in the text that an agent made."""
+    by_number = {each.hunk.number: each for each in rejected}
+    reasons = [_missed(job.document, by_number[each.hunk.number], each) for each in missed]
+    return f"{_not_applied(job, len(missed))}: {_listed(reasons)}"
 
 
-def strayed(job: Job, left: Sequence[Misfit], strays: Sequence[bytes]) -> str:
-    """Say that an agent changed more than it should have."""
-    reasons = [f"{_name(misfit)}: {misfit.reason}" for misfit in left]
-    lines = [shortened(job.document.decode(line), 80) for line in strays]
+def describe_unrequested_changes(
+    job: PatchJob, rejected: Sequence[RejectedHunk], changed: Sequence[bytes]
+) -> str:
+    """Return that an agent changed lines that no hunk changes."""
+    lines = [short_repr(job.document.decode(line), 80) for line in changed]
     return (
-        f"{_refusal(job, len(left))}: {_listed(reasons)}. An agent that was to settle this changed"
-        f" what no hunk asks for: {_listed(lines)}"
+        f"{_rejected(job, rejected)}. An agent that should apply them changed lines that no hunk"
+        f" changes: {_listed(lines)}"
     )
 
 
-def _refusal(job: Job, number: int) -> str:
+def _rejected(job: PatchJob, rejected: Sequence[RejectedHunk]) -> str:
+    reasons = [f"{_name(each)}: {each.reason}" for each in rejected]
+    return f"{_not_applied(job, len(rejected))}: {_listed(reasons)}"
+
+
+def _not_applied(job: PatchJob, number: int) -> str:
     return (
-        f"{number} of {_counted(len(job.hunks), 'hunk')} cannot be applied to"
-        f" {shortened(job.source.shown)}, and nothing was changed"
+        f"{number} of {_plural(len(job.hunks), 'hunk')} cannot be applied to"
+        f" {short_repr(job.source.given)}, and nothing was changed"
     )
 
 
-def _told(document: Document, misfit: Misfit, shortfall: Shortfall) -> str:
-    line = shortened(document.decode(shortfall.line).strip(), 80)
-    did = f"did not add {line}" if shortfall.is_missing else f"did not remove {line}"
-    return f"{_name(misfit)}: {misfit.reason}, and an agent that was to settle it {did}"
+def _missed(document: Document, rejected: RejectedHunk, missed: MissedHunk) -> str:
+    line = short_repr(document.decode(missed.line).strip(), 80)
+    did = f"did not add {line}" if missed.is_missing else f"did not remove {line}"
+    return f"{_name(rejected)}: {rejected.reason}, and an agent that should apply it {did}"
 
 
-def _name(misfit: Misfit) -> str:
-    return f"hunk {misfit.hunk.number} ({shortened(misfit.hunk.header, 80)})"
+def _name(rejected: RejectedHunk) -> str:
+    return f"hunk {rejected.hunk.number} ({short_repr(rejected.hunk.header, 80)})"
 
 
 def _listed(items: Sequence[str]) -> str:
-    return "; ".join([*items[:_MOST_TOLD], *["…"] * (len(items) > _MOST_TOLD)])
+    return "; ".join([*items[:_MAX_LISTED], *["…"] * (len(items) > _MAX_LISTED)])
 
 
-def _counted(number: int, what: str) -> str:
+def _plural(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"

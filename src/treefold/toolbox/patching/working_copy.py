@@ -1,4 +1,4 @@
-"""A copy of a file in a folder of its own, and an editor that cannot leave that folder."""
+"""A working copy of a file in a temporary folder, and an editor confined to that folder."""
 
 import os
 import shutil
@@ -12,21 +12,21 @@ from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
 from treefold.runtime.threads import in_thread
 from treefold.toolbox.editing.document import Document, read_document
-from treefold.toolbox.editing.file_error import in_words
+from treefold.toolbox.editing.file_error import translate_os_errors
 from treefold.toolbox.editing.files import read_file
-from treefold.toolbox.editing.places import find_place
+from treefold.toolbox.editing.paths import resolve_path
 from treefold.toolbox.editing.text_editor import TextEditor
 
-FOLDER: Final = "folder"  # the argument of an agent that has a working copy
-_TRIES: Final = 10
+FOLDER: Final = "folder"  # the argument with the folder of an agent's working copy
+_MAX_REMOVALS: Final = 10
 
 
 class WorkingCopyEditor(TextEditor):
-    """A text editor in the folder that the agent which calls it was given, and nowhere else."""
+    """A text editor confined to the folder in the arguments of the agent that calls it."""
 
     @property
     def name(self) -> str:
-        return "edit_working_copy"  # there may be a text_editor beside it
+        return "edit_working_copy"  # not text_editor, which the program may also have
 
     @property
     def description(self) -> str:
@@ -38,7 +38,7 @@ class WorkingCopyEditor(TextEditor):
     def root_for(self, ctx: RunContext) -> Path:
         caller = ctx.node.parent
         if caller is None or FOLDER not in caller.inputs:
-            raise UsageError(f"{self.name} is for agents that were given a working copy")
+            raise UsageError(f"{self.name} needs a caller with the argument {FOLDER!r}")
         return Path(caller.inputs[FOLDER])
 
 
@@ -47,11 +47,11 @@ edit_working_copy: Final = WorkingCopyEditor()
 
 @asynccontextmanager
 async def working_copy(name: str, document: Document) -> AsyncGenerator[Path, None]:
-    """Give the path of a copy of *document*, whose folder is gone in the end with all in it."""
-    with in_words(tempfile.gettempdir()):
+    """Yield the path of a copy of *document* in a new folder, which is removed at the end."""
+    with translate_os_errors(tempfile.gettempdir()):
         folder = Path(tempfile.mkdtemp(prefix="treefold-patch-"))
     try:
-        with in_words(name):
+        with translate_os_errors(name):
             await in_thread(_write, folder / name, document)
         yield folder / name
     finally:
@@ -62,13 +62,13 @@ def read_copy(path: Path, document: Document) -> bytes:
     """Return the text of a copy, in the encoding of the document that it was made of.
 
     Raises:
-        InvalidArgumentsError: that encoding lacks one of its characters.
-        FileError: there is no text any more.
+        InvalidArgumentsError: that encoding cannot represent one of its characters.
+        FileError: it is missing or no longer text.
     """
-    found = read_document(read_file(find_place(path.name, path.parent)).raw, path.name)
-    if found.encoding.held == document.encoding.held:
+    found = read_document(read_file(resolve_path(path.name, path.parent)).raw, path.name)
+    if found.encoding.body_codec == document.encoding.body_codec:
         return found.body
-    text = found.body.decode(found.encoding.held, "surrogatepass")
+    text = found.body.decode(found.encoding.body_codec, "surrogatepass")
     return document.encode(text, "the new text")
 
 
@@ -77,8 +77,8 @@ def _write(path: Path, document: Document) -> None:
 
 
 def _remove(folder: Path) -> None:
-    # A cancelled edit may be under way in its thread, and put something there meanwhile.
-    for _ in range(_TRIES):
+    # The thread of a cancelled edit may still run, and write to the folder meanwhile.
+    for _ in range(_MAX_REMOVALS):
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.lexists(folder):
             break

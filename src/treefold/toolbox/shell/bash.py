@@ -1,4 +1,4 @@
-"""The function that runs shell commands for whoever calls it."""
+"""The function by which agents run shell commands."""
 
 import itertools
 import os
@@ -13,11 +13,10 @@ from treefold.core.errors import (
     NoParentSessionError,
 )
 from treefold.core.function import RunContext, SessionScope
-from treefold.toolbox.shell.session import Ran, ShellSession, ending
-from treefold.toolbox.shell.terminal import plain_text
-from treefold.toolbox.shell.truncation import BoundedBytes
+from treefold.toolbox.shell.output import BoundedBytes, plain_text
+from treefold.toolbox.shell.session import CommandResult, ShellSession, describe_exit
 
-_LONGEST: Final = 3600.0  # seconds that a model may ask for
+_MAX_TIMEOUT: Final = 3600.0  # seconds that a model may ask for
 _numbers = itertools.count(1)
 
 _DESCRIPTION: Final = """\
@@ -38,12 +37,12 @@ output in a file: `server > server.log 2>&1 &`; they run on after the call.
 
 
 class Bash(CodeFunction):
-    """Runs commands in a shell that lasts as long as its caller, and is killed with its tree.
+    """Runs commands in a shell that lives as long as its caller, and is killed with its tree.
 
-    Each caller has a shell of its own, and one for each Bash that it uses. *env* is the whole
-    environment, by default that of this process without the keys of model providers (``*_API_KEY``
-    and the like); ``env=os.environ`` includes them. *timeout* is in seconds, for one command.
-    Several in one program need names of their own.
+    Each caller has its own shell, one for each Bash that it uses. *env* is the whole environment,
+    by default that of this process without the keys of model providers (``*_API_KEY`` and the
+    like); ``env=os.environ`` includes them. *timeout* is in seconds, for one command. Several
+    instances in one program need different names.
 
     Example:
         >>> from treefold import Runtime
@@ -67,9 +66,11 @@ class Bash(CodeFunction):
         name: str = "bash",
     ) -> None:
         if not 0 < timeout < float("inf"):
-            raise InvalidValueError(f"the timeout of bash is in seconds, not {timeout!r}")
+            raise InvalidValueError(
+                f"timeout must be a positive number of seconds, got {timeout!r}"
+            )
         if max_chars < 1:
-            raise InvalidValueError(f"the max_chars of bash must be at least 1, not {max_chars!r}")
+            raise InvalidValueError(f"max_chars must be at least 1, got {max_chars!r}")
         super().__init__(
             name=name,
             desc=_DESCRIPTION.format(max_chars=max_chars, timeout=timeout),
@@ -95,16 +96,16 @@ class Bash(CodeFunction):
             restart: True to kill the shell and start a new one, before the command if there is one.
             timeout: Seconds after which the command is stopped.
         """
-        seconds = self._checked(command, timeout, restart=bool(restart))
+        seconds = self._check(command, timeout, restart=bool(restart))
         session = self._session(ctx)
         if restart:
             await session.restart()
         if command is None:
             return "[the shell was restarted]"
-        ran = await session.run(command, seconds)
-        return self._told(ran, command, seconds)
+        result = await session.run(command, seconds)
+        return self._describe(result, command, seconds)
 
-    def _checked(self, command: str | None, timeout: float | None, *, restart: bool) -> float:
+    def _check(self, command: str | None, timeout: float | None, *, restart: bool) -> float:
         if command is None and not restart:
             raise InvalidArgumentsError("bash: give 'command', or 'restart': true")
         try:
@@ -112,13 +113,13 @@ class Bash(CodeFunction):
         except UnicodeEncodeError as error:
             raise InvalidArgumentsError(f"bash: 'command' is not valid text: {error}") from None
         if "\0" in (command or ""):
-            raise InvalidArgumentsError("bash: 'command' has a NUL character, which no command can")
+            raise InvalidArgumentsError("bash: 'command' contains a NUL character; remove it")
         if timeout is None:
             return self._timeout
-        longest = max(_LONGEST, self._timeout)
+        longest = max(_MAX_TIMEOUT, self._timeout)
         if not 0 < timeout <= longest:
             raise InvalidArgumentsError(
-                f"bash: 'timeout' must be above 0 and at most {longest:g} seconds, not {timeout:g};"
+                f"bash: 'timeout' must be above 0 and at most {longest:g} seconds, got {timeout:g};"
                 " run what takes longer in the background"
             )
         return timeout
@@ -132,18 +133,22 @@ class Bash(CodeFunction):
         except NoParentSessionError:
             return ctx.get_or_put(SessionScope.Self, "treefold.bash", self._key, make)
 
-    def _told(self, ran: Ran, command: str, seconds: float) -> str:
-        """Return what the caller is told of a command; raise it if the command took too long."""
-        printed = _text(ran.printed)
+    def _describe(self, result: CommandResult, command: str, seconds: float) -> str:
+        """Return the result of a command as text for the caller.
+
+        Raises:
+            CallTimeoutError: the command timed out; the message has its output.
+        """
+        output = _plain(result.output)
         parts = (
-            [f"[this is a new shell, without what was set in the last: {ran.lost}]"]
-            if ran.lost
+            [f"[this is a new shell, without what was set in the last: {result.restart_reason}]"]
+            if result.restart_reason
             else []
         )
-        if ran.timed_out:
+        if result.timed_out:
             shell = (
                 "the shell is still there, with its variables and earlier background jobs"
-                if ran.shell_ended is None
+                if result.shell_returncode is None
                 else "the shell had to be killed, and the next command gets a new one"
             )
             raise CallTimeoutError(
@@ -152,23 +157,23 @@ class Bash(CodeFunction):
                     f"bash: {_short(command)} took longer than {seconds:g} s and was stopped, with"
                     f" all that it started; {shell}. Give a longer 'timeout', or run it in the"
                     " background.",
-                    f"It had printed:\n{printed}" if printed else "It had printed nothing.",
+                    f"It had printed:\n{output}" if output else "It had printed nothing.",
                 ])
             )
-        if printed:
-            parts.append(printed)
-        if ran.shell_ended is not None:
+        if output:
+            parts.append(output)
+        if result.shell_returncode is not None:
             parts.append(
-                f"[the shell has ended ({ending(ran.shell_ended)}), and its background jobs with"
-                " it; the next command gets a new one]"
+                f"[the shell has ended ({describe_exit(result.shell_returncode)}), and its"
+                " background jobs with it; the next command gets a new one]"
             )
-        elif ran.exit_code:
-            parts.append(f"[exit code {ran.exit_code}]")
+        elif result.exit_code:
+            parts.append(f"[exit code {result.exit_code}]")
         return "\n".join(parts) or "[no output]"
 
 
-def _text(printed: BoundedBytes) -> str:
-    return printed.text(plain_text).removesuffix("\n")
+def _plain(output: BoundedBytes) -> str:
+    return output.text(plain_text).removesuffix("\n")
 
 
 def _short(command: str) -> str:

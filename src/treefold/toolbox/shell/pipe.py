@@ -1,6 +1,6 @@
 """File descriptors that a child process inherits.
 
-A pipe whose read end is read by the loop, with no task; a file that holds one script at a time.
+A pipe that the event loop reads, without a task; and a file that holds one script at a time.
 """
 
 import asyncio
@@ -9,71 +9,71 @@ import tempfile
 from collections.abc import Callable
 from typing import Final
 
-_FIRST: Final = 100  # out of the way of those that a script uses
+_MIN_FD: Final = 100  # above the descriptors that scripts use
 _CHUNK: Final = 1 << 16
-_CAPACITY: Final = 1 << 20  # bytes that one can hold, at most
+_MAX_DRAINED: Final = 1 << 20  # bytes; the most that a pipe can hold
 
 
 class Pipe:
-    """What arrives is handed to *receive* as it comes."""
+    """A pipe whose write end a child inherits; *receive* is called with each chunk that arrives."""
 
     def __init__(self, receive: Callable[[bytes], None]) -> None:
         self._receive = receive
         self._loop = asyncio.get_running_loop()
-        self._end, far = os.pipe()
+        self._read_fd, write_fd = os.pipe()
         try:
-            self.far_end: int = _moved_up(far)
+            self.write_fd: int = _dup_high(write_fd)
         except OSError:
-            os.close(self._end)
+            os.close(self._read_fd)
             raise
-        self._far_is_open = self._is_open = True
-        os.set_blocking(self._end, False)
-        self._loop.add_reader(self._end, self._read)
+        self._write_end_is_open = self._is_open = True
+        os.set_blocking(self._read_fd, False)
+        self._loop.add_reader(self._read_fd, self._read)
 
     def drain(self) -> None:
-        """Receive now what has been written by now."""
-        left = _CAPACITY  # who goes on writing does not keep us here
-        while left > 0 and (got := self._read()):
-            left -= got
+        """Receive what has been written so far."""
+        remaining = _MAX_DRAINED  # a limit, because the writer may not stop writing
+        while remaining > 0 and (got := self._read()):
+            remaining -= got
 
-    def close_far_end(self) -> None:
-        """Leave the write end to the child."""
-        if self._far_is_open:
-            self._far_is_open = False
-            os.close(self.far_end)
+    def close_write_end(self) -> None:
+        """Close this process's copy of the write end, once the child has its own."""
+        if self._write_end_is_open:
+            self._write_end_is_open = False
+            os.close(self.write_fd)
 
     def close(self) -> None:
-        """Receive no more."""
-        self.close_far_end()
+        """Close both ends; nothing is received any more."""
+        self.close_write_end()
         if self._is_open:
             self._is_open = False
-            self._loop.remove_reader(self._end)
-            os.close(self._end)
+            self._loop.remove_reader(self._read_fd)
+            os.close(self._read_fd)
 
     def _read(self) -> int:
         if not self._is_open:
             return 0
         try:
-            chunk = os.read(self._end, _CHUNK)
+            chunk = os.read(self._read_fd, _CHUNK)
         except BlockingIOError:
             return 0
         if chunk:
             self._receive(chunk)
-        else:  # nobody has the other end any more
-            self._loop.remove_reader(self._end)
+        else:  # end of file: every copy of the write end is closed
+            self._loop.remove_reader(self._read_fd)
         return len(chunk)
 
 
 class ScriptFile:
-    """An unnamed file that a child can read as ``/dev/fd/N``."""
+    """An unnamed file that a child process can read as ``/dev/fd/N``."""
 
     def __init__(self) -> None:
-        # A script still arrives when the disk is full, where the system has files in memory.
+        # In memory where the system can, so that a full disk does not matter.
         if hasattr(os, "memfd_create"):
-            self.fd: int = _moved_up(os.memfd_create("treefold"))
+            self.fd: int = _dup_high(os.memfd_create("treefold"))
         else:
             with tempfile.TemporaryFile() as file:
-                self.fd = _moved_up(os.dup(file.fileno()))
+                self.fd = _dup_high(os.dup(file.fileno()))
         self._is_open = True
 
     def write(self, script: bytes) -> None:
@@ -83,7 +83,7 @@ class ScriptFile:
         view = memoryview(script)
         while view:
             view = view[os.write(self.fd, view) :]
-        # On macOS the reader shares this position.
+        # On macOS the reader shares this file position.
         os.lseek(self.fd, 0, os.SEEK_SET)
 
     def close(self) -> None:
@@ -92,11 +92,11 @@ class ScriptFile:
             os.close(self.fd)
 
 
-def _moved_up(fd: int) -> int:
-    """Replace *fd* by one with a high number."""
-    import fcntl  # noqa: PLC0415 - Windows has none; the session refuses to start a shell there
+def _dup_high(fd: int) -> int:
+    """Replace *fd* by a duplicate with a high number."""
+    import fcntl  # noqa: PLC0415 - absent on Windows, where no shell is started
 
     try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST)
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _MIN_FD)
     finally:
         os.close(fd)

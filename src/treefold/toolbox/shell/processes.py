@@ -1,7 +1,7 @@
-"""Find and signal the processes that belong together.
+"""Find and signal the processes that a shell or server has started.
 
-The descendants of a child subreaper are all that it ever started. Without one, which needs Linux,
-there are the processes of a session, and those with a variable in their environment.
+The descendants of a child subreaper, which needs Linux, are all the processes that it ever started.
+Without one, processes are found by their session or by a variable in their environment.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 _PROC: Final = Path("/proc")
-_LOOKS: Final = 5
+_MAX_SCANS: Final = 5
 
 
 def has_child_lists() -> bool:
@@ -21,15 +21,16 @@ def has_child_lists() -> bool:
     return (_PROC / "thread-self" / "children").exists()
 
 
-def descendants_of(pid: int, without: Set[int] = frozenset()) -> set[int]:
-    """Return the ids of the living descendants of *pid*, except for *without* and all below those.
+def descendants_of(pid: int, excluding: Set[int] = frozenset()) -> set[int]:
+    """Return the ids of the living descendants of *pid*, without *excluding* and their descendants.
 
-    The kernel's lists of children keep the cost independent of how many processes there are.
+    It reads the kernel's lists of children, so the cost does not depend on how many processes the
+    system has.
     """
-    found = _listed_under(pid, without)
-    # A process that ends meanwhile may hide its siblings, and moves its children up.
-    for _ in range(_LOOKS):
-        before, found = found, _listed_under(pid, without)
+    found = _scan_descendants(pid, excluding)
+    # A process that ends during a scan may hide its siblings, and its children get a new parent.
+    for _ in range(_MAX_SCANS):
+        before, found = found, _scan_descendants(pid, excluding)
         if found == before:
             break
     return {pid for pid in found if _is_alive(pid)}
@@ -37,33 +38,33 @@ def descendants_of(pid: int, without: Set[int] = frozenset()) -> set[int]:
 
 def processes_of(session: int) -> set[int]:
     """Return the ids of the living processes of *session*."""
-    return {pid for pid in _all_ids() if _session_of(pid) == session and _is_alive(pid)}
+    return {pid for pid in _all_pids() if _session_of(pid) == session and _is_alive(pid)}
 
 
 def processes_with(variable: str) -> set[int]:
     """Return the ids of the living processes that have *variable*, NAME=VALUE, from their start."""
     wanted = variable.encode()
     found: set[int] = set()
-    for pid in _all_ids():
-        with suppress(OSError):  # it has ended, or is somebody else's
+    for pid in _all_pids():
+        with suppress(OSError):  # it has ended, or belongs to another user
             if wanted in (_PROC / str(pid) / "environ").read_bytes().split(b"\0"):
                 found.add(pid)
     return {pid for pid in found if _is_alive(pid)}
 
 
-def send(signal_number: signal.Signals, pids: Iterable[int]) -> None:
-    """Send a signal to those of *pids* that are still there and ours."""
+def send_signal(signal_number: signal.Signals, pids: Iterable[int]) -> None:
+    """Send a signal to those of *pids* that still exist and belong to this user."""
     for pid in pids:
         with suppress(OSError):
             os.kill(pid, signal_number)
 
 
-def _listed_under(pid: int, without: Set[int]) -> set[int]:
+def _scan_descendants(pid: int, excluding: Set[int]) -> set[int]:
     found: set[int] = set()
-    new = _children_of(pid) - without
+    new = _children_of(pid) - excluding
     while new:
         found |= new
-        new = {child for parent in new for child in _children_of(parent)} - found - without
+        new = {child for parent in new for child in _children_of(parent)} - found - excluding
     return found
 
 
@@ -76,7 +77,7 @@ def _children_of(pid: int) -> set[int]:
     return found
 
 
-def _all_ids() -> list[int]:
+def _all_pids() -> list[int]:
     if _PROC.is_dir():
         return [int(name) for name in os.listdir(_PROC) if name.isdigit()]
     listed = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, check=False, timeout=5)
@@ -91,7 +92,7 @@ def _session_of(pid: int) -> int | None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether it runs, and is not only waiting for its parent to notice that it has ended."""
+    """Whether the process runs and is not a zombie."""
     if not _PROC.is_dir():
         return True
     try:

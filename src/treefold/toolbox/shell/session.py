@@ -1,4 +1,4 @@
-"""The shell of one caller: always there, whatever happens to the process behind it."""
+"""The shell session of one caller, which outlives the shell processes that it starts."""
 
 import asyncio
 import os
@@ -11,34 +11,34 @@ from typing import Final
 
 from treefold.core.errors import UsageError
 from treefold.toolbox.shell.launch import environment
+from treefold.toolbox.shell.output import BoundedBytes
 from treefold.toolbox.shell.shell import Shell
-from treefold.toolbox.shell.truncation import BoundedBytes
 
-_PATIENCE: Final = 2.0  # seconds that a command has to stop, after its timeout
-_NO_PATIENCE: Final = 0.5  # and after it was cancelled
+_STOP_TIMEOUT: Final = 2.0  # seconds that a command has to stop after its timeout
+_CANCEL_TIMEOUT: Final = 0.5  # seconds that it has after it was cancelled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
-    """What became of one command.
+class CommandResult:
+    """The outcome of one command.
 
     Attributes:
-        printed: its output.
+        output: its output.
         exit_code: None if it timed out, or the shell did not outlive it.
         timed_out: whether it was stopped because it took too long.
-        shell_ended: the exit code of the shell, if that ended too.
-        lost: why this was the first command of a new shell, if another was there before.
+        shell_returncode: the exit code of the shell, if it ended too.
+        restart_reason: why a new shell had to replace an earlier one for this command, if so.
     """
 
-    printed: BoundedBytes
+    output: BoundedBytes
     exit_code: int | None
     timed_out: bool
-    shell_ended: int | None
-    lost: str
+    shell_returncode: int | None
+    restart_reason: str
 
 
 class ShellSession:
-    """Runs commands one at a time, in one shell as long as that lives."""
+    """Runs commands one at a time, in the same shell for as long as it lives."""
 
     def __init__(
         self, max_chars: int, cwd: str | os.PathLike[str] | None, env: Mapping[str, str] | None
@@ -47,47 +47,49 @@ class ShellSession:
         self._cwd = cwd
         self._env = env
         self._shell: Shell | None = None
-        self._lost = ""  # why there is no shell, if there was one
-        self._turn = asyncio.Lock()
+        self._restart_reason = ""  # why the last shell is gone
+        self._lock = asyncio.Lock()
 
-    async def run(self, command: str, seconds: float) -> Ran:
-        """Run *command* when those before it are done; the *seconds* are for it alone."""
-        async with self._turn:
-            shell = await self._running_shell()
-            lost, self._lost = self._lost, ""
+    async def run(self, command: str, seconds: float) -> CommandResult:
+        """Run *command* after those before it; *seconds* limits this command alone."""
+        async with self._lock:
+            shell = await self._ensure_shell()
+            restart_reason, self._restart_reason = self._restart_reason, ""
             timed_out = False
             try:
                 async with asyncio.timeout(seconds):
                     await shell.run(command)
             except TimeoutError:
                 timed_out = True
-                await self._stop(shell, _PATIENCE, "the last command did not stop in time")
+                await self._stop(shell, _STOP_TIMEOUT, "the last command did not stop in time")
             except asyncio.CancelledError:
-                await self._stop(shell, _NO_PATIENCE, "the last command was cancelled")
+                await self._stop(shell, _CANCEL_TIMEOUT, "the last command was cancelled")
                 raise
-            if self._shell is not None and shell.ended_with is not None:
-                await self._drop(f"the last command ended it ({ending(shell.ended_with)})")
-            return Ran(
-                printed=shell.take_output(),
+            if self._shell is not None and shell.returncode is not None:
+                await self._discard(
+                    f"the last command ended it ({describe_exit(shell.returncode)})"
+                )
+            return CommandResult(
+                output=shell.take_output(),
                 exit_code=None if timed_out else shell.exit_code,
                 timed_out=timed_out,
-                shell_ended=shell.ended_with,
-                lost=lost,
+                shell_returncode=shell.returncode,
+                restart_reason=restart_reason,
             )
 
     async def restart(self) -> None:
-        """Kill the shell and what it started; the next command has a new one."""
-        async with self._turn:
-            await self._drop("")
-            self._lost = ""
+        """Kill the shell and all that it started; the next command gets a new one."""
+        async with self._lock:
+            await self._discard("")
+            self._restart_reason = ""
 
     async def aclose(self) -> None:
-        """Kill the shell and what it started."""
-        await self._drop("it was closed")
+        """Kill the shell and all that it started."""
+        await self._discard("it was closed")
 
-    async def _running_shell(self) -> Shell:
-        if self._shell is not None and self._shell.ended_with is not None:
-            await self._drop(f"it ended by itself ({ending(self._shell.ended_with)})")
+    async def _ensure_shell(self) -> Shell:
+        if self._shell is not None and self._shell.returncode is not None:
+            await self._discard(f"it ended on its own ({describe_exit(self._shell.returncode)})")
         if self._shell is None:
             env = environment(self._env)
             program, folder = _find_bash(env), _checked_folder(self._cwd)
@@ -96,18 +98,18 @@ class ShellSession:
             self._shell = shell
         return self._shell
 
-    async def _stop(self, shell: Shell, patience: float, why: str) -> None:
+    async def _stop(self, shell: Shell, grace: float, reason: str) -> None:
         try:
-            if await shell.interrupt(patience):
+            if await shell.interrupt(grace):
                 return
         except asyncio.CancelledError:
             shell.kill()
             raise
-        await self._drop(why)
+        await self._discard(reason)
 
-    async def _drop(self, why: str) -> None:
+    async def _discard(self, reason: str) -> None:
         shell, self._shell = self._shell, None
-        self._lost = why
+        self._restart_reason = reason
         if shell is not None:
             try:
                 await shell.aclose()
@@ -116,12 +118,12 @@ class ShellSession:
                 raise
 
 
-def ending(code: int) -> str:
-    """Say how a process ended."""
+def describe_exit(code: int) -> str:
+    """Return in words how a process with this exit code ended."""
     if code >= 0:
         return f"exit code {code}"
-    known = {int(sign): sign.name for sign in signal.Signals}
-    return f"killed by {known.get(-code, f'signal {-code}')}"
+    names = {int(signum): signum.name for signum in signal.Signals}
+    return f"killed by {names.get(-code, f'signal {-code}')}"
 
 
 def _find_bash(env: Mapping[str, str]) -> str:
@@ -137,5 +139,5 @@ def _find_bash(env: Mapping[str, str]) -> str:
 def _checked_folder(cwd: str | os.PathLike[str] | None) -> str:
     folder = Path.cwd() if cwd is None else Path(cwd)
     if not folder.is_dir():
-        raise UsageError(f"bash cannot start in {str(folder)!r}: give Bash(cwd=...) a folder")
+        raise UsageError(f"bash cannot start in {str(folder)!r}: set Bash(cwd=...) to a folder")
     return str(folder)

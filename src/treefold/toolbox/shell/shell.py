@@ -1,14 +1,14 @@
-"""One bash process, which runs command after command.
+"""One bash process, which runs commands one after the other.
 
-Knows how to feed it, how to tell that a command is done, and how to stop it with all that it
-started. Does not know who wants the commands run, nor what they are told of them.
+Knows how to send it a command, how to detect that the command is done, and how to stop the command
+with all that it started. Does not know its callers, nor how results are presented to them.
 
-The shell is interactive but has no terminal: only so does an interrupt end the command and leave
-the shell. What only people want of an interactive shell is kept out: line editing would take
-control characters of a command for keys, and a file that is sourced is not interactive, so job
-numbers are not printed. Such a file holds each command, as the argument of an ``eval`` whose input
-is empty and whose output goes to one pipe; its exit code comes through another pipe, which what it
-starts has not got.
+The shell is interactive but has no terminal: only then does an interrupt end the command and not
+the shell. The features for people are off: line editing would take control characters of a command
+for keys, and a sourced file is not interactive, so no job numbers are printed. Each command is
+written to such a file, as the argument of an ``eval`` whose input is empty and whose output goes to
+one pipe. Its exit code arrives through another pipe, which the processes that it starts do not
+inherit.
 """
 
 import asyncio
@@ -21,148 +21,154 @@ from uuid import uuid4
 
 from treefold.core.errors import CallError
 from treefold.toolbox.shell.launch import Launch, launch
+from treefold.toolbox.shell.output import BoundedBytes
 from treefold.toolbox.shell.pipe import Pipe, ScriptFile
-from treefold.toolbox.shell.processes import descendants_of, processes_of, processes_with, send
-from treefold.toolbox.shell.truncation import BoundedBytes
+from treefold.toolbox.shell.processes import (
+    descendants_of,
+    processes_of,
+    processes_with,
+    send_signal,
+)
 
-_MARK: Final = "TREEFOLD_SHELL"
+_MARKER: Final = "TREEFOLD_SHELL"
 _OPTIONS: Final = ("--noprofile", "--norc", "--noediting", "-i")
 _SETUP: Final = b"set +H +o history; unset HISTFILE MAILCHECK\n"
-_RESET: Final = "builtin set +eu +o pipefail"  # what one command asked for, not the next
-_TICK: Final = 0.05  # seconds between two looks whether it has stopped
-_LAST_WAIT: Final = 5.0  # seconds for what was killed to be gone
+_RESET: Final = "builtin set +eu +o pipefail"  # so that these options last for one command
+_POLL_INTERVAL: Final = 0.05  # seconds between checks whether a command has stopped
+_KILL_TIMEOUT: Final = 5.0  # seconds within which killed processes must be gone
 
 
 class Shell(asyncio.SubprocessProtocol):
-    """A bash process in a session of its own, from its start to its end.
+    """A bash process in a session of its own, from start to exit.
 
     Attributes:
-        exit_code: of the last command; None while it runs, or if the shell did not outlive it.
-        ended_with: the exit code of the shell itself, negative for a signal; None while it lives.
+        exit_code: of the last command; None while it runs, or if the shell ended with it.
+        returncode: of the shell itself, negative for a signal; None while it is alive.
         pid: of the shell; 0 before it has started.
     """
 
     def __init__(self, max_chars: int) -> None:
         self.exit_code: int | None = None
-        self.ended_with: int | None = None
+        self.returncode: int | None = None
         self.pid = 0
         self._max_chars = max_chars
-        self._printed = BoundedBytes(max_chars)
-        self._records = b""
+        self._captured = BoundedBytes(max_chars)
+        self._partial_record = b""
         self._token = ""  # of the command that runs
-        self._mark = f"{_MARK}={uuid4().hex}"
+        self._marker = f"{_MARKER}={uuid4().hex}"
         self._is_supervised = False
         self._supervisor: int | None = None
-        self._reported_end: int | None = None  # by the supervisor: nothing of the shell is left
-        self._earlier: set[int] = set()  # processes that were there before the command
-        self._started = asyncio.Event()  # its pid is known, or it has ended
-        self._settled = asyncio.Event()  # the command is done, or the shell has ended
-        self._output = Pipe(self._printed_more)
-        self._status = Pipe(self._reported)
+        # Reported by the supervisor when no process of the shell is left.
+        self._reported_returncode: int | None = None
+        self._existing: set[int] = set()  # processes that the command did not start
+        self._started = asyncio.Event()  # the pid is known, or the process has ended
+        self._done = asyncio.Event()  # the command is done, or the shell has ended
+        self._output = Pipe(self._receive_output)
+        self._status = Pipe(self._receive_status)
         self._script = ScriptFile()
         self._transport: asyncio.SubprocessTransport | None = None
         self._is_closed = False
 
     async def start(self, program: str, cwd: str, env: Mapping[str, str]) -> None:
         """Start the process."""
-        name, _, value = self._mark.partition("=")
+        name, _, value = self._marker.partition("=")
         own = {"PS1": "", "PS2": "", "TERM": "dumb", name: value}
-        how = launch([program, *_OPTIONS], {**env, **own}, self._status.far_end)
-        self._is_supervised = how.is_supervised
+        launch_plan = launch([program, *_OPTIONS], {**env, **own}, self._status.write_fd)
+        self._is_supervised = launch_plan.is_supervised
         try:
-            await self._start(how, cwd)
+            await self._start(launch_plan, cwd)
         except BaseException:
             self.kill()
             self._close()
             raise
 
-    async def _start(self, how: Launch, cwd: str) -> None:
+    async def _start(self, launch_plan: Launch, cwd: str) -> None:
         await asyncio.get_running_loop().subprocess_exec(
             lambda: self,
-            *how.command,
+            *launch_plan.command,
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,  # what the shell itself says between commands
+            stdout=subprocess.DEVNULL,  # of the shell itself, between commands
             stderr=subprocess.DEVNULL,
-            pass_fds=(self._output.far_end, self._status.far_end, self._script.fd),
+            pass_fds=(self._output.write_fd, self._status.write_fd, self._script.fd),
             cwd=cwd,
-            env=how.env,
+            env=launch_plan.env,
             start_new_session=True,
         )
-        self._output.close_far_end()
-        self._status.close_far_end()
-        self._write(how.preamble + _SETUP)
+        self._output.close_write_end()
+        self._status.close_write_end()
+        self._write(launch_plan.preamble + _SETUP)
         await self._started.wait()
         if not self.pid:
             raise CallError(
-                f"bash cannot be started: its supervisor ended with exit code {self.ended_with}"
+                f"bash cannot be started: its supervisor ended with exit code {self.returncode}"
             )
 
     async def run(self, command: str) -> None:
-        """Run *command* and wait until it is done, or the shell has ended."""
-        text = _encoded(command)
-        self._earlier = self._living()
+        """Run *command* and wait until it is done or the shell has ended."""
+        text = _quoted(command)
+        self._existing = self._processes()
         self._token = uuid4().hex
         self.exit_code = None
-        self._settled.clear()
-        if self.ended_with is not None:
+        self._done.clear()
+        if self.returncode is not None:
             return
-        out, status, script = self._output.far_end, self._status.far_end, self._script.fd
+        out, status, script = self._output.write_fd, self._status.write_fd, self._script.fd
         where = f"</dev/null >&{out} 2>&1 {out}>&- {status}>&- {script}>&-"
         self._script.write(b"builtin eval " + text + f" {where}\n".encode())
-        answer = f"builtin printf '%s %s\\0' {self._token} \"$?\" >&{status}"
-        # Two lines, because an error in an expansion drops what is left of the line. The outer
-        # eval has the shell interactive again when an interrupt ends the file in the middle.
+        report_exit = f"builtin printf '%s %s\\0' {self._token} \"$?\" >&{status}"
+        # Two lines, because an error in an expansion discards the rest of its line. The outer eval
+        # makes the shell interactive again when an interrupt ends the sourced file early.
         source = f"builtin eval 'builtin source /dev/fd/{script}'"
-        self._write(f"{source}\n{answer}; {_RESET}\n".encode())
-        await self._settled.wait()
+        self._write(f"{source}\n{report_exit}; {_RESET}\n".encode())
+        await self._done.wait()
 
     def take_output(self) -> BoundedBytes:
-        """Return what was printed since the last time, by background jobs too."""
+        """Return the output since the last call, including that of background jobs."""
         self._output.drain()
-        taken, self._printed = self._printed, BoundedBytes(self._max_chars)
+        taken, self._captured = self._captured, BoundedBytes(self._max_chars)
         return taken
 
-    async def interrupt(self, patience: float) -> bool:
-        """Stop the command and all that it started; return whether the shell is left.
+    async def interrupt(self, grace: float) -> bool:
+        """Stop the command and all that it started; return whether the shell survived.
 
-        Its processes are interrupted, asked to end after a fifth of *patience* and killed after
-        the second half of it has begun.
+        Its processes get SIGINT, after a fifth of the *grace* seconds SIGTERM, and after half of
+        them SIGKILL.
         """
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        told: set[tuple[signal.Signals, int]] = set()
-        while (spent := loop.time() - begun) < patience:
-            started = self._started_since()
-            if self._settled.is_set() and not started:
+        started_at = loop.time()
+        signalled: set[tuple[signal.Signals, int]] = set()
+        while (spent := loop.time() - started_at) < grace:
+            started = self._new_processes()
+            if self._done.is_set() and not started:
                 break
-            sign = _sign_after(spent / patience)
-            if not self._settled.is_set():
-                send(signal.SIGINT, [self.pid])
-            send(sign, [pid for pid in started if (sign, pid) not in told])
-            told.update((sign, pid) for pid in started)
-            await asyncio.sleep(_TICK)
-        return self.exit_code is not None and self.ended_with is None
+            signum = _signal_after(spent / grace)
+            if not self._done.is_set():
+                send_signal(signal.SIGINT, [self.pid])
+            send_signal(signum, [pid for pid in started if (signum, pid) not in signalled])
+            signalled.update((signum, pid) for pid in started)
+            await asyncio.sleep(_POLL_INTERVAL)
+        return self.exit_code is not None and self.returncode is None
 
     def kill(self) -> bool:
-        """Kill the shell and all that it ever started; return whether there was anything left."""
-        if self._reported_end is not None or self._transport is None:
+        """Kill the shell and all that it ever started; return whether any process was left."""
+        if self._reported_returncode is not None or self._transport is None:
             return False
-        left = self._living()
-        if self.pid and (not self._is_supervised or self.ended_with is not None):
-            left |= processes_of(self.pid) | processes_with(self._mark)
-        send(signal.SIGKILL, left)
-        # A supervisor kills what was started meanwhile. Not transport.terminate(): that would reap
-        # a process that has ended, before its exit is noticed.
-        if self._supervisor is not None and self.ended_with is None:
-            send(signal.SIGTERM, [self._supervisor])
+        left = self._processes()
+        if self.pid and (not self._is_supervised or self.returncode is not None):
+            left |= processes_of(self.pid) | processes_with(self._marker)
+        send_signal(signal.SIGKILL, left)
+        # The supervisor kills what was started meanwhile. Not transport.terminate(): that would
+        # reap a process that has ended before asyncio notices its exit.
+        if self._supervisor is not None and self.returncode is None:
+            send_signal(signal.SIGTERM, [self._supervisor])
         return bool(left)
 
     async def aclose(self) -> None:
-        """Kill all there is, and wait until it is gone."""
+        """Kill the shell and all that it started, and wait until they are gone."""
         try:
-            async with asyncio.timeout(_LAST_WAIT):
-                while self.kill() or self.ended_with is None:  # noqa: ASYNC110 - nobody tells us
-                    await asyncio.sleep(_TICK / 5)
+            async with asyncio.timeout(_KILL_TIMEOUT):
+                while self.kill() or self.returncode is None:  # noqa: ASYNC110 - no event exists
+                    await asyncio.sleep(_POLL_INTERVAL / 5)
         except TimeoutError:
             raise CallError(f"the processes of shell {self.pid} cannot be killed") from None
         finally:
@@ -182,21 +188,21 @@ class Shell(asyncio.SubprocessProtocol):
         assert self._transport is not None
         self._status.drain()
         code = self._transport.get_returncode()
-        self.ended_with = code if self._reported_end is None else self._reported_end
+        self.returncode = code if self._reported_returncode is None else self._reported_returncode
         self._started.set()
-        self._settled.set()
+        self._done.set()
         if self._is_closed:
             self._transport.close()
 
-    def _started_since(self) -> set[int]:
-        """Return what the command has started, and not what earlier jobs start meanwhile."""
-        earlier = self._earlier - {self.pid}
+    def _new_processes(self) -> set[int]:
+        """Return what the command has started, without what earlier jobs start meanwhile."""
+        earlier = self._existing - {self.pid}
         if self._supervisor is not None:
-            return descendants_of(self._supervisor, without=earlier) - {self.pid}
-        return self._living() - earlier - {self.pid}
+            return descendants_of(self._supervisor, excluding=earlier) - {self.pid}
+        return self._processes() - earlier - {self.pid}
 
-    def _living(self) -> set[int]:
-        """Return the processes of the shell that are easily found, itself included."""
+    def _processes(self) -> set[int]:
+        """Return the processes of the shell that are cheap to find, including itself."""
         if self._supervisor is not None:
             return descendants_of(self._supervisor)
         return processes_of(self.pid) if self.pid else set()
@@ -208,8 +214,8 @@ class Shell(asyncio.SubprocessProtocol):
         self._is_closed = True
         if self._transport is None:
             return
-        if self._is_supervised and self.ended_with is None:
-            # Closing the transport would kill the supervisor before it has killed the others.
+        if self._is_supervised and self.returncode is None:
+            # Closing the transport would kill the supervisor before it has killed its children.
             self._stdin().close()
         else:
             self._transport.close()
@@ -223,30 +229,30 @@ class Shell(asyncio.SubprocessProtocol):
         assert isinstance(stdin, asyncio.WriteTransport)
         return stdin
 
-    def _printed_more(self, chunk: bytes) -> None:
-        self._printed.feed(chunk)
+    def _receive_output(self, chunk: bytes) -> None:
+        self._captured.feed(chunk)
 
-    def _reported(self, chunk: bytes) -> None:
-        *records, self._records = (self._records + chunk).split(b"\0")
+    def _receive_status(self, chunk: bytes) -> None:
+        *records, self._partial_record = (self._partial_record + chunk).split(b"\0")
         for record in records:
             kind, _, value = record.decode().partition(" ")
             if kind == "shell":
                 self.pid = int(value)
                 self._started.set()
             elif kind == "ended":
-                self._reported_end = int(value)
+                self._reported_returncode = int(value)
             elif kind == self._token:
                 self.exit_code = int(value)
-                self._settled.set()
+                self._done.set()
 
 
-def _sign_after(part: float) -> signal.Signals:
-    """Return what a process is told when this part of the patience is spent."""
+def _signal_after(part: float) -> signal.Signals:
+    """Return the signal to send when this part of the grace period has passed."""
     if part < 0.2:
         return signal.SIGINT
     return signal.SIGTERM if part < 0.5 else signal.SIGKILL
 
 
-def _encoded(command: str) -> bytes:
-    """Return *command* as one word of the shell."""
+def _quoted(command: str) -> bytes:
+    """Return *command* quoted as one word of the shell."""
     return shlex.quote(command).encode(errors="surrogateescape")

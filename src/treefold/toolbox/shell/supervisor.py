@@ -1,13 +1,13 @@
-"""A small program that runs a shell as its child, and ends when no descendant of that is left.
+"""A small program that runs a shell as its child, and exits when no descendant of it is left.
 
-It is a child subreaper: a process whose parent ends becomes its child, whatever session,
-environment or process group that process has. So all that the shell ever started is among its
-descendants, and is killed when the shell ends, on SIGTERM, or when the library's process has died.
+It is a child subreaper: a process whose parent ends becomes its child, whatever the session,
+environment or process group of that process. So every process that the shell ever started is its
+descendant, and is killed when the shell ends, on SIGTERM, or when the library's process has died.
 
 It is run as a script by the path of this file: ``python -I -S supervisor.py
-STATUS_FD PROGRAM [ARGUMENT...]``. The environment of PROGRAM comes on standard input, which PROGRAM
-then inherits: its size in ten digits, then NAME=VALUE separated by NUL. What happens is reported on
-STATUS_FD in records that end with NUL: ``shell PID``, ``ended CODE``.
+STATUS_FD PROGRAM [ARGUMENT...]``. The environment of PROGRAM arrives on standard input, which
+PROGRAM then inherits: its size in ten digits, then NAME=VALUE pairs separated by NUL. Events are
+reported on STATUS_FD in records that end with NUL: ``shell PID``, ``ended CODE``.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ import select
 import sys
 import time
 
-# Each shell waits for these imports: signal, typing and contextlib would double the time.
+# Each shell waits for these imports; signal, typing and contextlib would double the time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
@@ -26,12 +26,12 @@ else:
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _SIZE = 10  # digits of the size of the environment
-_PATIENCE = 4.0  # seconds for what was killed to be gone
+_KILL_TIMEOUT = 4.0  # seconds within which killed processes must be gone
 _TICK = 0.01
 
 
 def main() -> None:
-    """Run the program, and leave nothing of it behind."""
+    """Run the program, and leave none of its processes behind."""
     status, command = int(sys.argv[1]), sys.argv[2:]
     env = _read_environment()
     libc = ctypes.CDLL(None)
@@ -41,23 +41,23 @@ def main() -> None:
         os.set_blocking(end, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, _ignore)  # the wakeup descriptor tells of them
+        signal.signal(number, _ignore)  # they arrive through the wakeup descriptor
     shell = os.fork()
     if shell == 0:
-        _become(command, env, libc)
+        _exec(command, env, libc)
     os.chdir("/")
     for number in [int(name) for name in os.listdir("/proc/self/fd")]:
         if number > 2 and number not in {status, signals, writer}:
             try:
                 os.close(number)
             except OSError:
-                continue  # the one that listed them
+                continue  # the descriptor of the listing itself
     os.write(status, b"shell %d\0" % shell)
-    code = _watch(shell, signals)
+    code = _wait_for_end(shell, signals)
     code = _kill_descendants(shell, signals, code)
     try:
         os.write(status, b"ended %d\0" % code)
-    finally:  # also if the library's process has died
+    finally:  # even if the library's process has died
         os._exit(0)
 
 
@@ -77,12 +77,12 @@ def _read(size: int) -> bytes:
     return data
 
 
-def _become(command: list[str], env: dict[bytes, bytes], libc: ctypes.CDLL) -> None:
+def _exec(command: list[str], env: dict[bytes, bytes], libc: ctypes.CDLL) -> None:
     try:
         os.setsid()
         # The shell must not survive if this process is killed.
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        # Python ignores these two, and a program inherits what is ignored.
+        # Python ignores these two signals, and a program inherits that.
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.execve(command[0], command, env)
@@ -90,14 +90,14 @@ def _become(command: list[str], env: dict[bytes, bytes], libc: ctypes.CDLL) -> N
         os._exit(127)
 
 
-def _watch(shell: int, signals: int) -> int | None:
-    """Wait until all is to be killed; return how the shell ended, if it has."""
+def _wait_for_end(shell: int, signals: int) -> int | None:
+    """Wait until everything must be killed; return the exit code of the shell, if it ended."""
     poll = select.poll()
-    poll.register(0, 0)  # a hang-up alone: the library closed its end, or has died
+    poll.register(0, 0)  # only hang-ups: the library closed its end, or has died
     poll.register(signals, select.POLLIN)
     while True:
         events = dict(poll.poll())
-        if 0 in events or signal.SIGTERM in _received(signals):
+        if 0 in events or signal.SIGTERM in _read_signals(signals):
             return None
         while ended := _reap():
             if ended[0] == shell:
@@ -105,11 +105,11 @@ def _watch(shell: int, signals: int) -> int | None:
 
 
 def _kill_descendants(shell: int, signals: int, code: int | None) -> int:
-    """Kill until no child is left; return how the shell ended.
+    """Kill until no child is left; return the exit code of the shell.
 
     The children of a killed process become children of this one, so killing children is enough.
     """
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _KILL_TIMEOUT
     while time.monotonic() < deadline:
         try:
             ended = os.waitpid(-1, os.WNOHANG)
@@ -121,7 +121,7 @@ def _kill_descendants(shell: int, signals: int, code: int | None) -> int:
             for child in _children():
                 _kill(child)
             select.select([signals], [], [], _TICK)
-            _received(signals)
+            _read_signals(signals)
     return -signal.SIGKILL if code is None else code
 
 
@@ -133,7 +133,7 @@ def _reap() -> tuple[int, int] | None:
     return ended if ended[0] else None
 
 
-def _received(signals: int) -> bytes:
+def _read_signals(signals: int) -> bytes:
     try:
         return os.read(signals, 4096)
     except BlockingIOError:

@@ -1,11 +1,15 @@
-"""How what is left of a patch is settled, and how it can be told that it was."""
+"""How rejected hunks are repaired, and how the result is verified."""
 
 import pytest
 
 from patching import hunks_in, numbered
-from treefold.toolbox.patching.evidence import find_shortfalls, find_strays
-from treefold.toolbox.patching.rewriting import as_it_was, count_changes, with_line_ends_of
-from treefold.toolbox.patching.settling import LONGEST_ANSWER, Settling, choose_settling
+from treefold.toolbox.patching.repair_agents import (
+    MAX_REWRITTEN_BYTES,
+    RepairMethod,
+    choose_repair_method,
+)
+from treefold.toolbox.patching.rewriting import count_changes, restore_line_ends, restore_whitespace
+from treefold.toolbox.patching.verification import find_missed_hunks, find_unrequested_changes
 
 
 def hunk(*, context: int = 0, removed: int = 0, added: int = 0) -> str:
@@ -16,40 +20,40 @@ def hunk(*, context: int = 0, removed: int = 0, added: int = 0) -> str:
     ("lines", "patch", "chosen"),
     [
         # more than 30 % affected
-        (100, hunk(removed=30), Settling.EDIT),
-        (100, hunk(removed=31), Settling.REWRITE),
-        (100, hunk(added=31), Settling.REWRITE),
-        (100, hunk(removed=15) + hunk(removed=15), Settling.EDIT),
-        (100, hunk(removed=15) + hunk(added=16), Settling.REWRITE),
+        (100, hunk(removed=30), RepairMethod.EDIT),
+        (100, hunk(removed=31), RepairMethod.REWRITE),
+        (100, hunk(added=31), RepairMethod.REWRITE),
+        (100, hunk(removed=15) + hunk(removed=15), RepairMethod.EDIT),
+        (100, hunk(removed=15) + hunk(added=16), RepairMethod.REWRITE),
         # a line that is replaced counts once
-        (100, hunk(removed=16, added=16), Settling.EDIT),
+        (100, hunk(removed=16, added=16), RepairMethod.EDIT),
         # much larger: at least 3 times as many lines
-        (30, hunk(context=9, added=1), Settling.EDIT),
-        (29, hunk(context=9, added=1), Settling.REWRITE),
-        (60, hunk(context=9, added=1) * 2, Settling.EDIT),
-        (59, hunk(context=9, added=1) * 2, Settling.REWRITE),
+        (30, hunk(context=9, added=1), RepairMethod.EDIT),
+        (29, hunk(context=9, added=1), RepairMethod.REWRITE),
+        (60, hunk(context=9, added=1) * 2, RepairMethod.EDIT),
+        (59, hunk(context=9, added=1) * 2, RepairMethod.REWRITE),
         # nothing there
-        (0, hunk(added=1), Settling.REWRITE),
+        (0, hunk(added=1), RepairMethod.REWRITE),
     ],
 )
 def test_what_is_much_affected_or_not_much_larger_is_rewritten(
-    lines: int, patch: str, chosen: Settling
+    lines: int, patch: str, chosen: RepairMethod
 ):
-    assert choose_settling(b"x\n" * lines, hunks_in(patch)) is chosen
+    assert choose_repair_method(b"x\n" * lines, hunks_in(patch)) is chosen
 
 
 def test_what_no_model_can_write_at_once_is_edited():
     patch = hunks_in(hunk(removed=5))
-    assert choose_settling(b"x" * LONGEST_ANSWER, patch) is Settling.REWRITE
-    assert choose_settling(b"x" * (LONGEST_ANSWER + 1), patch) is Settling.EDIT
+    assert choose_repair_method(b"x" * MAX_REWRITTEN_BYTES, patch) is RepairMethod.REWRITE
+    assert choose_repair_method(b"x" * (MAX_REWRITTEN_BYTES + 1), patch) is RepairMethod.EDIT
 
 
 def test_a_last_line_without_an_end_counts():
-    assert choose_settling(b"x\nx\nx", hunks_in(hunk(context=1))) is Settling.EDIT
+    assert choose_repair_method(b"x\nx\nx", hunks_in(hunk(context=1))) is RepairMethod.EDIT
 
 
-def shortfalls(before: str, after: str, patch: str) -> list[tuple[int, bytes, bool]]:
-    found = find_shortfalls(before.encode(), after.encode(), hunks_in(patch))
+def missed_hunks(before: str, after: str, patch: str) -> list[tuple[int, bytes, bool]]:
+    found = find_missed_hunks(before.encode(), after.encode(), hunks_in(patch))
     return [(each.hunk.number, each.line.strip(), each.is_missing) for each in found]
 
 
@@ -72,7 +76,7 @@ CHANGE = "@@\n one\n-two\n+TWO\n"
     ],
 )
 def test_a_hunk_that_made_it_is_not_blamed(before: str, after: str, patch: str):
-    assert shortfalls(before, after, patch) == []
+    assert missed_hunks(before, after, patch) == []
 
 
 @pytest.mark.parametrize(
@@ -93,11 +97,11 @@ def test_a_hunk_that_made_it_is_not_blamed(before: str, after: str, patch: str):
 def test_a_hunk_that_did_not_make_it_is_named_with_a_line_that_shows_it(
     before: str, after: str, patch: str, told: list[tuple[int, bytes, bool]]
 ):
-    assert shortfalls(before, after, patch) == told
+    assert missed_hunks(before, after, patch) == told
 
 
-def strays(before: str, after: str, patch: str) -> list[str]:
-    found = find_strays(before.encode(), after.encode(), hunks_in(patch))
+def unrequested(before: str, after: str, patch: str) -> list[str]:
+    found = find_unrequested_changes(before.encode(), after.encode(), hunks_in(patch))
     return [line.decode() for line in found]
 
 
@@ -112,8 +116,8 @@ def strays(before: str, after: str, patch: str) -> list[str]:
         ("a  \n", "a\nb\n", "@@\n a\n+b\n"),
     ],
 )
-def test_what_hunks_ask_for_has_not_strayed(before: str, after: str, patch: str):
-    assert strays(before, after, patch) == []
+def test_what_hunks_change_is_not_reported(before: str, after: str, patch: str):
+    assert unrequested(before, after, patch) == []
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ def test_what_hunks_ask_for_has_not_strayed(before: str, after: str, patch: str)
     ],
 )
 def test_what_no_hunk_asks_for_is_told(before: str, after: str, patch: str, told: list[str]):
-    assert strays(before, after, patch) == told
+    assert unrequested(before, after, patch) == told
 
 
 @pytest.mark.parametrize(
@@ -143,12 +147,12 @@ def test_what_no_hunk_asks_for_is_told(before: str, after: str, patch: str, told
     ],
 )
 def test_what_is_changed_by_writing_anew_alone_is_as_it_was(old: bytes, new: bytes, made: bytes):
-    assert as_it_was(old, new, [b"B\n"]) == made
+    assert restore_whitespace(old, new, [b"B\n"]) == made
 
 
 def test_a_block_that_a_hunk_adds_around_it_all_stays():
     new = b"```\na\n```\n"
-    assert as_it_was(b"a\n", new, [b"```\n", b"```\n"]) == new
+    assert restore_whitespace(b"a\n", new, [b"```\n", b"```\n"]) == new
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,7 @@ def test_a_block_that_a_hunk_adds_around_it_all_stays():
     ],
 )
 def test_a_text_written_anew_gets_the_line_ends_of_the_old(old: bytes, new: bytes, made: bytes):
-    assert with_line_ends_of(old, new) == made
+    assert restore_line_ends(old, new) == made
 
 
 def test_changes_are_counted():

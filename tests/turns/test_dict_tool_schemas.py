@@ -1,4 +1,4 @@
-"""What the schema of a named tool becomes: for models, and as what arguments are checked by."""
+"""The schema of a dict tool: as models get it, and as arguments are validated by it."""
 
 from datetime import date
 from threading import Event

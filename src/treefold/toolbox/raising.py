@@ -1,4 +1,4 @@
-"""Let an agent say that it cannot do what it was asked."""
+"""The function by which an agent ends with an exception."""
 
 from typing import ClassVar, Final
 
@@ -21,7 +21,8 @@ what you tried; if something is missing, say very briefly what. You have ended w
 class RaiseException(CodeFunction):
     """Ends the agent that calls it with an AgentException.
 
-    There is one, ``raise_exception``: several agents of a runtime may use ``RaiseException()``.
+    It is a singleton, ``raise_exception``, so that several agents of a runtime may each use
+    ``RaiseException()``.
 
     Example:
         >>> from treefold import AgentException, Runtime, ToolUse, agent
@@ -40,26 +41,26 @@ class RaiseException(CodeFunction):
     """
 
     ends_its_caller = True
-    _only: "ClassVar[RaiseException | None]" = None
+    _instance: "ClassVar[RaiseException | None]" = None
 
     def __new__(cls) -> "RaiseException":
-        return cls._only or super().__new__(cls)
+        return cls._instance or super().__new__(cls)
 
     def __init__(self) -> None:
-        if RaiseException._only is not None:
+        if RaiseException._instance is not None:
             return
         super().__init__(
-            name="raise_exception", desc=_DESCRIPTION, callable=self._give_up, repeatable=True
+            name="raise_exception", desc=_DESCRIPTION, callable=self._raise, repeatable=True
         )
 
-    async def _give_up(self, ctx: RunContext, msg: str) -> None:
+    async def _raise(self, ctx: RunContext, msg: str) -> None:
         """Give up.
 
         Args:
             msg: Why, in a few sentences, so that whoever reads it can ask again in a better way.
         """
         error = AgentException(msg)
-        assert isinstance(ctx, Context)  # there is no other
+        assert isinstance(ctx, Context)  # the only implementation
         caller = ctx.node.parent or ctx.node
         if isinstance(caller, AgentNode):
             ctx.post_exception(error)
@@ -68,4 +69,4 @@ class RaiseException(CodeFunction):
 
 
 raise_exception: Final = RaiseException()
-RaiseException._only = raise_exception  # pyright: ignore[reportPrivateUsage]
+RaiseException._instance = raise_exception  # pyright: ignore[reportPrivateUsage]

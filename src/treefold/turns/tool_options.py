@@ -1,4 +1,4 @@
-"""What a tool can be made of, and with which options; everything else is refused with a remedy."""
+"""The options of a tool, and the checks of the functions that tools are made of."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,8 +14,8 @@ from treefold.core.signature import Kind, name_of
 class ToolType(Enum):
     """What the result of a tool means to the agent that runs it.
 
-    A COMPLETION_CHECK is a tool like any other, run when a turn of it comes up in the queue; if it
-    then returns True, the run ends.
+    A COMPLETION_CHECK is run like any other tool, when its turn is next in the queue; if it
+    returns True, the agent's run ends.
 
     Example:
         >>> from treefold import ToolType, registries, tool
@@ -33,7 +33,7 @@ class ToolType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """What ``@tool(...)`` was given; every other keyword is a fixed argument."""
+    """The options of ``@tool(...)``; every other keyword is a fixed argument."""
 
     lock: bool
     tags: Iterable[str] | None
@@ -43,7 +43,11 @@ class ToolOptions:
     fixed: Mapping[str, Any]
 
     def check(self, fn: Callable[..., Any]) -> None:
-        """Raise DefinitionError unless a tool can be made of the signature of *fn* with these."""
+        """Check that a tool with these options can be made of the signature of *fn*.
+
+        Raises:
+            DefinitionError: it cannot.
+        """
         name = name_of(fn)
         if Kind.of(fn) is Kind.SYNC:
             raise DefinitionError(
@@ -52,23 +56,27 @@ class ToolOptions:
             )
         self.check_options(name, fn)
         parameters = inspect.signature(fn).parameters
-        takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         unknown = [name for name in self.fixed if name not in parameters]
-        if unknown and not takes_more:
+        if unknown and not takes_any:
             raise DefinitionError(
                 f"tool {name!r} has no parameter {', '.join(map(repr, unknown))} to fix; it takes"
                 f" {', '.join(parameters) or 'none'}"
             )
 
     def check_options(self, name: str, fn: Callable[..., Any]) -> None:
-        """Raise DefinitionError unless these go together with *fn*, whatever its parameters."""
+        """Check these options alone, without regard to the parameters of *fn*.
+
+        Raises:
+            DefinitionError: an option is invalid, or does not suit *fn*.
+        """
         for option, value in ("lock", self.lock), ("repeatable", self.repeatable or False):
             if not isinstance(value, bool):
-                raise self._reserved(name, option, "True or False")
+                raise self._invalid(name, option, "True or False")
         if not isinstance(self.type, ToolType):
-            raise self._reserved(name, "type", "a ToolType")
+            raise self._invalid(name, "type", "a ToolType")
         if not all(isinstance(used, Function) for used in self.uses):
-            raise self._reserved(name, "uses", "a list of Functions")
+            raise self._invalid(name, "uses", "a list of Functions")
         signature = inspect.signature(fn)
         if next(iter(signature.parameters), None) == "self":
             raise DefinitionError(
@@ -82,8 +90,8 @@ class ToolOptions:
                 f" write 'async def {name}(...) -> bool'"
             )
 
-    def _reserved(self, name: str, option: str, wanted: str) -> DefinitionError:
+    def _invalid(self, name: str, option: str, expected: str) -> DefinitionError:
         return DefinitionError(
             f"{option}={getattr(self, option)!r} for tool {name!r}: {option!r} is an option of"
-            f" @tool and must be {wanted}; to fix a parameter of that name, give it a default"
+            f" @tool and must be {expected}; to fix a parameter of that name, give it a default"
         )

@@ -1,4 +1,4 @@
-"""Async generators that are not left to the event loop to close."""
+"""Async generators that are closed by their owner instead of the event loop."""
 
 import asyncio
 import sys
@@ -6,27 +6,33 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import AsyncGeneratorType
 from typing import Any, Self, cast
 
-_open: set[AsyncGenerator[Any, None]] = set()  # so that none is garbage together with its owner
+# Strong references, so that no generator is collected as garbage together with its owner.
+_open: set[AsyncGenerator[Any, None]] = set()
 
 
 class OwnedStream:
     """A generator that another generator iterates over, and closes when it ends itself.
 
-    The event loop closes generators that were dropped, and at its end all that are left, in any
-    order. Where one iterates over another, it would close the inner one under the outer. So it is
-    not told of the inner one, which otherwise happens at the first step.
+    The event loop closes generators that were dropped, and at shutdown all that are left, in any
+    order. Where one generator iterates over another, it could close the inner one while the outer
+    one is using it. So the inner one is not registered with the loop, as it otherwise would be at
+    its first step.
     """
 
     def __init__(self) -> None:
         self._stream: AsyncGenerator[Any, None] | None = None
 
     async def next(self, make: Callable[..., AsyncGenerator[Any, None]], *args: Any) -> Any:
-        """Return the next value, or raise StopAsyncIteration; *make* makes the generator."""
+        """Return the next value of the generator, which the first call creates as ``make(*args)``.
+
+        Raises:
+            StopAsyncIteration: there is no further value.
+        """
         if self._stream is not None:
             return await anext(self._stream)
         self._stream = make(*args)
         _open.add(self._stream)
-        return await _unknown_to_the_loop(self._stream.__anext__)
+        return await _without_asyncgen_hooks(self._stream.__anext__)
 
     async def __aenter__(self) -> Self:
         return self
@@ -40,20 +46,20 @@ class OwnedStream:
             _open.discard(self._stream)
 
 
-class ClosedStream(AsyncGenerator[Any, None]):
-    """A generator that is closed properly also if its consumer drops it and the loop then ends.
+class SelfClosingStream(AsyncGenerator[Any, None]):
+    """A generator that is closed properly even if its consumer drops it just before the loop ends.
 
-    The loop closes a dropped generator in a task, and cancels that task if it ends before the task
-    has begun: GeneratorExit never arrives, and the generator cannot do what is left to do.
-    So the generator is hidden from the loop, which knows of this object instead, and closes it in
-    ``shutdown_asyncgens()`` unless that has happened before.
+    The event loop closes a dropped generator in a task, and cancels that task if the loop ends
+    before the task has started: GeneratorExit never reaches the generator, and its cleanup does not
+    run. So the generator is hidden from the loop and this object is registered instead. It closes
+    the generator when it is dropped, or at the latest in ``shutdown_asyncgens()``.
     """
 
     def __init__(self, stream: AsyncGenerator[Any, None], name: str) -> None:
         self.__qualname__ = name
         self._stream = cast("AsyncGeneratorType[Any, None]", stream)
-        self._loop: asyncio.AbstractEventLoop | None = None  # in which it has begun
-        self._announce: Callable[[Any], object] | None = None  # tells the loop of a generator
+        self._loop: asyncio.AbstractEventLoop | None = None  # set at the first step
+        self._firstiter: Callable[[Any], object] | None = None  # registers a generator at the loop
         self._closing: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -73,22 +79,22 @@ class ClosedStream(AsyncGenerator[Any, None]):
 
     async def _step(self, step: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         try:
-            return await (step(*args) if self._loop else self._first(step, *args))
+            return await (step(*args) if self._loop else self._first_step(step, *args))
         finally:
             if self._stream.ag_frame is None:
                 _open.discard(self._stream)
                 _dropped.discard(self)
 
-    def _first(self, step: Callable[..., Awaitable[Any]], *args: Any) -> Awaitable[Any]:
+    def _first_step(self, step: Callable[..., Awaitable[Any]], *args: Any) -> Awaitable[Any]:
         self._loop = asyncio.get_running_loop()
-        self._announce = sys.get_asyncgen_hooks().firstiter
+        self._firstiter = sys.get_asyncgen_hooks().firstiter
         self._register()
         _open.add(self._stream)
-        return _unknown_to_the_loop(step, *args)
+        return _without_asyncgen_hooks(step, *args)
 
     def _register(self) -> None:
-        if self._announce is not None:
-            self._announce(self)
+        if self._firstiter is not None:
+            self._firstiter(self)
 
     def __del__(self) -> None:
         loop = self._loop
@@ -96,7 +102,7 @@ class ClosedStream(AsyncGenerator[Any, None]):
             _open.discard(self._stream)
             return
         _dropped.add(self)
-        # The loop knows it by a weak reference, which is gone by now if it was in a cycle.
+        # The loop holds a weak reference, which is already dead if this object was in a cycle.
         self._register()
         loop.call_soon_threadsafe(self._close, loop)
 
@@ -104,11 +110,11 @@ class ClosedStream(AsyncGenerator[Any, None]):
         self._closing = loop.create_task(self.aclose())
 
 
-_dropped: set[ClosedStream] = set()  # those that the loop is about to close
+_dropped: set[SelfClosingStream] = set()  # those that are about to be closed
 
 
-def _unknown_to_the_loop(step: Callable[..., Awaitable[Any]], *args: Any) -> Awaitable[Any]:
-    """Return the first step of a generator, without which the loop does not know of it."""
+def _without_asyncgen_hooks(step: Callable[..., Awaitable[Any]], *args: Any) -> Awaitable[Any]:
+    """Return the first step of a generator, created so that the loop does not register it."""
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
     try:

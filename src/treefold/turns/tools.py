@@ -1,4 +1,4 @@
-"""Tools: coroutine functions and async generators with hooks, a lock, a name and a schema."""
+"""Tools: coroutine functions and async generators with a name, a schema, hooks and a lock."""
 
 import asyncio
 from collections.abc import (
@@ -24,13 +24,13 @@ from treefold.core.errors import (
 from treefold.core.function import Function, RunContext
 from treefold.core.signature import Kind, Signature, name_of, underlying
 from treefold.runtime.ambient import current_context
-from treefold.turns.definition import ToolOptions, ToolType
+from treefold.turns.deferred import add_fixed_arguments
 from treefold.turns.hooks import Hook, HookPoint, HookRegistry, ToolHook, fire
-from treefold.turns.late import with_fixed
 from treefold.turns.lock import CrossLoopLock
 from treefold.turns.origin import origin_of
-from treefold.turns.owned import ClosedStream, OwnedStream
 from treefold.turns.registry import Registry
+from treefold.turns.streams import OwnedStream, SelfClosingStream
+from treefold.turns.tool_options import ToolOptions, ToolType
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -38,15 +38,18 @@ R = TypeVar("R", bound=Awaitable[Any] | AsyncIterator[Any])
 S = TypeVar("S", bound=Awaitable[Any] | AsyncIterator[Any])
 
 
-_held: ContextVar[frozenset[object]] = ContextVar("treefold.held", default=frozenset())
+# The locked calls that the current one was made from, directly or not, to find a deadlock.
+_lock_owners: ContextVar[frozenset[object]] = ContextVar(
+    "treefold.lock_owners", default=frozenset()
+)
 
 
 @dataclass(slots=True)
 class ToolMetadata:
-    """What a tool is called, what it does, and when it last ran.
+    """Name and description of a tool, and when it last ran.
 
-    The two times always belong to one run, the one that started last: each run of a turn or a
-    node has its own times there.
+    Both times belong to the run that started last; each turn and each node has the times of its
+    own run.
 
     Example:
         >>> ToolMetadata("fetch", "Fetch a page.").dict()["start_time"] is None
@@ -69,7 +72,7 @@ class ToolMetadata:
 
 
 class _ToolRegistry(Registry["AnyTool"]):
-    """The tools, by name.
+    """The registered tools, by name.
 
     Example:
         >>> from treefold import ToolRegistry, registries, tool
@@ -85,10 +88,10 @@ class _ToolRegistry(Registry["AnyTool"]):
         return [tool.doc_tree() for tool in self.all() if tool.parent is None]
 
     def name_of(self, function: Function) -> str:
-        """Return the name under which *function* will be found again.
+        """Return the name under which *function* is registered.
 
         Raises:
-            SerializationError: it will not be; only what ``@tool`` registered can be.
+            SerializationError: it is not; only a tool that ``@tool`` made of a signature is.
         """
         if not any(tool is function for tool in self.all()):
             raise SerializationError(
@@ -104,14 +107,14 @@ ToolRegistry = _ToolRegistry(
 
 
 class ToolDecorator:
-    """What ``@tool(...)`` and ``@parent.subtool(...)`` are: makers of tools."""
+    """The decorator that ``@tool(...)`` and ``@parent.subtool(...)`` evaluate to."""
 
     def __init__(self, options: ToolOptions, parent: "AnyTool | None" = None) -> None:
         self._options = options
         self._parent = parent
 
     def __call__(self, fn: Callable[P, R]) -> "Tool[P, R]":
-        """Make a tool of *fn*, and register it by its name."""
+        """Make a tool of *fn* and register it by its name."""
         self._options.check(fn)
         made = Tool[P, R](fn, self._options, self._parent)
         replaced = ToolRegistry.register(made.name, made, origin_of(fn))
@@ -121,19 +124,22 @@ class ToolDecorator:
         return made
 
 
-class FixingDecorator(ToolDecorator):
-    """The same with fixed arguments: callers need not give those, which types cannot say."""
+class PartialToolDecorator(ToolDecorator):
+    """The same with fixed arguments, as in ``functools.partial``.
+
+    Callers may omit the fixed arguments, which a ParamSpec cannot express.
+    """
 
     def __call__(self, fn: Callable[P, R]) -> "Tool[..., R]":
         return super().__call__(fn)
 
 
 class Tool(CodeFunction, Generic[P, R]):
-    """An async function that runs with hooks and, if asked for, one call at a time.
+    """An async function that runs with hooks and, with ``lock=True``, one call at a time.
 
-    Made by ``@tool``, or as ``Tool(name, description, input_schema, handler)`` of a function that
-    takes all arguments as one dict. Calling it gives what the function gives: something to await,
-    or to iterate over if it is an async generator. Arguments that it does not take are left out.
+    Made by ``@tool``, or by ``Tool(name, description, input_schema, handler)`` of a function that
+    takes all arguments as one dict. Calling it returns what the function returns: an awaitable, or
+    an async iterator if it is an async generator. Arguments that it does not take are ignored.
 
     Example:
         >>> import asyncio
@@ -152,11 +158,12 @@ class Tool(CodeFunction, Generic[P, R]):
     after_invoke = HookPoint(ToolHook.AFTER_INVOKE)
     on_error = HookPoint(ToolHook.ON_ERROR)
 
-    by_hand: ClassVar["type[AnyTool]"]  # what Tool(name, description, ...) makes
+    # The class of Tool(name, description, ...); set by dict_tool.py, which imports this module.
+    dict_tool: ClassVar["type[AnyTool]"]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        by_hand = "handler" in kwargs or (bool(args) and isinstance(args[0], str))
-        kind: Any = Tool.by_hand if cls is Tool and by_hand else cls
+        has_handler = "handler" in kwargs or (bool(args) and isinstance(args[0], str))
+        kind: Any = Tool.dict_tool if cls is Tool and has_handler else cls
         return super().__new__(kind)
 
     @overload
@@ -202,7 +209,7 @@ class Tool(CodeFunction, Generic[P, R]):
         self.hooks: list[Hook] = []
         self.lock: asyncio.Lock | None = CrossLoopLock() if options.lock else None
         self.subtools: list[AnyTool] = []
-        self._holder: object | None = None  # stands for the call that has the lock, if no stream
+        self._lock_owner: object | None = None  # stands for the locked call, unless it streams
         self.__name__ = self.name
         self.__doc__ = underlying(fn).__doc__
         self.__wrapped__ = fn
@@ -212,21 +219,21 @@ class Tool(CodeFunction, Generic[P, R]):
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function with hooks and lock, outside any node."""
-        return self._begun(self.parameters.bind(args, kwargs))
+        return self._start(self.parameters.bind(args, kwargs))
 
-    def _begun(self, values: dict[str, Any]) -> R:
+    def _start(self, values: dict[str, Any]) -> R:
         if self.streams:
-            return cast("R", ClosedStream(self._stream(values, None), self.name))
+            return cast("R", SelfClosingStream(self._stream(values, None), self.name))
         call = self._once(values, None)
-        call.__qualname__ = self.name  # what Python says was never awaited
+        call.__qualname__ = self.name  # for the warning that it was never awaited
         return cast("R", call)
 
     async def execute(self, arguments: Mapping[str, Any]) -> Any:
-        """Call it with *arguments* by name, unchecked; a stream gives the list of its values.
+        """Call it with *arguments* by name, without validation; a stream returns a list of values.
 
         Like any direct call it runs with hooks and lock, outside any node.
         """
-        values = self._taken(arguments)
+        values = self._bound(arguments)
         if not self.streams:
             return await self._once(values, None)
         async with aclosing(self._stream(values, None)) as stream:
@@ -234,11 +241,11 @@ class Tool(CodeFunction, Generic[P, R]):
 
     @property
     def handler(self) -> Callable[[Mapping[str, Any]], Any]:
-        """The function that takes all arguments as one dict, without hooks if there is such."""
+        """The function that takes all arguments as one dict; of a DictTool it runs no hooks."""
         return self.execute
 
-    def _taken(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the function is called with when it is given *arguments*."""
+    def _bound(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that the function is called with for *arguments*."""
         return self.parameters.bind((), arguments)
 
     async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
@@ -247,43 +254,44 @@ class Tool(CodeFunction, Generic[P, R]):
         return await self._once(dict(args), ctx)
 
     async def _once(self, values: dict[str, Any], ctx: RunContext | None) -> Any:
-        started = self._begin()
+        started = self._mark_start()
         try:
             values = await self._prepare(values, ctx)
             try:
                 if self.lock is None:
                     result = await self._signature.call(values)
                 else:
-                    result = await self._alone(self.lock, values)
+                    result = await self._locked_call(self.lock, values)
             except Exception as error:
                 await fire(self, ToolHook.ON_ERROR, exc=error)
                 raise
             await fire(self, ToolHook.AFTER_INVOKE, result)
             return result
         finally:
-            self._finish(started)
+            self._mark_end(started)
 
-    async def _alone(self, lock: asyncio.Lock, values: dict[str, Any]) -> Any:
-        held = _held.get()
-        if self._holder in held:
+    async def _locked_call(self, lock: asyncio.Lock, values: dict[str, Any]) -> Any:
+        owners = _lock_owners.get()
+        if self._lock_owner in owners:
             raise UsageError(
-                f"tool {self.name!r} has lock=True and called itself, and would wait for itself for"
-                " ever; leave the lock out, or move what it repeats into a function of its own"
+                f"tool {self.name!r} has lock=True and called itself, which is a deadlock; remove"
+                " the lock, or move the recursive part into a function of its own"
             )
         async with lock:
-            self._holder = object()
-            token = _held.set(held | {self._holder})  # the calls that it makes inherit this
+            self._lock_owner = object()
+            # The calls that it makes inherit this context variable.
+            token = _lock_owners.set(owners | {self._lock_owner})
             try:
                 return await self._signature.call(values)
             finally:
-                _held.reset(token)
-                self._holder = None
+                _lock_owners.reset(token)
+                self._lock_owner = None
 
     async def _stream(
         self, values: dict[str, Any], ctx: RunContext | None
     ) -> AsyncGenerator[Any, None]:
-        started = self._begin()
-        given: list[Any] = []
+        started = self._mark_start()
+        yielded: list[Any] = []
         try:
             values = await self._prepare(values, ctx)
             failure: Exception | None = None
@@ -296,36 +304,36 @@ class Tool(CodeFunction, Generic[P, R]):
                     except Exception as error:  # noqa: BLE001 - raised below, outside the lock
                         failure = error
                         break
-                    given.append(value)
+                    yielded.append(value)
                     await fire(self, ToolHook.ON_YIELD, value)
                     try:
-                        yield value  # noqa: ASYNC119 - closed by ClosedStream or its consumer
-                    except GeneratorExit:  # he has had enough
+                        yield value  # noqa: ASYNC119 - closed by SelfClosingStream or its consumer
+                    except GeneratorExit:  # the consumer left the loop
                         break
             if failure is not None:
                 await fire(self, ToolHook.ON_ERROR, exc=failure)
                 raise failure
-            await fire(self, ToolHook.AFTER_INVOKE, given)
+            await fire(self, ToolHook.AFTER_INVOKE, yielded)
         finally:
-            self._finish(started)
+            self._mark_end(started)
 
     async def _prepare(self, values: dict[str, Any], ctx: RunContext | None) -> dict[str, Any]:
-        """Add fixed and injected arguments, and tell the hooks."""
+        """Return *values* with fixed and injected arguments, after firing BEFORE_INVOKE."""
         if self._fixed:
-            values = await with_fixed(self._fixed, values, f"tool {self.name!r}")
+            values = await add_fixed_arguments(self._fixed, values, f"tool {self.name!r}")
         if self._signature.injected:
             self._signature.inject(values, ctx or current_context())
         if self.hooks or not HookRegistry.empty():
             await fire(self, ToolHook.BEFORE_INVOKE, **self._signature.with_defaults(values))
         return values
 
-    def _begin(self) -> datetime:
+    def _mark_start(self) -> datetime:
         started = self.metadata.start_time = datetime.now(UTC)
         self.metadata.end_time = None
         return started
 
-    def _finish(self, started: datetime) -> None:
-        if self.metadata.start_time is started:  # no later run has taken its place
+    def _mark_end(self, started: datetime) -> None:
+        if self.metadata.start_time is started:  # no later run has started
             self.metadata.end_time = datetime.now(UTC)
 
     @overload
@@ -362,7 +370,7 @@ class Tool(CodeFunction, Generic[P, R]):
         return decorate if fn is None else decorate(fn)
 
     def doc_tree(self) -> dict[str, Any]:
-        """Return name and description, and those of all subtools, as plain data."""
+        """Return name and description of this tool and all its subtools as plain data."""
         return {
             "name": self.metadata.name,
             "description": self.metadata.description,

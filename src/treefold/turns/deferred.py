@@ -1,4 +1,4 @@
-"""Values given now and needed later: fixed arguments, and functions that are called in time."""
+"""Deferred values: functions without parameters that are called when their value is needed."""
 
 import inspect
 import warnings
@@ -8,18 +8,18 @@ from typing import Any
 from treefold.core.function import Function
 
 
-async def evaluated(value: Any) -> Any:
-    """Return *value*, or what it gives if it is a function that needs no arguments."""
-    if not is_late(value):
+async def resolve(value: Any) -> Any:
+    """Return *value*, or the result of calling it if it is deferred; a coroutine is awaited."""
+    if not is_deferred(value):
         return value
     result = value()
     return await result if inspect.isawaitable(result) else result
 
 
-def is_late(value: Any) -> bool:
-    """Whether *value* is to be called, without arguments, when it is needed.
+def is_deferred(value: Any) -> bool:
+    """Whether *value* is a callable that needs no arguments, to be called when it is needed.
 
-    Classes and Functions are values to be passed on: calling them would make something else.
+    Classes and Functions are passed on as values: calling them would create something else.
     """
     if not callable(value) or isinstance(value, type | Function):
         return False
@@ -30,10 +30,10 @@ def is_late(value: Any) -> bool:
     return True
 
 
-async def with_fixed(
+async def add_fixed_arguments(
     fixed: Mapping[str, Any], given: Mapping[str, Any], owner: str
 ) -> dict[str, Any]:
-    """Return *given* and, of the *fixed* values, those that it does not override."""
+    """Return *given* plus the *fixed* arguments that it does not override, with a warning if so."""
     values = dict(given)
     for name, value in fixed.items():
         if name in values:
@@ -41,5 +41,5 @@ async def with_fixed(
                 f"the fixed argument {name!r} of {owner} is overridden by the call", stacklevel=3
             )
         else:
-            values[name] = await evaluated(value)
+            values[name] = await resolve(value)
     return values

@@ -303,7 +303,7 @@ async def test_a_tool_with_a_lock_that_calls_itself_is_told_so():
         await again.execute({})
 
     async with asyncio.timeout(60):
-        with pytest.raises(UsageError, match="would wait for itself"):
+        with pytest.raises(UsageError, match="called itself, which is a deadlock"):
             await again.execute({})
 
 
@@ -421,13 +421,16 @@ async def test_a_sync_handler_may_ask_for_the_context_too():
     [
         (("add",), "no description and no input_schema: write @tool\\('add', \"description\""),
         (("add", "Add."), "tool 'add' has no input_schema"),
-        ((1, "Add.", {}), "the name of a tool is a text, not 1"),
-        ((" ", "Add.", {}), "the name of a tool is a text, not ' '"),
-        (("add", None, {}), "the description of tool 'add' is a text, not None"),
-        (("add", "Add.", [int]), "the schema of tool 'add' is a dict"),
-        (("add", "Add.", {"a": "string"}), "parameter 'a' of tool 'add' is 'string'"),
-        (("add", "Add.", {"a": None}), "parameter 'a' of tool 'add' is None"),
-        (("add", "Add.", {1: int}), "a parameter of tool 'add' is called 1"),
+        ((1, "Add.", {}), "the name of a tool must be a non-empty str, got 1"),
+        ((" ", "Add.", {}), "the name of a tool must be a non-empty str, got ' '"),
+        (("add", None, {}), "the description of tool 'add' must be a str, got None"),
+        (("add", "Add.", [int]), "the schema of tool 'add' must be a dict"),
+        (
+            ("add", "Add.", {"a": "string"}),
+            "parameter 'a' of tool 'add' must be a type, got 'string'",
+        ),
+        (("add", "Add.", {"a": None}), "parameter 'a' of tool 'add' must be a type, got None"),
+        (("add", "Add.", {1: int}), "the parameter names of tool 'add' must be strings, got 1"),
         (("add", "Add.", {"type": "object"}), "has 'type': 'object' and 'properties'"),
         (("add", "Add.", {"a": {"required": "yes"}}), "'required' of parameter 'a'"),
         (
@@ -462,9 +465,9 @@ def generator(args: Any) -> Any:
         (only_keywords, "must take one dict"),
         (method, "is a method"),
         (generator, "is a generator"),
-        (1, "cannot be made of 1"),
-        (double, "cannot be made of <Tool double>"),
-        (dict, "nothing is known of the parameters"),
+        (1, "must be a function, got 1"),
+        (double, "must be a function, got <Tool double>"),
+        (dict, "must have a signature, which <class 'dict'> has not"),
     ],
 )
 def test_a_handler_that_does_not_take_one_dict_is_refused(handler: Any, message: str):
@@ -473,7 +476,7 @@ def test_a_handler_that_does_not_take_one_dict_is_refused(handler: Any, message:
 
 
 def test_arguments_cannot_be_fixed():
-    with pytest.raises(DefinitionError, match="takes no fixed arguments, such as unit"):
+    with pytest.raises(DefinitionError, match="takes no fixed arguments, got unit"):
         cast("Any", tool)("add", "Add.", ADD, unit="m")
 
 
