@@ -57,7 +57,7 @@ def test_keys_are_named_and_no_part_of_them_is_shown(tmp_path: Path):
         "✓ TREEFOLD_CACHE is set",
         "✓ ANTHROPIC_BASE_URL is set",
     ]
-    assert shown.splitlines()[-1].startswith("models to work with: openai (OPENAI_API_KEY)")
+    assert shown.splitlines()[-1].startswith("usable models: openai (OPENAI_API_KEY)")
 
 
 def test_where_no_model_can_be_asked_it_says_how_to_get_one(tmp_path: Path):
@@ -66,7 +66,7 @@ def test_where_no_model_can_be_asked_it_says_how_to_get_one(tmp_path: Path):
     found = json.loads(done.stdout)
     assert done.returncode == (0 if found["usable"] else 1)  # somebody's server may be there
     assert found["weights"] == {"file": SMOLLM2.file, "path": None}
-    assert "· local " + SMOLLM2.file + " is not here: treefold local fetch" in str(
+    assert "· local " + SMOLLM2.file + " is not fetched: treefold local fetch" in str(
         lines(treefold("doctor", env=env).stdout)["embedded model"]
     )
 
@@ -122,7 +122,7 @@ def test_a_folder_that_may_not_be_written_holds_no_journal(
     with without_privileges():
         found = examine({})
     assert found["journal"]["fault"] == (
-        "Permission denied; go to a folder that may be written, or give --store"
+        "Permission denied; go to a folder that you may write to, or give --store"
     )
 
 
@@ -137,7 +137,7 @@ async def test_what_the_terminal_can_do_is_told(env: dict[str, str], colours: st
 
 def test_a_terminal_without_unicode_is_told_so():
     done = treefold("doctor", env={"PYTHONIOENCODING": "ascii"})
-    assert "lacks what trees are drawn with" in done.stdout
+    assert "lacks characters of trees" in done.stdout
 
 
 # Packages

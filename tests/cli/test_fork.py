@@ -144,7 +144,7 @@ def test_a_fork_that_is_interrupted_stays_open(path: Path, drive: Drive):
     assert (process.returncode, shown) == (130, "")
     assert told == (
         "treefold fork: interrupted; it stays open in run.db, "
-        "and goes on when that is next driven\n"
+        "and resumes when that is next driven\n"
     )
     far = seen(path, 3, lambda view: view.state is NodeState.Running)
     drive()

@@ -15,8 +15,8 @@ from terminal import CTRL_C, CTRL_D, Terminal
 from treefold import attach
 from treefold.views import data
 
-GONE: Final = "report (node 1) was deleted; 'treefold vacuum' gives its room back to the disk\n"
-ASKED: Final = "delete report (node 1), which cannot be had back? [y/N] "
+GONE: Final = "report (node 1) was deleted; 'treefold vacuum' returns its space to the disk\n"
+ASKED: Final = "delete report (node 1)? It cannot be restored. [y/N] "
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ BEFORE: Final = [(1, "report", "nightly"), (7, "publish", ""), (8, "deploy", "")
 def test_a_run_that_was_exported_is_taken_into_a_new_journal(own: Path, file: Path):
     other = own.parent / "archive.db"
     done = act(own, "import", "--tree", file.name, "--store", other.name)
-    assert done == (0, "report is node 1 of archive.db now\n", "")
+    assert done == (0, "report is now node 1 of archive.db\n", "")
     assert other.stat().st_mode & 0o777 == 0o600
     assert runs(other) == BEFORE[:1]
     with attach(own) as here, attach(other) as there:
@@ -58,7 +58,7 @@ def test_a_run_that_was_exported_is_taken_into_a_new_journal(own: Path, file: Pa
 def test_beside_the_run_itself_it_has_ids_of_its_own_and_no_key(own: Path):
     assert runs(own) == BEFORE
     done = act(own, "import", "--tree", "run.jsonl")
-    said = "report is node 9 of run.db now; its key 'nightly' is that of another run\n"
+    said = "report is now node 9 of run.db; its key 'nightly' belongs to another run\n"
     assert done == (0, said, "")
     assert runs(own) == [*BEFORE, (9, "report", "")]
     assert act(own, "diff", "1", "9")[0] == 0
@@ -74,7 +74,7 @@ def test_what_is_exported_into_a_pipe_is_read_from_it(own: Path):
         text=True,
         timeout=PATIENCE,
     )
-    said = "report is node 1 of other.db now\n"
+    said = "report is now node 1 of other.db\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
@@ -88,10 +88,10 @@ def test_a_fork_comes_with_the_run_that_it_goes_on_from(path: Path, drive: Drive
     code, shown, told = act(path, "import", "--tree", "fork.jsonl", "--store", "other.db")
     assert (code, shown) == (
         0,
-        "deploy is node 1 of other.db now\ndeploy is node 2 of other.db now\n",
+        "deploy is now node 1 of other.db\ndeploy is now node 2 of other.db\n",
     )
     assert told == (
-        "deploy (node 2) has not ended: it goes on when other.db is driven, and so does the run"
+        "deploy (node 2) has not ended: it resumes when other.db is driven, and so does the run"
         " that it is a copy of, in its own journal\n"
     )
 
@@ -134,12 +134,12 @@ def test_a_run_is_deleted_and_its_key_is_free_again(own: Path, file: Path):
     assert runs(own) == BEFORE[1:]
     assert act(own, "tree", "1")[0] == 2
     done = act(own, "import", "--tree", file.name)
-    assert done == (0, "report is node 9 of run.db now\n", "")
+    assert done == (0, "report is now node 9 of run.db\n", "")
     assert runs(own)[-1] == (9, "report", "nightly")
 
 
 def test_where_nobody_can_be_asked_it_has_to_be_said(own: Path):
-    said = "nobody can be asked whether report (node 1) may go: say so with --yes"
+    said = "cannot ask whether to delete report (node 1): no terminal. Give --yes"
     assert act(own, "delete", "1") == (2, "", f"treefold delete: {said}\n")
     line = f"{sys.executable} -m treefold delete 1 <&-"
     done = subprocess.run(
@@ -228,8 +228,8 @@ def test_the_room_of_what_was_deleted_is_given_back(own: Path):
     code, shown, told = act(own, "vacuum")
     given = size - own.stat().st_size
     assert given > 0
-    assert (code, shown, told) == (0, f"{given:,} bytes were given back\n", "")
-    assert act(own, "vacuum") == (0, "0 bytes were given back\n", "")
+    assert (code, shown, told) == (0, f"{given:,} bytes were returned\n", "")
+    assert act(own, "vacuum") == (0, "0 bytes were returned\n", "")
     assert runs(own) == BEFORE[1:]
 
 

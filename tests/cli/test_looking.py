@@ -20,7 +20,7 @@ from treefold.views import data
 Look = Callable[..., tuple[int, str]]
 
 UNDRIVEN = (
-    "no process drives this journal now: what is open in it goes on when the program is started"
+    "no process drives this journal now: unfinished runs resume when their program is started"
     " again\n"
 )
 DRIVER = """
@@ -146,9 +146,7 @@ def test_tree_gives_programs_its_rows(look: Look, journal: Path):
 
 def test_a_depth_that_is_no_number_is_wrong_usage(capsys: pytest.CaptureFixture[str]):
     for given in ("-1", "x", "²"):
-        with pytest.raises(SystemExit) as end:
-            main(["tree", f"--depth={given}"])
-        assert end.value.code == 2
+        assert main(["tree", f"--depth={given}"]) == 2
         assert "is not a number of levels, such as 2" in capsys.readouterr().err
 
 
@@ -267,9 +265,10 @@ def test_transcript_shows_a_conversation_with_thinking_folded(look: Look, journa
 def test_transcript_of_code_names_the_agents_below_it(look: Look):
     assert look("transcript", "1") == (
         0,
-        "report (node 1) has said nothing to a model; these below it have: 1.1, 1.2\n",
+        "report (node 1) has had no conversation with a model; these calls below it have:"
+        " 1.1, 1.2\n",
     )
-    assert look("transcript", "8") == (0, "deploy (node 8) has said nothing to a model\n")
+    assert look("transcript", "8") == (0, "deploy (node 8) has had no conversation with a model\n")
     assert as_data(look("transcript", "8", "--json")) == []
 
 

@@ -38,7 +38,7 @@ async def test_keys_and_servers_are_found_and_no_key_is_told(monkeypatch: pytest
                 "anthropic:claude-opus-5-5", None, "ANTHROPIC_API_KEY is set; this costs money"
             ),
             ModelChoice("gemini:gemini-4-argon", None, "GOOGLE_API_KEY is set; this costs money"),
-            ModelChoice(f"openai:qwen3@{url}", None, "ollama runs there"),
+            ModelChoice(f"openai:qwen3@{url}", None, "ollama is running"),
         ]
 
 
@@ -48,7 +48,7 @@ async def test_whoever_sits_there_chooses_by_number():
         await terminal.see("    1  local  (embedded: needs no key and no server; it is small)\n")
         await terminal.see("    2  anthropic:claude-opus-5-5  (ANTHROPIC_API_KEY is set; this")
         await terminal.see("    3  openai:gpt-6.1-sol  (OPENAI_API_KEY is set; this costs money)\n")
-        await terminal.see("which one? [1, and after 30 s] ")
+        await terminal.see("which one? [1, also after 30 s] ")
         terminal.press("nine\n")
         await terminal.see("a number from 1 to ")
         terminal.press("3\n")
@@ -74,7 +74,7 @@ async def test_nobody_is_asked_where_nobody_sits():
     async with asyncio.timeout(60):
         printed, told = await process.communicate()
     assert printed == b"took local\n"
-    assert b"the embedded model is used; --model takes another: openai:gpt-6.1-sol (OPENAI" in told
+    assert b"using the embedded model; --model takes another: openai:gpt-6.1-sol (OPENAI" in told
 
 
 async def test_a_run_uses_what_was_chosen(tmp_path: Path):

@@ -121,7 +121,7 @@ def test_what_cannot_be_served_is_exit_code_2(journal: Path, tmp_path: Path):
         assert failed(*store, "--port", port).startswith(
             f"treefold view: nothing can be served at 127.0.0.1:{port}: "
         )
-    assert "invalid int value: 'x'" in failed(*store, "--port", "x")
+    assert "'--port': 'x' is not a valid integer" in failed(*store, "--port", "x")
     for host in "0.0.0.0", "::", "example.org":
         told = failed(*store, "--host", host, "--port", "0")
         assert told.startswith(f"treefold view: other machines could reach {host}, ")

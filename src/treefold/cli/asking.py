@@ -1,10 +1,13 @@
-"""Put the questions of a run to whoever sits at the terminal."""
+"""Put the questions of a run to the user at the terminal, or to a pipe."""
 
+import os
+import select
+import stat
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from treefold.cli.typed_lines import TypedLines
 from treefold.core.errors import TreefoldError
 from treefold.core.question import Question, QuestionKind
 from treefold.core.views import NodeView
@@ -12,15 +15,57 @@ from treefold.runtime.runtime import Runtime
 from treefold.views.terminal import Aside
 from treefold.views.text import printable
 
-_ELSEWHERE: Final = "(it is not asked any more: answered elsewhere, or cancelled)"
+_CLOSED: Final = "(no longer open: it was answered elsewhere, or cancelled)"
+_POLL_INTERVAL: Final = 0.1  # seconds
+
+
+class TypedLines:
+    """Reads lines from stdin; a line that is abandoned half typed begins the next one."""
+
+    def __init__(self) -> None:
+        self._begun = bytearray()
+
+    def read(self, is_wanted: Callable[[], bool]) -> str | None:
+        """Return the next line, empty at the end of the input; None once *is_wanted* is false."""
+        if not _can_wait():
+            return sys.stdin.readline()
+        while is_wanted():
+            if not select.select([sys.stdin], [], [], _POLL_INTERVAL)[0]:
+                continue
+            byte = _next_byte()
+            self._begun += byte
+            if byte in {b"", b"\n"}:
+                line = self._begun.decode(sys.stdin.encoding, "replace")
+                self._begun.clear()
+                return line
+        return None
+
+
+def _next_byte() -> bytes:
+    """Read one byte, none at the end of the input; the rest is left for other readers."""
+    try:
+        return os.read(sys.stdin.fileno(), 1)
+    except OSError:  # the terminal is gone
+        return b""
+
+
+def _can_wait() -> bool:
+    """Return whether stdin can be polled: it is a terminal, a pipe or a socket."""
+    if sys.platform == "win32":
+        return False
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):  # it has no file descriptor
+        return False
+    return sys.stdin.isatty() or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def ask_for_answers(
     runtime: Runtime, lines: TypedLines, aside: Aside, view: Callable[[], NodeView]
 ) -> bool:
-    """Ask for the answer to each open question; False if there is nobody to ask any more.
+    """Ask for the answer to each open question; return False at the end of the input.
 
-    The tree above goes on moving meanwhile, as *view* gives it.
+    The tree above the question is redrawn meanwhile, from what *view* returns.
     """
     asked = (question for question in runtime.questions() if _is_open(runtime, question))
 
@@ -38,7 +83,7 @@ def _ask(
     aside: Aside,
     is_wanted: Callable[[], bool],
 ) -> bool:
-    """Ask until *question* is answered, here or elsewhere; False if there is nobody to ask."""
+    """Ask until *question* is answered, here or elsewhere; return False at the end of the input."""
     aside.say(shown(question))
     while True:
         with aside.typing("> "):
@@ -46,14 +91,14 @@ def _ask(
             if line is None:
                 aside.end_line()
         if line is None:
-            aside.say(_ELSEWHERE)
+            aside.say(_CLOSED)
             return True
         if not line:
             return False
         try:
             runtime.answer(question.id, line.strip())
-        except KeyError:  # it is not open any more
-            aside.say(_ELSEWHERE)
+        except KeyError:  # it was closed meanwhile
+            aside.say(_CLOSED)
             return True
         except TreefoldError as error:
             aside.say(printable(str(error)))
@@ -66,7 +111,7 @@ def _is_open(runtime: Runtime, question: Question) -> bool:
 
 
 def shown(question: Question) -> str:
-    """Return *question* as it is put to a person."""
+    """Return the text with which *question* is put to a person."""
     text = "\n".join(printable(line) for line in question.text.split("\n"))
     choices = f" [{' / '.join(map(printable, question.choices))}]" if question.choices else ""
     why = "" if question.kind is QuestionKind.Human else f"{question.kind}: "

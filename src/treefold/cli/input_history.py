@@ -1,4 +1,4 @@
-"""What was typed before, to be called back with the arrow keys."""
+"""The lines typed in earlier chats, which the arrow keys recall."""
 
 import os
 import re
@@ -11,9 +11,10 @@ from treefold.core.errors import StoreError
 from treefold.stores.data_folder import make_data_folder
 
 _FILE: Final = "chat_history"
-_KEPT: Final = 1000  # lines
+_MOST_LINES: Final = 1000
 
-# Lines that seem to have one are not kept; nor is one that begins with a space, as in shells.
+# Lines that seem to contain a secret are not saved; nor are lines that begin with a space, as in
+# shells.
 _SECRET: Final = re.compile(
     r"""(?ix) \b(sk|pk|rk|ghp|gho|glpat|xox[abp])[-_][\w-]{8,} | \bAIza[\w-]{20,} | \bAKIA\w{12,}
     | \beyJ[\w-]{10,}\. | -----BEGIN | \bbearer\s+\S{8,}
@@ -22,7 +23,7 @@ _SECRET: Final = re.compile(
 
 
 class InputHistory:
-    """Lines in a file that only its owner can read; without readline there are none."""
+    """A history in a file that only its owner can read; without readline there is none."""
 
     def __init__(self) -> None:
         self._readline = _readline()
@@ -30,13 +31,14 @@ class InputHistory:
         if self._readline is None:
             return
         self._readline.set_auto_history(False)
-        with suppress(OSError, StoreError):  # then there is none, which is no reason not to chat
+        # A chat works without a history, too.
+        with suppress(OSError, StoreError):
             self._file = make_data_folder() / _FILE
-            for line in self._kept():
+            for line in self._load():
                 self._readline.add_history(line)
 
     def add(self, line: str) -> None:
-        """Remember *line*, unless it is nobody's business."""
+        """Save *line*, unless it may be private."""
         if self._readline is None or not line.strip() or line[0] == " " or _SECRET.search(line):
             return
         self._readline.add_history(line)
@@ -44,24 +46,24 @@ class InputHistory:
             with suppress(OSError):
                 self._write(os.O_APPEND, f"{line}\n")
 
-    def _kept(self) -> list[str]:
+    def _load(self) -> list[str]:
         if self._file is None or not self._file.exists():
             return []
         lines = self._file.read_text("utf-8", errors="replace").splitlines()
-        if len(lines) > 2 * _KEPT:
-            self._write(os.O_TRUNC, "".join(f"{line}\n" for line in lines[-_KEPT:]))
-        return lines[-_KEPT:]
+        if len(lines) > 2 * _MOST_LINES:
+            self._write(os.O_TRUNC, "".join(f"{line}\n" for line in lines[-_MOST_LINES:]))
+        return lines[-_MOST_LINES:]
 
-    def _write(self, how: int, text: str) -> None:
+    def _write(self, flag: int, text: str) -> None:
         assert self._file is not None
-        file = os.open(self._file, os.O_CREAT | os.O_WRONLY | how, 0o600)
+        file = os.open(self._file, os.O_CREAT | os.O_WRONLY | flag, 0o600)
         with os.fdopen(file, "w", encoding="utf-8", errors="replace") as opened:
             opened.write(text)
 
 
 def _readline() -> ModuleType | None:
     try:
-        import readline  # noqa: PLC0415 - not everywhere, and it changes what input() does
+        import readline  # noqa: PLC0415 - optional, and importing it changes input()
     except ImportError:
         return None
     return readline

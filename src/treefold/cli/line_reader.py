@@ -1,4 +1,4 @@
-"""Lines from whoever sits at the terminal, or from a pipe."""
+"""Read prompts and answers from the terminal or from a pipe."""
 
 import asyncio
 import io
@@ -6,15 +6,15 @@ import sys
 
 from treefold.cli.input_history import InputHistory
 
-_MORE = "... "
+_CONTINUATION_PROMPT = "... "
 _CONTINUED = "\\"
 
 
 class LineReader:
     """Reads prompts, one or more lines each, and answers to questions.
 
-    Prompts are read while no loop runs, with such line editing as there is; then Ctrl-C is a
-    KeyboardInterrupt. Answers are read while the turn that asks goes on.
+    Prompts are read while no event loop runs, with line editing where it is available; Ctrl-C is
+    then a KeyboardInterrupt. Answers are read while the turn that asks is running.
     """
 
     def __init__(self) -> None:
@@ -26,10 +26,10 @@ class LineReader:
         self._history = InputHistory() if edits else None
 
     def read(self, prompt: str) -> str | None:
-        """Return what is typed next; None at the end of all."""
+        """Return the next prompt; None at the end of the input."""
         lines: list[str] = []
         while True:
-            line = self._line(_MORE if lines else prompt)
+            line = self._line(_CONTINUATION_PROMPT if lines else prompt)
             if line is None:
                 return "\n".join(lines) if lines else None
             if not line.endswith(_CONTINUED):
@@ -37,9 +37,9 @@ class LineReader:
             lines.append(line.removesuffix(_CONTINUED))
 
     async def answer(self, prompt: str) -> str | None:
-        """Return the next line, which is not kept; None if there is nobody."""
+        """Return the next line, which is not saved; None at the end of the input."""
         if self.at_terminal:
-            _forget_what_was_typed()  # it was meant for something else
+            _discard_typed_ahead()  # it was not meant as an answer
         print(prompt, end="", file=sys.stderr, flush=True)
         if self.at_terminal:
             await _until_typed()
@@ -48,7 +48,7 @@ class LineReader:
 
     def _line(self, prompt: str) -> str | None:
         if self._history is None:
-            if self.at_terminal:  # and the answers go elsewhere
+            if self.at_terminal:  # stdout is a file or a pipe
                 print(prompt, end="", file=sys.stderr, flush=True)
             line = sys.stdin.readline()
             return line.rstrip("\r\n") if line else None
@@ -61,9 +61,9 @@ class LineReader:
         return line
 
 
-def _forget_what_was_typed() -> None:
+def _discard_typed_ahead() -> None:
     if sys.platform != "win32":
-        import termios  # noqa: PLC0415 - not everywhere
+        import termios  # noqa: PLC0415 - not on Windows
 
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
@@ -73,7 +73,7 @@ async def _until_typed() -> None:
     typed = asyncio.Event()
     try:
         loop.add_reader(sys.stdin, typed.set)
-    except NotImplementedError:  # Windows: then everything waits
+    except NotImplementedError:  # on Windows, where reading blocks the loop
         return
     try:
         await typed.wait()

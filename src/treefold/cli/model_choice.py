@@ -1,4 +1,4 @@
-"""Which model a chat is with: the one that was named, one that runs here, or the embedded one."""
+"""Choose the model of a chat: the one that is named, one of a local server, or the embedded one."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -11,17 +11,17 @@ from treefold.models.naming import find_model
 from treefold.models.openai.model import LOCAL_SERVERS
 from treefold.models.servers import FoundServer, find_servers
 
-_PATIENCE: Final = 5.0  # seconds for a server that was named
+_TIMEOUT: Final = 5.0  # seconds for a server that the user named
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """A model, and why it was taken.
+    """A model, and why it was chosen.
 
     Attributes:
         model: its name, as ``AgentOptions`` takes it.
-        base_url: its server, if the name is the server's own.
-        why: how it came to be chosen.
+        base_url: its server, if the name is one of that server.
+        why: the reason for the choice, for the user.
     """
 
     model: str
@@ -39,16 +39,16 @@ async def choose_model(
     embedded: bool = False,
     servers: Mapping[str, str] = LOCAL_SERVERS,
 ) -> ModelChoice:
-    """Return the model to talk to; what is not given comes from the environment, or is found.
+    """Return the model to talk to: as given, as the environment says, or one that is found.
 
-    *servers* are the addresses where one may run, by name.
+    *servers* are the addresses at which a server may run, by name.
 
     Raises:
-        InvalidValueError: there is none of that name, or none at that address.
+        InvalidValueError: there is no such model, or no server at that address.
     """
     if embedded:
         if model or base_url:
-            raise InvalidValueError("--local is a model of its own: leave out --model, --base-url")
+            raise InvalidValueError("--local names the model: leave out --model and --base-url")
         return ModelChoice("local", None, "--local")
     name, name_from = _given(model, "--model", MODEL_VARIABLE)
     address, address_from = _given(base_url, "--base-url", BASE_URL_VARIABLE)
@@ -66,7 +66,7 @@ def _given(value: str | None, option: str, variable: str) -> tuple[str, str]:
 
 
 async def _named(name: str, why: str, servers: Mapping[str, str]) -> ModelChoice:
-    """Return the model of that name: it says where it is, or some server has it."""
+    """Return the model of that name: its prefix names a provider, or a local server has it."""
     try:
         find_model(name)
     except InvalidValueError:
@@ -78,20 +78,20 @@ async def _named(name: str, why: str, servers: Mapping[str, str]) -> ModelChoice
 
 
 async def _at(address: str, why: str) -> ModelChoice:
-    found = await find_servers({"server": address}, timeout=_PATIENCE)
+    found = await find_servers({"server": address}, timeout=_TIMEOUT)
     if model := first_model(found):
-        return ModelChoice(model, address, f"{why}; the first that it has")
-    raise InvalidValueError(f"{address} does not say which models it has: give --model NAME, too")
+        return ModelChoice(model, address, f"{why}; its first model")
+    raise InvalidValueError(f"{address} does not list its models: give --model NAME, too")
 
 
 async def _running(servers: Mapping[str, str]) -> ModelChoice:
     for server in await find_servers(servers):
         if model := first_model([server]):
-            return ModelChoice(model, server.base_url, f"{server.name} runs there")
-    return ModelChoice("local", None, "no model was named, and no server runs here")
+            return ModelChoice(model, server.base_url, f"{server.name} is running")
+    return ModelChoice("local", None, "no model was named, and no server is running here")
 
 
 def first_model(servers: Sequence[FoundServer]) -> str | None:
-    """Return a model that one can talk to."""
+    """Return the first model of *servers* that is not for embeddings."""
     models = [model for server in servers for model in server.models]
     return next((model for model in models if "embed" not in model.lower()), None)

@@ -1,4 +1,4 @@
-"""Which of the models that are found here a run is to use: asks, and goes on without an answer.
+"""Ask which of the available models a run is to use (``treefold run --model auto``).
 
 The embedded one is the default: it needs no key and no server, and costs nothing.
 """
@@ -27,30 +27,30 @@ _EMBEDDED: Final = ModelChoice("local", None, "embedded: needs no key and no ser
 _KEYED: Final = (AnthropicModel, OpenAIModel, GeminiModel)
 
 
-def offered_model(store: str | None, patience: float = 10.0) -> str:
-    """Return the model that a run goes on with, or that somebody chose, or else the embedded one.
+def offered_model(store: str | None, timeout: float = 10.0) -> str:
+    """Return the model of an unfinished run, or the user's choice, or else the embedded one.
 
     Args:
-        store: the journal, in which a run may be open.
-        patience: seconds for an answer.
+        store: the journal, which may have an unfinished run.
+        timeout: seconds to wait for a choice.
     """
-    if store is not None and (known := _under_way(store)) is not None:
+    if store is not None and (known := _model_in_use(store)) is not None:
         return known
     others = asyncio.run(find_choices())
     if not others:
         return _EMBEDDED.model
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        _say(f"==> the embedded model is used; --model takes another: {_listed(others)}")
+        _say(f"==> using the embedded model; --model takes another: {_listed(others)}")
         return _EMBEDDED.model
     choices = [_EMBEDDED, *others]
-    _say("==> these models are found here:")
+    _say("==> these models are available:")
     for number, choice in enumerate(choices, 1):
         _say(f"    {number}  {choice.model}  ({choice.why})")
-    return choices[_asked(len(choices), patience) - 1].model
+    return choices[_ask(len(choices), timeout) - 1].model
 
 
 async def find_choices(servers: Mapping[str, str] = LOCAL_SERVERS) -> list[ModelChoice]:
-    """Return the models that there are keys for, and those of servers that run here.
+    """Return a model of each provider that has a key, and of each local server that is running.
 
     The names are those that ``find_model`` takes. *servers* are addresses, by name.
     """
@@ -62,15 +62,15 @@ async def find_choices(servers: Mapping[str, str] = LOCAL_SERVERS) -> list[Model
     for server in await find_servers(servers):
         if model := first_model([server]):
             name = f"openai:{model}@{server.base_url}"
-            found.append(ModelChoice(name, None, f"{server.name} runs there"))
+            found.append(ModelChoice(name, None, f"{server.name} is running"))
     return found
 
 
-def _asked(most: int, patience: float) -> int:
-    """Return the number that somebody types, or 1 if nobody does in time."""
-    end = time.monotonic() + patience
+def _ask(most: int, timeout: float) -> int:
+    """Return the number that the user types, or 1 after *timeout* seconds."""
+    end = time.monotonic() + timeout
     while True:
-        _say(f"    which one? [1, and after {patience:g} s] ", end="")
+        _say(f"    which one? [1, also after {timeout:g} s] ", end="")
         ready, _, _ = select.select([sys.stdin], [], [], max(0.0, end - time.monotonic()))
         line = sys.stdin.readline().strip() if ready else ""
         if not ready:
@@ -79,11 +79,11 @@ def _asked(most: int, patience: float) -> int:
             return 1
         if line.isdecimal() and 1 <= int(line) <= most:
             return int(line)
-        _say(f"    a number from 1 to {most}")
+        _say(f"    type a number from 1 to {most}")
 
 
-def _under_way(store: str) -> str | None:
-    """Return the model of a run that an earlier process has left open."""
+def _model_in_use(store: str) -> str | None:
+    """Return the model of a run that an earlier process left unfinished."""
     if not os.path.exists(store):
         return None
     with attach(store) as observer:
