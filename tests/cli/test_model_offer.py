@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from terminal import Terminal
-from treefold.cli.model_choice import ModelChoice
-from treefold.cli.model_offer import find_choices
+from treefold.cli.model_choice import ModelChoice, find_choices
 from wire import ModelServer, openai_wire
 from wire.replies import failure
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 NOBODY = {"nobody": "http://127.0.0.1:9/v1"}
-OFFER = "from treefold.cli.model_offer import offered_model; print('took', offered_model(None, {}))"
+OFFER = (
+    "from treefold.cli.model_choice import ask_for_model; print('took', ask_for_model(None, {}))"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -1,10 +1,10 @@
 """The ``treefold`` command. The module of a subcommand is loaded when the subcommand is used.
 
 ``commands`` lists the subcommands, ``options`` has what their modules share, ``exit_codes`` what
-they return; ``journal`` finds the journal and the run that a command line names, and ``loading``
-finds functions. ``chat`` is made of ``chatting`` (the whole of it), ``talk`` (one prompt and its
-answer), ``chat_commands`` (lines that begin with a slash), ``screen`` and ``line_reader`` (the two
-sides of the terminal) and ``model_choice``.
+they return. ``journal`` finds the journal and the run that a command line names, ``loading`` loads
+functions, ``output`` prints tables and JSON. ``chat`` is made of ``chat_loop`` (all of it),
+``chat_turn`` (one prompt and its answer), ``chat_commands`` (lines that begin with a slash),
+``chat_input``, ``chat_screen``, ``chat_file`` and ``model_choice``.
 """
 
 import gc

@@ -42,6 +42,6 @@ def chat(**options: Any) -> int:
     a server that runs on this machine, or else the embedded one. From a pipe, each line is a
     prompt, and only the answers are on stdout.
     """
-    from treefold.cli.chatting import ChatOptions, chat_with  # noqa: PLC0415 - --help needs none
+    from treefold.cli.chat_loop import ChatOptions, chat_with  # noqa: PLC0415 - --help needs none
 
     return chat_with(ChatOptions(**options))

@@ -108,7 +108,7 @@ def _data(function: Function, named: Sequence[Function]) -> dict[str, Any]:
 
 
 def _inputs(function: Function) -> JsonSchema | None:
-    """Return the schema of the inputs, None if JSON Schema cannot express it, as code may."""
+    """Return the schema of the inputs; None if JSON Schema cannot express it, which code may do."""
     try:
         return function.input_schema
     except TreefoldError:

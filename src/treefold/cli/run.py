@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 import click
 
-from treefold.cli.asking import TypedLines, ask_for_answers
 from treefold.cli.browser import open_page
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
 from treefold.cli.loading import MODEL_HELP, TARGET, load_function
 from treefold.cli.options import FILE, command, read_value
+from treefold.cli.terminal_questions import StdinLines, ask_for_answers
 from treefold.core.errors import (
     InvalidArgumentsError,
     InvalidValueError,
@@ -89,7 +89,7 @@ def run(
         function = load_function(target)
         args = dict(map(_argument, arguments))
         _check(function, args, arguments)
-        models = _offered(store) if model == AUTO else model
+        models = _choose_model(store) if model == AUTO else model
         runtime = Runtime(
             [function], models=models, store=store or (MemoryStore() if view else None)
         )
@@ -174,10 +174,10 @@ def _shown_in_browser(runtime: Runtime) -> Generator[None, None, None]:
         yield
 
 
-def _offered(store: str | None) -> str:
-    from treefold.cli.model_offer import offered_model  # noqa: PLC0415 - only auto needs it
+def _choose_model(store: str | None) -> str:
+    from treefold.cli.model_choice import ask_for_model  # noqa: PLC0415 - only auto needs it
 
-    return offered_model(store)
+    return ask_for_model(store)
 
 
 def _unfinished(runtime: Runtime, function: Function, args: Mapping[str, Any]) -> Node | None:
@@ -208,7 +208,7 @@ def _explain(error: BaseException, command: str) -> None:
 
 def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
     """Show *node* until it has ended, and put its questions to the user."""
-    watch, lines, can_ask = runtime.watch(node, timeout=TICK), TypedLines(), True
+    watch, lines, can_ask = runtime.watch(node, timeout=TICK), StdinLines(), True
     view = partial(runtime.get_view, node.id)
     for _ in tree.follow(watch, lambda: node.state.final):
         if can_ask and runtime.questions():

@@ -11,12 +11,12 @@ from typing import Any, Final
 from treefold.chat.client import Client
 from treefold.chat.options import AgentOptions
 from treefold.cli.chat_commands import QUIT, ChatCommands
+from treefold.cli.chat_input import LineReader
+from treefold.cli.chat_screen import Screen
+from treefold.cli.chat_turn import TurnRunner
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE
-from treefold.cli.line_reader import LineReader
 from treefold.cli.loading import load_functions
 from treefold.cli.model_choice import ModelChoice, choose_model
-from treefold.cli.screen import Screen
-from treefold.cli.talk import Talk
 from treefold.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent
 from treefold.core.errors import InvalidValueError, TreefoldError
 from treefold.runtime.runtime import Runtime
@@ -46,7 +46,7 @@ def chat_with(options: ChatOptions) -> int:
     screen = Screen()
     try:
         with asyncio.Runner() as runner, _logged(screen):
-            return _started(runner, screen, options).run()
+            return _prepare(runner, screen, options).run()
     except TreefoldError as error:
         screen.note(f"treefold chat: {error}")
         return USAGE
@@ -55,7 +55,7 @@ def chat_with(options: ChatOptions) -> int:
         return INTERRUPTED
 
 
-def _started(runner: asyncio.Runner, screen: Screen, options: ChatOptions) -> "_Chat":
+def _prepare(runner: asyncio.Runner, screen: Screen, options: ChatOptions) -> "_ChatLoop":
     if options.store and not options.session:
         raise InvalidValueError("--store says where a session is saved: give --session, too")
     choosing = choose_model(options.model, options.base_url, embedded=options.local)
@@ -63,7 +63,7 @@ def _started(runner: asyncio.Runner, screen: Screen, options: ChatOptions) -> "_
     client_options = _agent_options(options, choice, screen)
     client = Client(client_options, session=options.session, store=options.store)
     screen.note(f"talking to {choice} ({choice.why}); /help lists the commands")
-    return _Chat(runner, screen, client, str(choice))
+    return _ChatLoop(runner, screen, client, str(choice))
 
 
 def _agent_options(options: ChatOptions, choice: ModelChoice, screen: Screen) -> AgentOptions:
@@ -98,7 +98,7 @@ def _logged(screen: Screen) -> Generator[None]:
         log.propagate = before
 
 
-class _Chat:
+class _ChatLoop:
     """The loop of prompts and answers; the event loop does not run while a prompt is typed."""
 
     def __init__(self, runner: asyncio.Runner, screen: Screen, client: Client, name: str) -> None:
@@ -107,7 +107,7 @@ class _Chat:
         self._reader = LineReader()
         self._runtime = Runtime()
         self._client = client
-        self._talk = Talk(self._runtime, client, screen, self._reader)
+        self._turns = TurnRunner(self._runtime, client, screen, self._reader)
         self._commands = ChatCommands(client, screen, name)
         self._failed = False
 
@@ -122,14 +122,14 @@ class _Chat:
             raise
         finally:
             self._runner.run(self._leave())
-        return FAILED if self._failed or self._talk.unsaved else DONE
+        return FAILED if self._failed or self._turns.unsaved else DONE
 
     def _converse(self) -> None:
         while (line := self._next_line()) is not None and line.strip() != QUIT:
             prompt = self._commands.run(line) if line.strip() else None
             if not prompt:
                 continue
-            answered = self._runner.run(self._talk.say(prompt))
+            answered = self._runner.run(self._turns.run(prompt))
             self._failed |= not answered and not self._reader.at_terminal
 
     def _next_line(self) -> str | None:

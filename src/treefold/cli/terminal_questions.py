@@ -19,7 +19,7 @@ _CLOSED: Final = "(no longer open: it was answered elsewhere, or cancelled)"
 _POLL_INTERVAL: Final = 0.1  # seconds
 
 
-class TypedLines:
+class StdinLines:
     """Reads lines from stdin; a line that is abandoned half typed begins the next one."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def _can_wait() -> bool:
 
 
 def ask_for_answers(
-    runtime: Runtime, lines: TypedLines, aside: Aside, view: Callable[[], NodeView]
+    runtime: Runtime, lines: StdinLines, aside: Aside, view: Callable[[], NodeView]
 ) -> bool:
     """Ask for the answer to each open question; return False at the end of the input.
 
@@ -79,12 +79,12 @@ def ask_for_answers(
 def _ask(
     runtime: Runtime,
     question: Question,
-    lines: TypedLines,
+    lines: StdinLines,
     aside: Aside,
     is_wanted: Callable[[], bool],
 ) -> bool:
     """Ask until *question* is answered, here or elsewhere; return False at the end of the input."""
-    aside.say(shown(question))
+    aside.say(question_text(question))
     while True:
         with aside.typing("> "):
             line = lines.read(is_wanted)
@@ -110,7 +110,7 @@ def _is_open(runtime: Runtime, question: Question) -> bool:
     return any(one.id == question.id for one in runtime.questions())
 
 
-def shown(question: Question) -> str:
+def question_text(question: Question) -> str:
     """Return the text with which *question* is put to a person."""
     text = "\n".join(printable(line) for line in question.text.split("\n"))
     choices = f" [{' / '.join(map(printable, question.choices))}]" if question.choices else ""

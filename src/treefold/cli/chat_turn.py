@@ -8,16 +8,16 @@ from typing import Any
 
 from treefold.chat.blocks import Block, TextBlock, ThinkingBlock, ToolUseBlock, ToolUseError
 from treefold.chat.client import Client
-from treefold.cli.asking import shown
-from treefold.cli.line_reader import LineReader
-from treefold.cli.screen import Screen
+from treefold.cli.chat_input import LineReader
+from treefold.cli.chat_screen import Screen
+from treefold.cli.terminal_questions import question_text
 from treefold.core.errors import StoreError, TracedError, TreefoldError
 from treefold.core.question import Question
 from treefold.runtime.runtime import Runtime
 from treefold.views.text import printable
 
 
-class Talk:
+class TurnRunner:
     """Sends prompts, shows the answers, and puts the questions of tools to the user.
 
     Attributes:
@@ -33,7 +33,7 @@ class Talk:
         self._reader = reader
         self.unsaved = False
 
-    async def say(self, prompt: str) -> bool:
+    async def run(self, prompt: str) -> bool:
         """Send *prompt* and show the answer; return whether it was complete.
 
         Ctrl-C interrupts the answer. A second Ctrl-C before that is done raises KeyboardInterrupt.
@@ -114,7 +114,7 @@ class Talk:
                     return
 
     async def _answered(self, question: Question) -> bool:
-        self._screen.note(shown(question))
+        self._screen.note(question_text(question))
         while (line := await self._reader.answer("? ")) is not None:
             try:
                 self._runtime.answer(question.id, line.strip())
