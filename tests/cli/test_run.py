@@ -84,7 +84,7 @@ def test_one_call_that_was_under_way_is_said_in_the_singular(tmp_path: Path):
             told = process.stderr.readline() if goes_on else ""
             process.kill()
             process.communicate(timeout=60)
-    assert "(node 1): 0 of its calls are done, 1 was running; it resumes" in told
+    assert "(node 1): 0 of its calls are done, 1 was running" in told
 
 
 def test_a_call_that_raises_is_exit_code_1_and_says_so():
@@ -359,7 +359,7 @@ def test_a_run_that_is_killed_goes_on_when_it_is_started_again(tmp_path: Path):
     again = treefold(*args)
     assert again.returncode == 0, again.stderr
     assert f"(node 1): {len(before)} of its calls are done," in again.stderr
-    assert "running; it resumes" in again.stderr
+    assert "==> resuming this run" in again.stderr
     assert "; the longest is " in again.stdout
     after = {node.id: node for node in calls_in(store)}
     assert [after[node.id].ended_at for node in before] == [node.ended_at for node in before]

@@ -39,8 +39,8 @@ AUTO = "auto"
 
 _FOR_QUESTIONS = 8  # rows of the screen below the tree
 _RESUMED = (
-    "==> an earlier process began this run (node {node}): {done} of its calls are done,"
-    " {open} {verb} running; it resumes"
+    "==> resuming this run of an earlier process (node {node}): {done} of its calls are done,"
+    " {open} {verb} running"
 )
 _ANSWER_ELSEWHERE = "treefold run: stdin has ended; answer with 'treefold answer' or in the viewer"
 _LEFT = "the same command resumes it, from {store}"
