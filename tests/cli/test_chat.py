@@ -317,7 +317,7 @@ async def test_what_was_typed_before_a_question_does_not_answer_it(
     assert messages(server)[-1] == ("tool", "door is blue")
 
 
-async def test_a_failing_provider_is_a_sentence_and_the_chat_goes_on(
+async def test_a_failing_provider_is_a_sentence_and_the_chat_continues(
     server: ModelServer, chat: Chat
 ):
     server.add(error("no_model"), text("Here I am."))
@@ -377,7 +377,7 @@ async def test_the_commands_do_what_the_help_says(server: ModelServer, chat: Cha
     )
 
 
-async def test_a_line_that_ends_in_a_backslash_goes_on(server: ModelServer, chat: Chat):
+async def test_a_line_that_ends_in_a_backslash_continues(server: ModelServer, chat: Chat):
     server.add(text("I see."))
     async with chat() as terminal:
         await terminal.see("> ")
@@ -412,7 +412,7 @@ async def test_what_was_typed_can_be_called_back_but_for_secrets(
     assert messages(server) == [("user", "first")]
 
 
-async def test_a_session_goes_on_where_it_ended(server: ModelServer, chat: Chat, tmp_path: Path):
+async def test_a_session_resumes_where_it_ended(server: ModelServer, chat: Chat, tmp_path: Path):
     server.add(text("In Rome."), text("By train."))
     session = ("--session", "trip", "--store", str(tmp_path / "chats.db"))
     async with chat(*session) as terminal:
@@ -443,7 +443,7 @@ async def test_what_was_forgotten_is_not_there_next_time(server: ModelServer, en
     assert messages(server) == [("user", "Where was it?")]
 
 
-async def test_two_chats_on_one_session_are_told_and_both_go_on(
+async def test_two_chats_on_one_session_are_warned_and_both_continue(
     server: ModelServer, chat: Chat, tmp_path: Path
 ):
     server.add(text("In Rome."), text("By train."), text("Soon."))

@@ -20,7 +20,7 @@ from treefold.cli.commands import COMMANDS, load_command
 from treefold.stores import export_tree
 
 ROOT = Path(__file__).parent.parent.parent
-NOWHERE = "http://127.0.0.1:9"  # where nobody listens
+NOWHERE = "http://127.0.0.1:9"  # no server listens there
 DIFFERENT = {"diff": 1}  # exit codes of examples that do not end with 0
 SERVING = {"mcp", "view"}  # which end when they are interrupted
 

@@ -25,7 +25,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def changed(tmp_path: Path) -> str:
-    """The errands, but somebody has changed what buyers are told."""
+    """The errands with another prompt for buyers."""
     path = tmp_path / "changed.py"
     path.write_text(Path(ERRANDS).read_text("utf-8").replace("Buy {what}.", "Get\\x1b {what}."))
     return str(path)

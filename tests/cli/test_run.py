@@ -222,7 +222,7 @@ def run_asking(tmp_path: Path, name: str, said: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, input=said)
 
 
-def test_questions_are_put_to_whoever_sits_there_until_the_answer_fits(tmp_path: Path):
+def test_questions_are_put_to_the_user_until_the_answer_fits(tmp_path: Path):
     done = run_asking(tmp_path, "paint", "green\nb\n")
     assert (done.returncode, done.stdout) == (0, "painted\n")
     assert "? node 2: Red\\x1b[2J or blue? [r / b]\n" in done.stderr
@@ -230,7 +230,7 @@ def test_questions_are_put_to_whoever_sits_there_until_the_answer_fits(tmp_path:
     assert "human_in_loop(" in done.stderr
 
 
-def test_a_question_that_nobody_can_answer_ends_the_run(tmp_path: Path):
+def test_a_question_at_the_end_of_the_input_ends_the_run(tmp_path: Path):
     done = run_asking(tmp_path, "paint", "")
     assert done.returncode == 1
     assert "nobody was there to answer its question" in done.stderr
@@ -273,7 +273,7 @@ async def both(ctx: RunContext) -> str:
 """
 
 
-async def test_the_tree_goes_on_moving_while_a_question_waits(tmp_path: Path):
+async def test_the_tree_keeps_moving_while_a_question_waits(tmp_path: Path):
     module = tmp_path / "job.py"
     module.write_text(ASKING_BESIDE)
     async with Terminal("-m", "treefold", "run", f"{module}:both", env={}) as terminal:
@@ -336,7 +336,7 @@ def test_a_model_that_does_not_exist_is_a_sentence(tmp_path: Path):
     assert "no provider is called 'clod'" in done.stderr
 
 
-def test_a_run_that_is_killed_goes_on_when_it_is_started_again(tmp_path: Path):
+def test_a_killed_run_resumes_when_it_is_started_again(tmp_path: Path):
     store = tmp_path / "run.db"
     args = [
         "run",

@@ -143,7 +143,7 @@ def test_letting_others_in_is_warned_of(journal: Path, options: list[str]):
     assert last == "treefold view: Ctrl-C ends it"
 
 
-def test_a_public_flag_is_no_warning_where_nobody_else_gets(journal: Path):
+def test_a_public_flag_is_no_warning_where_only_this_machine_connects(journal: Path):
     options = ["--public", "--host", "127.0.0.1", "--port", "0"]
     with started("view", "--store", str(journal), *options) as process:
         address(process)
@@ -186,7 +186,7 @@ async def wait(path: str) -> str:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_run_is_shown_while_it_goes_on(tmp_path: Path, *, kept: bool):
+def test_a_run_is_shown_while_it_runs(tmp_path: Path, *, kept: bool):
     job, signal_file, store = tmp_path / "job.py", tmp_path / "go", tmp_path / "run.db"
     job.write_text(JOB)
     options = ["--arg", f"path={signal_file}", *(["--store", str(store)] if kept else [])]

@@ -1,4 +1,4 @@
-"""``treefold run --model auto``: which model a run uses if nobody has named one."""
+"""``treefold run --model auto``: which model a run uses if none is named."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-async def test_keys_and_servers_are_found_and_no_key_is_told(monkeypatch: pytest.MonkeyPatch):
+async def test_keys_and_servers_are_found_and_no_key_is_shown(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GOOGLE_API_KEY", "secret")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_API_KEY", "")
@@ -43,7 +43,7 @@ async def test_keys_and_servers_are_found_and_no_key_is_told(monkeypatch: pytest
         ]
 
 
-async def test_whoever_sits_there_chooses_by_number():
+async def test_the_user_chooses_by_number():
     env = {"ANTHROPIC_API_KEY": "secret", "OPENAI_API_KEY": "secret"}
     async with Terminal("-c", OFFER.format(30), env=env) as terminal:
         await terminal.see("    1  local  (embedded: needs no key and no server; it is small)\n")
@@ -59,7 +59,7 @@ async def test_whoever_sits_there_chooses_by_number():
 
 
 @pytest.mark.parametrize(("patience", "keys"), [(30, "\n"), (0.2, "")])
-async def test_it_is_the_embedded_one_if_nobody_says_anything_in_time(patience: float, keys: str):
+async def test_it_is_the_embedded_one_without_a_choice_in_time(patience: float, keys: str):
     async with Terminal("-c", OFFER.format(patience), env={"OPENAI_API_KEY": "x"}) as terminal:
         await terminal.see("which one? ")
         terminal.press(keys)
@@ -67,7 +67,7 @@ async def test_it_is_the_embedded_one_if_nobody_says_anything_in_time(patience: 
         assert await terminal.exit_code() == 0
 
 
-async def test_nobody_is_asked_where_nobody_sits():
+async def test_without_a_terminal_the_user_is_not_asked():
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", OFFER.format(30),
         stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env={**os.environ, "OPENAI_API_KEY": "x"},

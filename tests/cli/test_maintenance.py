@@ -1,4 +1,4 @@
-"""Runs that are taken in, deleted, and given back to the disk from the command line."""
+"""``treefold import``, ``delete`` and ``vacuum``."""
 
 import asyncio
 import shutil
@@ -44,7 +44,7 @@ BEFORE: Final = [(1, "report", "nightly"), (7, "publish", ""), (8, "deploy", "")
 # --- import
 
 
-def test_a_run_that_was_exported_is_taken_into_a_new_journal(own: Path, file: Path):
+def test_an_exported_run_is_imported_into_a_new_journal(own: Path, file: Path):
     other = own.parent / "archive.db"
     done = act(own, "import", "--tree", file.name, "--store", other.name)
     assert done == (0, "report is now node 1 of archive.db\n", "")
@@ -78,7 +78,7 @@ def test_what_is_exported_into_a_pipe_is_read_from_it(own: Path):
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
-def test_a_fork_comes_with_the_run_that_it_goes_on_from(path: Path, drive: Drive):
+def test_a_fork_comes_with_the_run_that_it_is_based_on(path: Path, drive: Drive):
     drive("deploy")
     asked(path)
     act(path, "cancel", "1")
@@ -96,7 +96,7 @@ def test_a_fork_comes_with_the_run_that_it_goes_on_from(path: Path, drive: Drive
     )
 
 
-def test_a_file_that_cannot_be_taken_in_makes_no_journal(own: Path, file: Path):
+def test_a_file_that_cannot_be_imported_creates_no_journal(own: Path, file: Path):
     cut = own.parent / "cut.jsonl"
     cut.write_bytes(file.read_bytes()[:-50])
     before = sorted(own.parent.iterdir())
@@ -138,7 +138,7 @@ def test_a_run_is_deleted_and_its_key_is_free_again(own: Path, file: Path):
     assert runs(own)[-1] == (9, "report", "nightly")
 
 
-def test_where_nobody_can_be_asked_it_has_to_be_said(own: Path):
+def test_without_a_terminal_yes_is_required(own: Path):
     said = "cannot ask whether to delete report (node 1): no terminal. Give --yes"
     assert act(own, "delete", "1") == (2, "", f"treefold delete: {said}\n")
     line = f"{sys.executable} -m treefold delete 1 <&-"
@@ -164,7 +164,7 @@ def test_where_nobody_can_be_asked_it_has_to_be_said(own: Path):
         (CTRL_D, 2, "nothing was deleted\n"),
     ],
 )
-async def test_whoever_sits_at_a_terminal_is_asked(own: Path, keys: str, code: int, said: str):
+async def test_the_user_at_a_terminal_is_asked(own: Path, keys: str, code: int, said: str):
     args = ["-m", "treefold", "delete", "nightly", "--store", str(own)]
     async with Terminal(*args, env={}) as terminal:
         await terminal.see(ASKED)
@@ -186,7 +186,7 @@ async def test_an_interrupt_is_no_consent(own: Path):
     assert runs(own) == BEFORE
 
 
-async def test_nobody_is_asked_about_what_cannot_be_deleted(own: Path):
+async def test_the_user_is_not_asked_about_what_cannot_be_deleted(own: Path):
     args = ["-m", "treefold", "delete", "last", "--store", str(own)]
     async with Terminal(*args, env={}) as terminal:
         await terminal.see("treefold delete: tree 8 has not ended; cancel it first")
@@ -194,7 +194,7 @@ async def test_nobody_is_asked_about_what_cannot_be_deleted(own: Path):
         assert "[y/N]" not in terminal.shown
 
 
-def test_what_is_open_and_what_a_fork_goes_on_from_stay(path: Path, drive: Drive):
+def test_unfinished_runs_and_runs_with_a_fork_stay(path: Path, drive: Drive):
     driver = drive("deploy")
     asked(path)
     act(path, "cancel", "1")

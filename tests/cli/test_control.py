@@ -103,7 +103,7 @@ def test_without_questions_it_says_so(path: Path, drive: Drive):
 # --- answers
 
 
-def test_a_run_that_is_alive_goes_on_with_the_answer(path: Path, drive: Drive):
+def test_a_live_run_continues_with_the_answer(path: Path, drive: Drive):
     drive("deploy")
     asked(path)
     assert act(path, "answer", "1-1", "YES") == (0, "question 1-1 is answered\n", "")
@@ -196,7 +196,7 @@ def test_an_approval_is_given_changed_or_denied(
         ("retry", NodeState.Running, None),
     ],
 )
-def test_whoever_knows_decides_a_call_in_doubt(
+def test_an_answer_decides_a_call_in_doubt(
     path: Path, drive: Drive, answer: str, state: NodeState, came: str | None
 ):
     driver = drive("pay")
@@ -211,7 +211,7 @@ def test_whoever_knows_decides_a_call_in_doubt(
 # --- stops
 
 
-def test_a_run_that_is_alive_is_paused_and_goes_on_and_is_cancelled(path: Path, drive: Drive):
+def test_a_live_run_is_paused_and_resumed_and_cancelled(path: Path, drive: Drive):
     drive("walk")
     seen(path, 1, lambda view: len(view.children) > 1)
     name = "walk (node 1)"
@@ -263,7 +263,7 @@ def test_while_nothing_runs_a_stop_is_left_for_the_next_program(path: Path, driv
     seen(path, 1, lambda view: view.state is NodeState.Paused)
 
 
-def test_a_run_that_was_cancelled_goes_on_beside_itself(path: Path, drive: Drive):
+def test_a_cancelled_run_resumes_as_a_fork(path: Path, drive: Drive):
     drive("deploy")
     asked(path)
     act(path, "cancel", "1")
@@ -318,7 +318,7 @@ def test_a_run_of_another_process_is_followed_to_its_end(path: Path, drive: Driv
     assert "'here: yes'" in shown
 
 
-async def test_an_answer_that_nobody_takes_is_seen_by_whoever_follows(path: Path, drive: Drive):
+async def test_an_answer_that_no_process_takes_is_seen_by_followers(path: Path, drive: Drive):
     driver = drive("deploy")
     asked(path)
     driver.end()
@@ -338,7 +338,7 @@ def test_what_is_followed_is_shown_whole(path: Path, drive: Drive):
         assert act(path, "tree", "--follow", *more) == (2, "", said)
 
 
-def test_a_run_that_nobody_sits_at_is_answered_from_elsewhere(path: Path):
+def test_a_run_without_input_is_answered_from_elsewhere(path: Path):
     running = subprocess.Popen(
         warm_python.command("-m", "treefold", "run", f"{ERRANDS}:deploy", "--store", str(path)),
         cwd=path.parent,

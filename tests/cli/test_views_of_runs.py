@@ -220,7 +220,7 @@ def test_calls_that_run_at_the_same_time_have_a_stack_each(look: Look, tmp_path:
     ]  # fmt: skip
 
 
-def test_what_is_open_is_said_to_stand_still_if_no_process_drives_it(
+def test_unfinished_runs_are_reported_if_no_process_drives_them(
     live: Path, journal: Path, capsys: pytest.CaptureFixture[str]
 ):
     def told(path: Path, *args: str) -> str:
@@ -391,9 +391,7 @@ def test_what_is_not_there_is_exit_code_2_and_one_sentence(
     assert (tmp_path / "empty.db").stat().st_size == 0
 
 
-def test_a_run_whose_process_was_killed_is_interrupted_and_its_clock_stands_still(
-    look: Look, live: Path
-):
+def test_a_run_whose_process_was_killed_is_interrupted_and_its_clock_stops(look: Look, live: Path):
     dead = live.with_name("dead.db")
     with closing(sqlite3.connect(live)) as source, closing(sqlite3.connect(dead)) as copy:
         source.backup(copy)  # what a killed process leaves behind
