@@ -27,11 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
     _escape_log()
-    if argv is None:
-        _load_without_collecting(args)
     try:
         try:
-            return _run(args)
+            return _run(args, owns_process=argv is None)
         finally:
             # Here a closed pipe can still be handled; when Python exits, it cannot.
             sys.stdout.flush()
@@ -44,6 +42,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_output()
         print(f"treefold: the output cannot be written ({error.strerror})", file=sys.stderr)
         return FAILED
+
+
+def _run(args: list[str], *, owns_process: bool) -> int:
+    if instruction := os.environ.get(COMPLETION_VARIABLE):
+        from click.shell_completion import shell_complete  # noqa: PLC0415 - only shells need it
+
+        return shell_complete(treefold, {}, "treefold", COMPLETION_VARIABLE, instruction)
+    try:
+        if owns_process:
+            _load_without_collecting(args)
+        return treefold.invoke(treefold.make_context("treefold", args))
+    except click.exceptions.Exit as end:  # after --help or --version
+        return end.exit_code
+    except click.UsageError as error:
+        return _explain(error)
+    except TreefoldError as error:
+        print(f"treefold {args[0]}: {_readable(str(error))}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _load_without_collecting(args: list[str]) -> None:
@@ -59,27 +77,6 @@ def _load_without_collecting(args: list[str]) -> None:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _run(args: list[str]) -> int:
-    if instruction := os.environ.get(COMPLETION_VARIABLE):
-        from click.shell_completion import shell_complete  # noqa: PLC0415 - only shells need it
-
-        return shell_complete(treefold, {}, "treefold", COMPLETION_VARIABLE, instruction)
-    context: click.Context | None = None
-    try:
-        context = treefold.make_context("treefold", args)
-        return treefold.invoke(context)
-    except click.exceptions.Exit as end:  # after --help or --version
-        return end.exit_code
-    except click.UsageError as error:
-        return _explain(error)
-    except TreefoldError as error:
-        name = context.invoked_subcommand if context is not None else ""
-        print(f"treefold {name}: {_readable(str(error))}", file=sys.stderr)
-        return USAGE
-    except KeyboardInterrupt:
-        return INTERRUPTED
 
 
 def _explain(error: click.UsageError) -> int:
