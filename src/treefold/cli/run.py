@@ -149,7 +149,7 @@ class _Terminated(KeyboardInterrupt):
 
 @contextmanager
 def _raising_on_sigterm() -> Generator[None, None, None]:
-    """Raise _Terminated on SIGTERM, so that the runtime is closed and not just killed."""
+    """Raise _Terminated on SIGTERM, which closes the runtime; otherwise it counts as a crash."""
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
         raise _Terminated
