@@ -317,7 +317,7 @@ async def test_what_was_typed_before_a_question_does_not_answer_it(
     assert messages(server)[-1] == ("tool", "door is blue")
 
 
-async def test_a_failing_provider_is_a_sentence_and_the_chat_goes_on(
+async def test_a_failing_provider_is_a_sentence_and_the_chat_continues(
     server: ModelServer, chat: Chat
 ):
     server.add(error("no_model"), text("Here I am."))
@@ -340,14 +340,14 @@ async def test_the_commands_do_what_the_help_says(server: ModelServer, chat: Cha
         await terminal.see("> ")
         for line, told in [
             ("/help", "/quit            end, as Ctrl-D does"),
-            ("/retry", "nothing was asked yet"),
+            ("/retry", "there is no prompt yet"),
             ("/model", f"qwen3 at {server.url}"),
             ("Count", "One."),
             ("/usr/bin is a path", "Two."),
             ("/history", "You: Count\nModel: One.\nYou: /usr/bin is a path\nModel: Two.\n"),
             ("/tokens", "so far 22 were read and 14 written"),
             (f"/save {saved}", f"saved as {saved}"),
-            (f"/save {saved}", f"{saved} is there already; '/save! {saved}' overwrites it"),
+            (f"/save {saved}", f"{saved} already exists; '/save! {saved}' overwrites it"),
             (f"/save! {saved}", f"saved as {saved}"),
             (f"/save {kept}", f"saved as {kept}"),
             ("/save talk.txt", "talk.txt: a conversation is saved as .json or .md"),
@@ -355,10 +355,10 @@ async def test_the_commands_do_what_the_help_says(server: ModelServer, chat: Cha
             ("/retry", "Zwei."),
             ("/clear", "the model has forgotten everything"),
             ("//help is a word", "Three."),
-            (f"/load {saved}", "is no conversation that /save has written as .json"),
+            (f"/load {saved}", "is not a conversation that /save wrote as .json"),
             ("/load nowhere.json", "nowhere.json: No such file or directory"),
-            (f"/load {kept}", "4 messages; they are sent from now on"),
-            ("/hlep", "no command is called /hlep; did you mean /help? /help lists them"),
+            (f"/load {kept}", "loaded 4 messages; the next prompt follows them"),
+            ("/hlep", "there is no command /hlep; did you mean '/help'?"),
             ("Go on", "Four."),
         ]:
             terminal.press(f"{line}\n")
@@ -377,7 +377,7 @@ async def test_the_commands_do_what_the_help_says(server: ModelServer, chat: Cha
     )
 
 
-async def test_a_line_that_ends_in_a_backslash_goes_on(server: ModelServer, chat: Chat):
+async def test_a_line_that_ends_in_a_backslash_continues(server: ModelServer, chat: Chat):
     server.add(text("I see."))
     async with chat() as terminal:
         await terminal.see("> ")
@@ -412,7 +412,7 @@ async def test_what_was_typed_can_be_called_back_but_for_secrets(
     assert messages(server) == [("user", "first")]
 
 
-async def test_a_session_goes_on_where_it_ended(server: ModelServer, chat: Chat, tmp_path: Path):
+async def test_a_session_resumes_where_it_ended(server: ModelServer, chat: Chat, tmp_path: Path):
     server.add(text("In Rome."), text("By train."))
     session = ("--session", "trip", "--store", str(tmp_path / "chats.db"))
     async with chat(*session) as terminal:
@@ -422,7 +422,7 @@ async def test_a_session_goes_on_where_it_ended(server: ModelServer, chat: Chat,
         terminal.press(CTRL_D)
         assert await terminal.exit_code() == 0
     async with chat(*session) as terminal:
-        await terminal.see("going on after 2 messages; /history shows them\n> ")
+        await terminal.see("resuming after 2 messages; /history shows them\n> ")
         terminal.press("How?\n")
         await terminal.see("By train.\n> ")
         terminal.press(CTRL_D)
@@ -443,7 +443,7 @@ async def test_what_was_forgotten_is_not_there_next_time(server: ModelServer, en
     assert messages(server) == [("user", "Where was it?")]
 
 
-async def test_two_chats_on_one_session_are_told_and_both_go_on(
+async def test_two_chats_on_one_session_are_warned_and_both_continue(
     server: ModelServer, chat: Chat, tmp_path: Path
 ):
     server.add(text("In Rome."), text("By train."), text("Soon."))
@@ -478,8 +478,8 @@ async def test_from_a_pipe_each_line_is_a_prompt_and_only_answers_are_on_stdout(
     code, out, err = await piped(*options, said="first\n\nsecond\\\nline", env=env)
     assert (code, out) == (0, "One.\nLet me see.\nTwo.\n")
     assert err == (
-        f"talking to qwen3 at {server.url} (--model and --base-url); /help lists what else can be"
-        " done\n· add(a=1, b=1) → 2\n"
+        f"talking to qwen3 at {server.url} (--model and --base-url); /help lists the commands"
+        "\n· add(a=1, b=1) → 2\n"
     )
     assert messages(server)[2] == ("user", "second\nline")
     assert not (Path(env["TREEFOLD_HOME"]) / "chat_history").exists()
@@ -523,16 +523,16 @@ async def test_questions_are_answered_from_the_pipe_or_not_at_all(
     options = ("--model", "qwen3", "--base-url", server.url, "--tools", tools)
     code, out, err = await piped(*options, said="Paint it\nred\nPaint it again", env=env)
     assert (code, out) == (1, "Painted.\n")
-    assert "(there is nobody to answer)" in err
+    assert "(the input has ended: nobody can answer)" in err
 
 
 async def test_wrong_use_is_exit_code_2_and_a_sentence(tmp_path: Path, env: dict[str, str]):
     (tmp_path / "empty.py").write_text("x = 1\n")
     (tmp_path / "chats.db").write_text("no database" * 100)
     for options, words in [
-        (["--local", "--model", "x"], "--local is a model of its own"),
+        (["--local", "--model", "x"], "--local names the model"),
         (["--model", "clod:x"], "no provider is called 'clod'"),
-        (["--base-url", "http://127.0.0.1:9/v1"], "does not say which models it has: give --model"),
+        (["--base-url", "http://127.0.0.1:9/v1"], "does not list its models: give --model"),
         (["--local", "--tools", "empty.py"], "empty.py has no public functions"),
         (["--local", "--tools", "empty.py:f"], "empty.py has no function 'f'; it has none"),
         (["--local", "--tools", "nowhere.py"], "there is no file nowhere.py"),

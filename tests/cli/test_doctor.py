@@ -57,16 +57,16 @@ def test_keys_are_named_and_no_part_of_them_is_shown(tmp_path: Path):
         "✓ TREEFOLD_CACHE is set",
         "✓ ANTHROPIC_BASE_URL is set",
     ]
-    assert shown.splitlines()[-1].startswith("models to work with: openai (OPENAI_API_KEY)")
+    assert shown.splitlines()[-1].startswith("usable models: openai (OPENAI_API_KEY)")
 
 
 def test_where_no_model_can_be_asked_it_says_how_to_get_one(tmp_path: Path):
     env = {"TREEFOLD_CACHE": str(tmp_path)}
     done = treefold("doctor", "--json", env=env)
     found = json.loads(done.stdout)
-    assert done.returncode == (0 if found["usable"] else 1)  # somebody's server may be there
+    assert done.returncode == (0 if found["usable"] else 1)  # a server may run on this machine
     assert found["weights"] == {"file": SMOLLM2.file, "path": None}
-    assert "· local " + SMOLLM2.file + " is not here: treefold local fetch" in str(
+    assert "· local " + SMOLLM2.file + " is not fetched: treefold local fetch" in str(
         lines(treefold("doctor", env=env).stdout)["embedded model"]
     )
 
@@ -122,12 +122,12 @@ def test_a_folder_that_may_not_be_written_holds_no_journal(
     with without_privileges():
         found = examine({})
     assert found["journal"]["fault"] == (
-        "Permission denied; go to a folder that may be written, or give --store"
+        "Permission denied; go to a folder that you may write to, or give --store"
     )
 
 
 @pytest.mark.parametrize(("env", "colours"), [({}, "colours"), ({"NO_COLOR": "1"}, "no colours")])
-async def test_what_the_terminal_can_do_is_told(env: dict[str, str], colours: str):
+async def test_the_abilities_of_the_terminal_are_shown(env: dict[str, str], colours: str):
     env = environment(env) | {"COLUMNS": "", "LINES": ""}  # whatever runs the tests may set them
     async with Terminal("-m", "treefold", "doctor", env=env, columns=120) as terminal:
         await terminal.see("terminal\n")
@@ -135,9 +135,9 @@ async def test_what_the_terminal_can_do_is_told(env: dict[str, str], colours: st
         await terminal.see("✓ utf-8 ")
 
 
-def test_a_terminal_without_unicode_is_told_so():
+def test_a_terminal_without_unicode_gets_a_warning():
     done = treefold("doctor", env={"PYTHONIOENCODING": "ascii"})
-    assert "lacks what trees are drawn with" in done.stdout
+    assert "lacks characters of trees" in done.stdout
 
 
 # Packages
@@ -201,7 +201,7 @@ def test_an_extra_lists_what_it_needs_and_what_that_needs_for_it(site: Any):
         ("2026.10.2", ">=2026.10", True),
         ("0.1.1", "==0.1.1", True),
         ("odd", ">=1", True),
-        ("1.0", "~=7.0", True),  # nobody here says so
+        ("1.0", "~=7.0", True),  # an operator that we do not use
         (None, "", False),
     ],
 )

@@ -69,7 +69,7 @@ def test_the_page_holds_the_same(journal: Path, tmp_path: Path):
     assert {name: held[name] for name in found} == found
 
 
-def test_a_tree_can_be_taken_into_another_journal(journal: Path, tmp_path: Path):
+def test_a_tree_can_be_imported_into_another_journal(journal: Path, tmp_path: Path):
     target = tmp_path / "run.jsonl"
     assert main(["export", "nightly", "--tree", str(target), "--store", str(journal)]) == 0
     other = MemoryStore()

@@ -1,4 +1,4 @@
-"""``treefold fork``: by whoever drives the journal, and here."""
+"""``treefold fork``: by the process that drives the journal, and here."""
 
 import json
 import signal
@@ -39,7 +39,7 @@ def outputs(path: Path) -> list[object]:
         return [observer.get_view(tree.id).outputs for tree in observer.trees()]
 
 
-def test_whoever_drives_the_journal_forks(walked: Path, drive: Drive):
+def test_the_process_that_drives_the_journal_forks(walked: Path, drive: Drive):
     drive()
     done = act(walked, "fork", "1", "--prompt", "Buy a bike.")
     assert done == (0, "buy (node 1) was forked: the new run is node 6\n", "")
@@ -144,7 +144,7 @@ def test_a_fork_that_is_interrupted_stays_open(path: Path, drive: Drive):
     assert (process.returncode, shown) == (130, "")
     assert told == (
         "treefold fork: interrupted; it stays open in run.db, "
-        "and goes on when that is next driven\n"
+        "and resumes when that is next driven\n"
     )
     far = seen(path, 3, lambda view: view.state is NodeState.Running)
     drive()

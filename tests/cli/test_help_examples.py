@@ -16,12 +16,11 @@ import warm_python
 from small_journal import write_small_journal
 from support import heed_interrupts
 from treefold import SqliteStore
-from treefold.cli import parser_of
-from treefold.cli.commands import COMMANDS
+from treefold.cli.commands import COMMANDS, load_command
 from treefold.stores import export_tree
 
 ROOT = Path(__file__).parent.parent.parent
-NOWHERE = "http://127.0.0.1:9"  # where nobody listens
+NOWHERE = "http://127.0.0.1:9"  # no server listens there
 DIFFERENT = {"diff": 1}  # exit codes of examples that do not end with 0
 SERVING = {"mcp", "view"}  # which end when they are interrupted
 
@@ -38,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def example_of(name: str) -> list[str]:
-    lines = parser_of(COMMANDS[name]).format_help().splitlines()
+    lines = [line.strip() for line in (load_command(name).help or "").splitlines()]
     (example,) = [line for line in lines if line.startswith("example: treefold ")]
     return shlex.split(example.removeprefix("example: treefold "))
 

@@ -1,21 +1,13 @@
 """Which journal, run and call a command line means."""
 
-import argparse
 from pathlib import Path
 
 import pytest
 
 from small_journal import deploying
 from treefold import Runtime, attach
-from treefold.cli.journal import add_node_to, add_store_to, node_id, opened, run_id
+from treefold.cli.journal import node_id, observe, run_id
 from treefold.core.errors import InvalidValueError, TreefoldError
-
-
-def parsed(*args: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_store_to(parser)
-    add_node_to(parser, "RUN")
-    return parser.parse_args(args)
 
 
 def test_the_journal_is_the_option_else_the_variable_else_run_db(
@@ -23,16 +15,16 @@ def test_the_journal_is_the_option_else_the_variable_else_run_db(
 ):
     monkeypatch.chdir(journal.parent)
     monkeypatch.delenv("TREEFOLD_STORE", raising=False)
-    for options in [parsed(), parsed("--store", str(journal))]:
-        with opened(options) as observer:
+    for store in [None, str(journal)]:
+        with observe(store) as observer:
             assert [tree.function for tree in observer.trees()] == ["report", "publish", "deploy"]
     other = tmp_path / "other.db"
     with Runtime([deploying], store=other):
         pass
     monkeypatch.setenv("TREEFOLD_STORE", str(other))
-    with opened(parsed()) as observer:
+    with observe(None) as observer:
         assert observer.trees() == []
-    with opened(parsed("--store", str(journal))) as observer:
+    with observe(str(journal)) as observer:
         assert len(observer.trees()) == 3
 
 
@@ -42,7 +34,7 @@ def test_where_there_is_no_journal_it_says_how_to_name_one(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TREEFOLD_STORE", raising=False)
     with pytest.raises(TreefoldError) as caught:
-        opened(parsed())
+        observe(None)
     assert str(caught.value) == (
         "run.db: there is no such journal; give --store FILE or set TREEFOLD_STORE"
     )

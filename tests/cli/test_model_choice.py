@@ -55,14 +55,14 @@ async def test_what_was_not_named_comes_from_the_environment(monkeypatch: pytest
 async def test_otherwise_it_is_one_of_a_server_that_runs_here(server: ModelServer):
     servers = NOBODY | {"ollama": f"{server.url}/v1"}
     choice = await choose_model(None, None, servers=servers)
-    assert choice == ModelChoice("qwen3", f"{server.url}/v1", "ollama runs there")
+    assert choice == ModelChoice("qwen3", f"{server.url}/v1", "ollama is running")
     assert str(choice) == f"qwen3 at {server.url}/v1"
     assert [request.path for request in server.requests] == ["/v1/models"]
 
 
 async def test_or_else_the_embedded_one():
     choice = await choose_model(None, None, servers=NOBODY)
-    assert choice == ModelChoice("local", None, "no model was named, and no server runs here")
+    assert choice == ModelChoice("local", None, "no model was named, and no server is running here")
     assert str(choice) == "local"
 
 
@@ -81,12 +81,12 @@ async def test_a_place_without_a_name_is_asked_which_models_it_has(server: Model
     for address in (f"{server.url}/v1", "lmstudio"):
         servers = {"lmstudio": f"{server.url}/v1"}
         assert await choose_model(None, address, servers=servers) == ModelChoice(
-            "qwen3", f"{server.url}/v1", "--base-url; the first that it has"
+            "qwen3", f"{server.url}/v1", "--base-url; its first model"
         )
-    with pytest.raises(InvalidValueError, match="does not say which models it has: give --model"):
+    with pytest.raises(InvalidValueError, match="does not list its models: give --model"):
         await choose_model(None, "http://127.0.0.1:9/v1")
 
 
 async def test_the_embedded_one_cannot_be_another():
-    with pytest.raises(InvalidValueError, match="--local is a model of its own"):
+    with pytest.raises(InvalidValueError, match="--local names the model"):
         await choose_model("qwen3", None, embedded=True)

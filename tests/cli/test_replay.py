@@ -25,7 +25,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def changed(tmp_path: Path) -> str:
-    """The errands, but somebody has changed what buyers are told."""
+    """The errands with another prompt for buyers."""
     path = tmp_path / "changed.py"
     path.write_text(Path(ERRANDS).read_text("utf-8").replace("Buy {what}.", "Get\\x1b {what}."))
     return str(path)
@@ -33,10 +33,10 @@ def changed(tmp_path: Path) -> str:
 
 def test_what_goes_as_it_went_is_exit_code_0(journal: Path):
     for run, said in [
-        (["boat"], "buy goes as it went: 2 calls\n"),
-        (["1"], "buy goes as it went: 2 calls\n"),
-        (["last"], "walk goes as it went: 3 calls\n"),
-        ([], "walk goes as it went: 3 calls\n"),
+        (["boat"], "buy runs as recorded: 2 calls\n"),
+        (["1"], "buy runs as recorded: 2 calls\n"),
+        (["last"], "walk runs as recorded: 3 calls\n"),
+        ([], "walk runs as recorded: 3 calls\n"),
     ]:
         done = treefold("replay", *run, "--with", ERRANDS, cwd=journal.parent)
         assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
@@ -105,7 +105,7 @@ def test_what_cannot_be_replayed_is_exit_code_2(journal: Path, tmp_path: Path):
         (["boat", "--with", f"{ERRANDS}:walk"], "is a call of buy, which is not among"),
         (["boat", "--with", "nothing.py"], "there is no file nothing.py"),
         (["--with", ERRANDS, "--store", nowhere], "nothing.db: it cannot be read"),
-        (["boat"], "required: --with"),
+        (["boat"], "Missing option '--with'"),
     ]:
         done = treefold("replay", *args, cwd=journal.parent)
         assert (done.returncode, done.stdout, words in done.stderr) == (2, "", True), done.stderr

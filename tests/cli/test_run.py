@@ -84,7 +84,7 @@ def test_one_call_that_was_under_way_is_said_in_the_singular(tmp_path: Path):
             told = process.stderr.readline() if goes_on else ""
             process.kill()
             process.communicate(timeout=60)
-    assert "(node 1): 0 of its calls are done, 1 was under way; it goes on where it was" in told
+    assert "(node 1): 0 of its calls are done, 1 was running" in told
 
 
 def test_a_call_that_raises_is_exit_code_1_and_says_so():
@@ -143,7 +143,7 @@ def test_a_terminal_without_unicode_is_no_reason_to_fail():
 def test_without_a_command_it_says_how_to_use_it():
     done = treefold()
     assert done.returncode == 2
-    assert "usage: treefold" in done.stderr
+    assert "Usage: treefold" in done.stderr
     assert treefold("--version").stdout.startswith("treefold 0.")
 
 
@@ -181,7 +181,7 @@ def test_a_run_that_is_terminated_closes_its_journal(tmp_path: Path):
     process.terminate()
     _, said = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert "treefold run: terminated; the same command goes on with it" in said
+    assert "treefold run: terminated; the same command resumes it" in said
     with SqliteStore(journal) as store:
         assert not store.drive()  # the last driver was not killed
         assert [tree.open for tree in store.trees()] == [True]
@@ -222,7 +222,7 @@ def run_asking(tmp_path: Path, name: str, said: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, input=said)
 
 
-def test_questions_are_put_to_whoever_sits_there_until_the_answer_fits(tmp_path: Path):
+def test_questions_are_put_to_the_user_until_the_answer_fits(tmp_path: Path):
     done = run_asking(tmp_path, "paint", "green\nb\n")
     assert (done.returncode, done.stdout) == (0, "painted\n")
     assert "? node 2: Red\\x1b[2J or blue? [r / b]\n" in done.stderr
@@ -230,10 +230,10 @@ def test_questions_are_put_to_whoever_sits_there_until_the_answer_fits(tmp_path:
     assert "human_in_loop(" in done.stderr
 
 
-def test_a_question_that_nobody_can_answer_ends_the_run(tmp_path: Path):
+def test_a_question_at_the_end_of_the_input_ends_the_run(tmp_path: Path):
     done = run_asking(tmp_path, "paint", "")
     assert done.returncode == 1
-    assert "there was nobody to answer its question" in done.stderr
+    assert "nobody was there to answer its question" in done.stderr
 
 
 ASKING_TWICE = """
@@ -273,7 +273,7 @@ async def both(ctx: RunContext) -> str:
 """
 
 
-async def test_the_tree_goes_on_moving_while_a_question_waits(tmp_path: Path):
+async def test_the_tree_keeps_moving_while_a_question_waits(tmp_path: Path):
     module = tmp_path / "job.py"
     module.write_text(ASKING_BESIDE)
     async with Terminal("-m", "treefold", "run", f"{module}:both", env={}) as terminal:
@@ -297,7 +297,7 @@ async def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_the_te
         await terminal.see("? node 1: First?\n> ")
         terminal.press("be")
         await asyncio.to_thread(answer_beside, store)
-        await terminal.see("(it is not asked any more: answered elsewhere, or cancelled)")
+        await terminal.see("(no longer open: it was answered elsewhere, or cancelled)")
         await terminal.see("? node 1: Second?\n> ")
         terminal.press("gun\n")
         assert await terminal.exit_code() == 0
@@ -315,7 +315,7 @@ def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_a_pipe(tmp_p
         assert process.stderr.readline() == "? node 1: First?\n"
         answer_beside(store)
         assert process.stderr.readline() == "> \n"
-        said = "(it is not asked any more: answered elsewhere, or cancelled)\n"
+        said = "(no longer open: it was answered elsewhere, or cancelled)\n"
         assert process.stderr.readline() == said
         shown, _ = process.communicate("b\nnobody reads this\n", timeout=60)
     assert (process.returncode, shown) == (0, "ab\n")
@@ -336,7 +336,7 @@ def test_a_model_that_does_not_exist_is_a_sentence(tmp_path: Path):
     assert "no provider is called 'clod'" in done.stderr
 
 
-def test_a_run_that_is_killed_goes_on_when_it_is_started_again(tmp_path: Path):
+def test_a_killed_run_resumes_when_it_is_started_again(tmp_path: Path):
     store = tmp_path / "run.db"
     args = [
         "run",
@@ -359,7 +359,7 @@ def test_a_run_that_is_killed_goes_on_when_it_is_started_again(tmp_path: Path):
     again = treefold(*args)
     assert again.returncode == 0, again.stderr
     assert f"(node 1): {len(before)} of its calls are done," in again.stderr
-    assert "it goes on where it was" in again.stderr
+    assert "==> resuming this run" in again.stderr
     assert "; the longest is " in again.stdout
     after = {node.id: node for node in calls_in(store)}
     assert [after[node.id].ended_at for node in before] == [node.ended_at for node in before]

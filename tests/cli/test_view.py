@@ -121,7 +121,7 @@ def test_what_cannot_be_served_is_exit_code_2(journal: Path, tmp_path: Path):
         assert failed(*store, "--port", port).startswith(
             f"treefold view: cannot listen on 127.0.0.1:{port}: "
         )
-    assert "invalid int value: 'x'" in failed(*store, "--port", "x")
+    assert "'--port': 'x' is not a valid integer" in failed(*store, "--port", "x")
     for host in "0.0.0.0", "::", "example.org":
         told = failed(*store, "--host", host, "--port", "0")
         assert told.startswith(f"treefold view: other machines could reach {host}, ")
@@ -143,7 +143,7 @@ def test_letting_others_in_is_warned_of(journal: Path, options: list[str]):
     assert last == "treefold view: Ctrl-C ends it"
 
 
-def test_a_public_flag_is_no_warning_where_nobody_else_gets(journal: Path):
+def test_a_public_flag_is_no_warning_where_only_this_machine_connects(journal: Path):
     options = ["--public", "--host", "127.0.0.1", "--port", "0"]
     with started("view", "--store", str(journal), *options) as process:
         address(process)
@@ -186,7 +186,7 @@ async def wait(path: str) -> str:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_run_is_shown_while_it_goes_on(tmp_path: Path, *, kept: bool):
+def test_a_run_is_shown_while_it_runs(tmp_path: Path, *, kept: bool):
     job, signal_file, store = tmp_path / "job.py", tmp_path / "go", tmp_path / "run.db"
     job.write_text(JOB)
     options = ["--arg", f"path={signal_file}", *(["--store", str(store)] if kept else [])]

@@ -377,7 +377,7 @@ async def _call(address: str, name: str) -> Any:
 def test_the_help_has_an_example_that_works_and_the_exit_codes():
     shown = warm_python.run(*COMMAND, "--help").stdout
     (example,) = [line for line in shown.splitlines() if line.startswith("example: treefold mcp ")]
-    assert "exit codes: 0 the client has gone, 2 nothing was served, 130" in shown
+    assert "exit codes: 0 the client has disconnected, 2 nothing was served, 130" in shown
     words = example.removeprefix("example: treefold mcp ").split()
     assert words[-2:] == ["--http", "8000"]
     with served_http(*words[:-2]) as address:

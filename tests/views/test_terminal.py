@@ -166,10 +166,10 @@ async def test_with_a_journal_ctrl_c_says_how_to_go_on_and_the_rest_is_done_then
         terminal.press(CTRL_C)
         assert await terminal.exit_code() == 130
         shown = " ".join("".join(terminal.screen[-3:]).split())
-    assert "treefold run: interrupted; the same command goes on with it" in shown
+    assert "treefold run: interrupted; the same command resumes it" in shown
     stage.go()
     async with stage.job("naps=1", more=store) as terminal:
-        await terminal.see_on_screen("it goes on where it was", "✓ 1.2 wait(", "✓ 3 of 3 done")
+        await terminal.see_on_screen("==> resuming this run", "✓ 1.2 wait(", "✓ 3 of 3 done")
         assert await terminal.exit_code() == 0
 
 

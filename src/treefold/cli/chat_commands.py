@@ -3,26 +3,26 @@
 import re
 from collections.abc import Callable
 from datetime import datetime
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from treefold.chat.client import Client
 from treefold.chat.context import estimate_tokens
-from treefold.cli.chat_file import default_name, read_chat, told, write_chat
-from treefold.cli.screen import Screen
+from treefold.cli.chat_file import default_name, read_chat, spoken, write_chat
+from treefold.cli.chat_screen import Screen
+from treefold.cli.output import did_you_mean
 from treefold.core.errors import TreefoldError
 from treefold.views.text import cut, printable
 
 QUIT: Final = "/quit"
 
 _COMMAND: Final = re.compile(r"(/[A-Za-z]+!?)(?:\s+(.*))?", re.DOTALL)
-_SHOWN: Final = 100  # characters of each message in /history
+_LONGEST_IN_HISTORY: Final = 100  # characters of a message
 
 
 class ChatCommands:
-    """What they do to a client; those that ask the model again return the prompt."""
+    """Runs the commands of a chat on its client."""
 
     def __init__(self, client: Client, screen: Screen, model: str) -> None:
         self._client = client
@@ -36,14 +36,15 @@ class ChatCommands:
             "/tokens": self._tokens,
             "/clear": self._clear,
             "/history": self._history,
-            "/model": self._tell_model,
+            "/model": self._show_model,
             "/retry": self._retry,
         }
 
     def run(self, line: str) -> str | None:
-        """Do what *line* says if it is a command; return what is to be sent to the model.
+        """Run *line* if it is a command; return the prompt to send to the model, if any.
 
-        A line that only looks like one, such as a path, is sent.
+        A line that only looks like a command, such as a path, is sent. /retry returns the prompt
+        to send again.
         """
         match = _COMMAND.fullmatch(line.strip())
         if match is None:
@@ -51,9 +52,8 @@ class ChatCommands:
         name, argument = match.groups("")
         command = self._commands.get(name.lower())
         if command is None:
-            near = get_close_matches(name, [*self._commands, QUIT], n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            self._screen.note(f"no command is called {name}; {hint}/help lists them")
+            hint = did_you_mean(name, [*self._commands, QUIT])
+            self._screen.note(f"there is no command {name}; {hint or '/help lists them'}")
             return None
         try:
             return command(argument.strip())
@@ -71,17 +71,17 @@ class ChatCommands:
         try:
             write_chat(path, self._client.history, model=self._model, overwrite=overwrite)
         except FileExistsError:
-            self._screen.note(f"{path} is there already; '/save! {path}' overwrites it")
+            self._screen.note(f"{path} already exists; '/save! {path}' overwrites it")
         else:
             self._screen.note(f"saved as {path}")
 
     def _load(self, argument: str) -> None:
         if not argument:
-            self._screen.note("say which file: /load FILE")
+            self._screen.note("the file is missing: /load FILE")
             return
         self._client.message_history = read_chat(Path(argument).expanduser())
         self._screen.note(
-            f"{len(self._client.message_history)} messages; they are sent from now on"
+            f"loaded {len(self._client.message_history)} messages; the next prompt follows them"
         )
 
     def _tokens(self, _argument: str) -> None:
@@ -90,7 +90,7 @@ class ChatCommands:
         used = self._client.usage
         read = used.total - used.output - used.reasoning
         self._screen.note(
-            f"about {estimate:,} tokens go with the next request; so far {read:,} were read and "
+            f"the next request has about {estimate:,} tokens; so far {read:,} were read and "
             f"{used.output + used.reasoning:,} written"
         )
 
@@ -99,17 +99,17 @@ class ChatCommands:
         self._screen.note("the model has forgotten everything")
 
     def _history(self, _argument: str) -> None:
-        for speaker, text in told(self._client.history):
-            self._screen.note(f"{speaker}: {cut(printable(text), _SHOWN)}")
+        for speaker, text in spoken(self._client.history):
+            self._screen.note(f"{speaker}: {cut(printable(text), _LONGEST_IN_HISTORY)}")
 
-    def _tell_model(self, _argument: str) -> None:
+    def _show_model(self, _argument: str) -> None:
         self._screen.note(self._model)
 
     def _retry(self, _argument: str) -> str | None:
         history: list[dict[str, Any]] = self._client.history
         asked = [at for at, message in enumerate(history) if message["role"] == "user"]
         if not asked:
-            self._screen.note("nothing was asked yet")
+            self._screen.note("there is no prompt yet")
             return None
         self._client.message_history = history[: asked[-1]]
         return history[asked[-1]]["content"]
@@ -118,12 +118,12 @@ class ChatCommands:
 HELP: Final = """\
 /help            this list
 /save [FILE]     write the conversation as .json or .md; /save! overwrites
-/load FILE       go on from a conversation saved as .json
-/tokens          what the next request takes, and what was used
+/load FILE       continue a conversation saved as .json
+/tokens          the tokens of the next request, and those used so far
 /clear           forget the conversation
-/history         what was said, shortened
-/model           who you are talking to
-/retry           ask the last thing again
+/history         the conversation, with each message shortened
+/model           the model that you talk to
+/retry           send the last prompt again
 /quit            end, as Ctrl-D does
-A line that ends in a backslash goes on in the next. Ctrl-C interrupts an answer.
+A line that ends in a backslash continues in the next. Ctrl-C interrupts an answer.
 Begin with // to send a line that begins with a slash."""

@@ -1,4 +1,4 @@
-"""A conversation as a file: JSON to go on with, or Markdown to read."""
+"""Save a conversation as a file: JSON to continue it, or Markdown to read it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,17 +15,17 @@ _SPEAKERS: Final = {"user": "You", "assistant": "Model", "system": "System", "to
 
 
 def default_name(now: datetime) -> str:
-    """Return the name of the file that is used if none is given."""
+    """Return the name of the file if none is given."""
     return f"chat-{now:%Y-%m-%d-%H%M%S}.json"
 
 
 def write_chat(path: Path, messages: Sequence[Message], *, model: str, overwrite: bool) -> None:
-    """Write *messages* in the form that the suffix of *path* stands for.
+    """Write *messages* in the format that the suffix of *path* stands for.
 
     Raises:
-        FileExistsError: it is there, and may not be overwritten.
-        InvalidValueError: the suffix stands for nothing.
-        OSError: it cannot be written.
+        FileExistsError: the file exists, and may not be overwritten.
+        InvalidValueError: the suffix is unknown.
+        OSError: the file cannot be written.
     """
     if path.suffix.lower() in _MARKDOWN:
         text = "\n\n".join(_markdown(messages, model)) + "\n"
@@ -38,23 +38,23 @@ def write_chat(path: Path, messages: Sequence[Message], *, model: str, overwrite
 
 
 def read_chat(path: Path) -> list[Message]:
-    """Return the messages that ``write_chat`` has written as JSON.
+    """Return the messages that ``write_chat`` wrote as JSON.
 
     Raises:
-        InvalidValueError: they are not in there.
-        OSError: it cannot be read.
+        InvalidValueError: it is a file of another kind.
+        OSError: the file cannot be read.
     """
     try:
         messages: Any = json.loads(path.read_text("utf-8"))["messages"]
         if all(isinstance(one["role"], str) for one in messages):
             return cast("list[Message]", messages)
     except (ValueError, TypeError, KeyError):
-        pass  # whatever it is, it is none
-    raise InvalidValueError(f"{path} is no conversation that /save has written as .json")
+        pass  # it is JSON of another shape, or not JSON
+    raise InvalidValueError(f"{path} is not a conversation that /save wrote as .json")
 
 
-def told(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    """Yield who said what; a call is said by the model."""
+def spoken(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    """Yield each speaker and text; a call of the model has the speaker ``Call``."""
     for message in messages:
         content = message.get("content") or ""
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
@@ -68,7 +68,7 @@ def told(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
 
 def _markdown(messages: Sequence[Message], model: str) -> Iterator[str]:
     yield f"# Conversation with {printable(model)}"
-    for speaker, text in told(messages):
+    for speaker, text in spoken(messages):
         yield f"**{printable(speaker)}**"
         yield _fenced(readable(text)) if speaker in {"Call", "Result"} else readable(text)
 

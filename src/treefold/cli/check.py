@@ -1,14 +1,16 @@
-"""``treefold check``: what a Runtime would say of functions, and nothing is run."""
+"""``treefold check``: check functions as a Runtime does, without running them."""
 
-import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from typing import Any
 
+import click
+
 from treefold.cli.exit_codes import DONE, FAILED
-from treefold.cli.loading import load_functions
-from treefold.cli.output import add_json_to, print_json
+from treefold.cli.loading import TARGET, load_functions
+from treefold.cli.options import command, json_option
+from treefold.cli.output import print_json
 from treefold.core.errors import CallGraphError, TreefoldError
 from treefold.core.function import Function
 from treefold.core.parameter import JsonSchema
@@ -16,53 +18,46 @@ from treefold.runtime.graph import discover
 from treefold.runtime.model_book import ModelBook
 from treefold.views.text import cut, printable
 
-_WIDEST = 100
+_WIDTH = 100
 
 
-def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommand to the command."""
-    parser = add_parser(
-        "check",
-        description="Check functions and all that they may call, as a Runtime does when it is\n"
-        "made. Nothing is run, and no key is needed.",
-        epilog=(
-            "example: treefold check examples/survey.py\n\n"
-            "Prints each function, and which may call which as a tree. What is wrong with them\n"
-            "is on stderr, a line each. Of a module, all public functions are checked that it\n"
-            "did not import.\n\n"
-            "exit codes: 0 they can be run, 1 they have faults, 2 they cannot be loaded,\n"
-            "130 it was interrupted"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "targets",
-        metavar="MODULE[:FUNCTION]",
-        nargs="+",
-        help="a module or a .py file, and a name in it if not all are to be checked",
-    )
-    parser.add_argument(
-        "--model",
-        metavar="[NAME=]MODEL",
-        action="append",
-        default=[],
-        help="what a name that agents use stands for, as in the models= of the Runtime, or else "
-        "the model of agents that name none; may be repeated",
-    )
-    add_json_to(parser)
-    parser.set_defaults(command=check)
+@command(
+    "check",
+    exit_codes="0 they can be run, 1 they have faults, 2 they cannot be loaded,\n"
+    "130 it was interrupted",
+)
+@click.argument(
+    "targets",
+    type=TARGET,
+    metavar="MODULE[:FUNCTION]...",
+    nargs=-1,
+    required=True,
+    help="a module or a .py file, and a name in it to check only that function",
+)
+@click.option(
+    "--model",
+    "models",
+    metavar="[NAME=]MODEL",
+    multiple=True,
+    help="the model that a name used by agents stands for, as in the models= of the Runtime, or "
+    "without NAME the model of agents that name none; may be repeated",
+)
+@json_option
+def check(targets: tuple[str, ...], models: tuple[str, ...], *, json: bool) -> int:
+    """Check functions and all that they may call, as a Runtime does when it is made.
+    Nothing is run, and no key is needed.
 
+    example: treefold check examples/survey.py
 
-def check(options: argparse.Namespace) -> int:
-    """Check what *options* name."""
-    with redirect_stdout(sys.stderr):  # imports may print
-        functions = load_functions(options.targets)
-    models = ModelBook(dict(map(_model, options.model)))
-    faults = _faults(functions, models)
+    Prints each function, and which may call which as a tree. Faults are on stderr, one line each.
+    All public functions that a module did not import are checked.
+    """
+    with redirect_stdout(sys.stderr):  # imported modules may print
+        functions = load_functions(targets)
+    faults = _faults(functions, ModelBook(dict(map(_model, models))))
     known = _known(functions)
-    if options.json:
-        told = {"functions": [_data(one, functions) for one in known], "faults": faults}
-        print_json(told)
+    if json:
+        print_json({"functions": [_data(one, functions) for one in known], "faults": faults})
     else:
         print("\n".join([*_table(known), "", *_trees(functions, known)]))
     for fault in faults:
@@ -80,16 +75,16 @@ def _faults(functions: Sequence[Function], models: ModelBook) -> list[str]:
         discover(functions, models)
     except CallGraphError as error:
         return list(error.faults)
-    except TreefoldError as error:  # so bad that the others were not looked at
+    except TreefoldError as error:  # it prevents all further checks
         return [str(error)]
     return []
 
 
 def _known(functions: Iterable[Function]) -> list[Function]:
-    """Return *functions* and all that they may call, each before those that only it calls."""
+    """Return *functions* and all that they may call, callers first."""
     known: dict[int, Function] = {}
     queue = list(functions)
-    for function in queue:  # which grows meanwhile
+    for function in queue:  # the list grows while it is iterated
         if id(function) not in known:
             known[id(function)] = function
             queue.extend(_uses(function))
@@ -97,7 +92,7 @@ def _known(functions: Iterable[Function]) -> list[Function]:
 
 
 def _uses(function: Function) -> list[Function]:
-    """Return what *function* may call; what is no function is a fault, and is not shown here."""
+    """Return what *function* may call, without values that are not functions: those are faults."""
     return [used for used in function.may_call if isinstance(used, Function)]
 
 
@@ -113,7 +108,7 @@ def _data(function: Function, named: Sequence[Function]) -> dict[str, Any]:
 
 
 def _inputs(function: Function) -> JsonSchema | None:
-    """Return what it is given; None if JSON has no words for it, which is no fault of code."""
+    """Return the schema of the inputs; None if JSON Schema cannot express it, which code may do."""
     try:
         return function.input_schema
     except TreefoldError:
@@ -121,21 +116,21 @@ def _inputs(function: Function) -> JsonSchema | None:
 
 
 def _table(functions: Iterable[Function]) -> Iterator[str]:
-    """Yield a line for each function: its kind, name, parameters and what it does."""
+    """Yield a line for each function: its kind, name, parameters and description."""
     for function in functions:
         kind = "agent" if function.is_agent else "code "
         given = ", ".join(one.name for one in function.parameters.items)
         about = function.description.strip().partition("\n")[0]
         line = f"{kind} {function.name}({given})" + (f"  {about}" if about else "")
-        yield cut(printable(line), _WIDEST)
+        yield cut(printable(line), _WIDTH)
 
 
 def _trees(functions: Sequence[Function], known: Sequence[Function]) -> Iterator[str]:
-    """Yield which may call which, from those of *functions* that no other calls."""
+    """Yield call trees, from those of *functions* that no other function calls."""
     called = {id(used) for one in known for used in _uses(one) if used is not one}
     shown: set[int] = set()
     tops = [one for one in functions if id(one) not in called]
-    for top in [*tops, *functions]:  # those in a circle are below nobody
+    for top in [*tops, *functions]:  # functions that call each other in a circle have no top
         if id(top) not in shown:
             yield from _tree(top, shown)
 

@@ -1,12 +1,14 @@
-"""``treefold diff``: what is different between two runs."""
+"""``treefold diff``: show the differences between two runs."""
 
-import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
+import click
+
 from treefold.cli.exit_codes import DONE, FAILED
-from treefold.cli.journal import HOW, add_store_to, node_id, opened
-from treefold.cli.output import add_json_to, columns, print_json
+from treefold.cli.journal import node_id, observe
+from treefold.cli.options import FILE, NODE_HELP, command, json_option, store_option
+from treefold.cli.output import columns, print_json
 from treefold.core.views import NodeView
 from treefold.views import data
 from treefold.views.difference import Pair, pairs_of
@@ -16,40 +18,29 @@ from treefold.views.text import cut, printable
 _ROWS: Final = {"function": "fn", "inputs": "args", "values": None, "transcript": None}
 
 
-def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommand to the command."""
-    parser = add_parser(
-        "diff",
-        description="Lay two runs, or two calls, beside each other and show what is different.",
-        epilog=(
-            "example: treefold diff 1.1 1.2\n\n"
-            "Calls belong together that are of the same function with the same arguments, and\n"
-            "then those of the same function in their order. Times, tokens, money and the order\n"
-            "of calls are not looked at.\n\n"
-            "exit codes: 0 they are the same, 1 they differ, 2 one was not found"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("a", metavar="A", help=HOW)
-    parser.add_argument("b", metavar="B", help="the same")
-    parser.add_argument("--other", metavar="FILE", help="the journal of B, if it is in another")
-    add_store_to(parser)
-    add_json_to(parser)
-    parser.set_defaults(command=diff)
+@command("diff", exit_codes="0 they are the same, 1 they differ, 2 one was not found")
+@click.argument("a", metavar="A", help=NODE_HELP)
+@click.argument("b", metavar="B", help="the same")
+@click.option("--other", type=FILE, metavar="FILE", help="the journal of B, if it is another one")
+@store_option
+@json_option
+def diff(a: str, b: str, other: str | None, store: str | None, *, json: bool) -> int:
+    """Compare two runs, or two calls, and show the differences.
 
+    example: treefold diff 1.1 1.2
 
-def diff(options: argparse.Namespace) -> int:
-    """Print what is different between the calls that *options* name."""
-    a = _found(options, options.a)
-    if options.other is not None:
-        options.store = options.other
-    b = _found(options, options.b)
-    if options.json:
-        found = data.difference(a, b)
+    Calls of the same function with the same arguments are compared with each other, then the
+    other calls of the same function in their order. Times, tokens, money and the order of calls
+    are ignored.
+    """
+    first = _view(store, a)
+    second = _view(store if other is None else other, b)
+    if json:
+        found = data.difference(first, second)
         print_json(found)
         return DONE if found["same"] else FAILED
     same, different = 0, 0
-    for pair in pairs_of(a, b):
+    for pair in pairs_of(first, second):
         if pair.same:
             same += 1
             continue
@@ -60,15 +51,15 @@ def diff(options: argparse.Namespace) -> int:
     return FAILED if different else DONE
 
 
-def _found(options: argparse.Namespace, name: str) -> NodeView:
-    with opened(options) as observer:
+def _view(store: str | None, name: str) -> NodeView:
+    with observe(store) as observer:
         return up_to_date(observer, observer.get_view(node_id(observer, name)))
 
 
 def _lines(pair: Pair) -> Iterator[str]:
     if pair.a is None or pair.b is None:
         view, sign = (pair.b, "+") if pair.a is None else (pair.a, "-")
-        assert view is not None  # there is one of them
+        assert view is not None  # a pair has at least one
         yield f"{sign} {_name(view)}({data.arguments(view.inputs)})"
         return
     yield f"~ {_name(pair.a)} / {pair.b.path}: {', '.join(pair.changed)}"
@@ -78,9 +69,9 @@ def _lines(pair: Pair) -> Iterator[str]:
 
 
 def _shown(what: str, a: NodeView, b: NodeView) -> tuple[str, str]:
-    """Return on a line each what changed."""
+    """Return *what* changed, as one line for each of the two."""
     if what == "transcript":
-        return _first_apart(a, b)
+        return _first_difference(a, b)
     if what == "values":
         return f"{len(a.values)} values", f"{len(b.values)} values"
     name = _ROWS.get(what, what)
@@ -88,8 +79,8 @@ def _shown(what: str, a: NodeView, b: NodeView) -> tuple[str, str]:
     return f"{what}: {one or 'none'}", f"{what}: {other or 'none'}"
 
 
-def _first_apart(a: NodeView, b: NodeView) -> tuple[str, str]:
-    """Return the first part of each transcript that the other does not have."""
+def _first_difference(a: NodeView, b: NodeView) -> tuple[str, str]:
+    """Return the first part in which the transcripts differ, of each of the two."""
     one, other = (list(map(_said, data.transcript(view, limit=None))) for view in (a, b))
     index = next(
         (at for at, (x, y) in enumerate(zip(one, other, strict=False)) if x != y),

@@ -1,23 +1,22 @@
-"""``treefold doctor``: what is here to work with, and how to get what is not.
+"""``treefold doctor``: show what is installed and configured, and how to get what is missing.
 
-Of variables that hold keys and addresses only the names are told, never a value or a part of one.
+Environment variables with keys and addresses are shown by name only, never with a part of a value.
 """
 
-import argparse
 import asyncio
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from treefold.chat.config import BASE_URL_VARIABLE, MODEL_VARIABLE
 from treefold.cli.exit_codes import DONE, FAILED
-from treefold.cli.journal import VARIABLE
-from treefold.cli.output import add_json_to, print_json
+from treefold.cli.options import STORE_VARIABLE, command, json_option
+from treefold.cli.output import print_json
 from treefold.cli.packages import Extra, extras_of
 from treefold.core.errors import InvalidValueError, StoreError, TreefoldError, UsageError
 from treefold.models.anthropic.model import AnthropicModel
@@ -34,36 +33,29 @@ from treefold.version import __version__
 from treefold.views.text import printable
 
 _PROVIDERS: Final[tuple[type[WireModel], ...]] = (AnthropicModel, GeminiModel, OpenAIModel)
-_SETTINGS: Final = (MODEL_VARIABLE, BASE_URL_VARIABLE, VARIABLE, "TREEFOLD_CACHE")
-_DRAWN: Final = "✓✗·●‖⊘├─└│∥→…"  # what trees are drawn with
-_PATIENCE: Final = 5.0  # seconds; only a server that is there and slow takes any
-_MOST_MODELS: Final = 5  # of one server that are told
-_UNKNOWN: Final = "it is run from its sources, so nobody knows which packages its extras need"
+_SETTINGS: Final = (MODEL_VARIABLE, BASE_URL_VARIABLE, STORE_VARIABLE, "TREEFOLD_CACHE")
+_DRAWN: Final = "✓✗·●‖⊘├─└│∥→…"  # the characters that trees are drawn with
+_TIMEOUT: Final = 5.0  # seconds; only a slow server takes them
+_MOST_MODELS: Final = 5  # of one server that are listed
+_UNKNOWN: Final = "unknown: treefold is not installed, but runs from its sources"
 
 
-def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommand to the command."""
-    parser = add_parser(
-        "doctor",
-        description="Say what is installed, which keys, servers and models are found, whether\n"
-        "a journal can be kept in this folder, and what the terminal can show.",
-        epilog=(
-            "example: treefold doctor\n\n"
-            "Keys are named, and never shown. To see whether the folder can hold a journal, one\n"
-            "is made there and removed again.\n\n"
-            "exit codes: 0 there is a model to work with, 1 there is none, 2 wrong usage,\n"
-            "130 it was interrupted"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_json_to(parser)
-    parser.set_defaults(command=doctor)
+@command(
+    "doctor",
+    exit_codes="0 a model can be used, 1 none can be used, 2 wrong usage,\n130 it was interrupted",
+)
+@json_option
+def doctor(*, json: bool) -> int:
+    """Show what is installed, which keys, servers and models are found, whether
+    a journal can be kept in this folder, and what the terminal can display.
 
+    example: treefold doctor
 
-def doctor(options: argparse.Namespace) -> int:
-    """Print what is here."""
+    Keys are named, but never shown. To find out whether the folder can hold a journal, a journal
+    is created there and removed again.
+    """
     found = examine()
-    if options.json:
+    if json:
         print_json(found)
     else:
         print("\n".join(map(printable, _lines(found))))
@@ -71,7 +63,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def examine(servers: Mapping[str, str] = LOCAL_SERVERS) -> dict[str, Any]:
-    """Return what is here, as plain data; *servers* are the addresses to ask, by name."""
+    """Return all findings as JSON data; *servers* are the addresses to ask, by name."""
     extras = extras_of("treefold")
     found: dict[str, Any] = {
         "python": {
@@ -119,24 +111,24 @@ def _setting_names() -> Iterator[str]:
 
 
 def _servers(addresses: Mapping[str, str]) -> dict[str, Any]:
-    """Return who answers; an address of the user's own is asked, too."""
+    """Return the servers that answer, at *addresses* and at the one that the user has set."""
     own = os.environ.get(BASE_URL_VARIABLE, "")
     asked = dict(addresses)
     if own and own.lower() not in asked and own.rstrip("/") not in asked.values():
         asked[BASE_URL_VARIABLE] = own
     try:
-        found = {server.name: server for server in asyncio.run(find_servers(asked, _PATIENCE))}
+        found = {server.name: server for server in asyncio.run(find_servers(asked, _TIMEOUT))}
     except UsageError as error:
         return {"fault": str(error), "asked": []}
-    told = [
+    answers = [
         {
             "name": name,
-            "base_url": addresses.get(name),  # what a variable holds is not told
+            "base_url": addresses.get(name),  # the value of a variable is not shown
             "models": list(found[name].models) if name in found else None,
         }
         for name in asked
     ]
-    return {"fault": None, "asked": told}
+    return {"fault": None, "asked": answers}
 
 
 def _weights() -> dict[str, Any]:
@@ -145,7 +137,7 @@ def _weights() -> dict[str, Any]:
 
 
 def _journal_fault(folder: str) -> str | None:
-    """Return why no journal can be kept in *folder*, if so: one is made to see that."""
+    """Return why no journal can be kept in *folder*, or None; a journal is created to find out."""
     try:
         refuse_network(absolute(os.path.join(folder, "run.db")), mounts())
         with (
@@ -154,11 +146,11 @@ def _journal_fault(folder: str) -> str | None:
         ):
             store.drive()
     except StoreError as error:
-        return str(error.args[1])  # without the path, which is gone
+        return str(error.args[1])  # without the path of the temporary folder
     except TreefoldError as error:
         return str(error)
     except OSError as error:
-        return f"{error.strerror or error}; go to a folder that may be written, or give --store"
+        return f"{error.strerror or error}; go to a folder that you may write to, or give --store"
     return None
 
 
@@ -182,7 +174,7 @@ def _terminal() -> dict[str, Any]:
 
 
 def _usable(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what models can be asked."""
+    """Yield the providers, servers and models that can be used."""
     lacking = {extra["name"] for extra in found["extras"] if not extra["ready"]}
     for key in found["keys"]:
         if key["set"] and key["fault"] is None and key["provider"] not in lacking:
@@ -216,7 +208,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _server_lines(found["servers"])
     yield "embedded model"
     path = found["weights"]["path"]
-    about = path or f"{found['weights']['file']} is not here: treefold local fetch"
+    about = path or f"{found['weights']['file']} is not fetched: treefold local fetch"
     yield _line("local", about, good=True if path else None)
     yield "journal"
     journal = found["journal"]
@@ -227,7 +219,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from _terminal_lines(found["terminal"])
     yield ""
     usable = ", ".join(found["usable"])
-    yield f"models to work with: {usable}" if usable else f"no model to work with; {_advice(found)}"
+    yield f"usable models: {usable}" if usable else f"no usable model; {_advice(found)}"
 
 
 def _extra_lines(extras: list[dict[str, Any]]) -> Iterator[str]:
@@ -251,11 +243,11 @@ def _missing(package: Mapping[str, Any]) -> str:
 
 def _server_lines(servers: Mapping[str, Any]) -> Iterator[str]:
     if servers["fault"]:
-        yield _line("none was asked", servers["fault"])
+        yield _line("not asked", servers["fault"])
     for server in servers["asked"]:
         models, where = server["models"], server["base_url"] or "the address in it"
         if models is None:
-            yield _line(server["name"], f"nobody answers at {where}")
+            yield _line(server["name"], f"no answer from {where}")
             continue
         more = f" and {len(models) - _MOST_MODELS} more" if len(models) > _MOST_MODELS else ""
         named = ", ".join(models[:_MOST_MODELS]) + more
@@ -267,10 +259,10 @@ def _terminal_lines(terminal: Mapping[str, Any]) -> Iterator[str]:
     size = f"{terminal['columns']} x {terminal['lines']}"
     about = f"{size}, {'colours' if terminal['colours'] else 'no colours'}"
     if not terminal["live"]:
-        about = "stdout is no terminal: trees are shown when they have ended, without colours"
+        about = "stdout is not a terminal: trees are shown when they have ended, without colours"
     yield _line(terminal["name"] or "no TERM", about, good=True if terminal["live"] else None)
-    drawn = "has all that trees are drawn with"
-    poor = "lacks what trees are drawn with, and codes are shown instead: use a UTF-8 locale"
+    drawn = "has all characters that trees are drawn with"
+    poor = "lacks characters of trees, and codes are shown instead: use a UTF-8 locale"
     about = drawn if terminal["unicode"] else poor
     yield _line(str(terminal["encoding"]), about, good=terminal["unicode"])
 

@@ -1,15 +1,16 @@
-"""``treefold export``: a run as a file of its own."""
+"""``treefold export``: write a run to a file of its own."""
 
-import argparse
 import json
 import os
 import sys
-from collections.abc import Callable
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import click
+
 from treefold.cli.exit_codes import DONE
-from treefold.cli.journal import add_node_to, add_store_to, journal_path, opened, run_id
+from treefold.cli.journal import journal_path, observe, run_id
+from treefold.cli.options import FILE, command, node_argument, store_option
 from treefold.cli.ps import questions_by_run
 from treefold.core.errors import InvalidValueError
 from treefold.runtime.observer import Observer
@@ -20,74 +21,72 @@ from treefold.views.liveness import up_to_date
 from treefold.views.values import encodable
 
 
-def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommand to the command."""
-    parser = add_parser(
-        "export",
-        description="Write a run into a file of its own, which only you can read.",
-        epilog=(
-            "example: treefold export last --json run.json --tree run.jsonl\n\n"
-            "The page needs nothing else, and can be given to others; it holds all that was said.\n"
-            "A tree can be taken into another journal, and be replayed. What is in the file is\n"
-            "replaced.\n\n"
-            "exit codes: 0 it was written, 2 it was not"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_node_to(parser, "RUN")
-    parser.add_argument("--html", metavar="FILE", help="write a page to look at; - prints it")
-    parser.add_argument("--json", metavar="FILE", help="write all there is to be said; - prints it")
-    parser.add_argument(
-        "--tree", metavar="FILE", help="write what another journal can take in; - prints it"
-    )
-    add_store_to(parser)
-    parser.set_defaults(command=export)
+@command("export", exit_codes="0 it was written, 2 it was not")
+@node_argument("RUN")
+@click.option(
+    "--html", "html_file", type=FILE, metavar="FILE", help="write a web page; - prints it"
+)
+@click.option(
+    "--json", "json_file", type=FILE, metavar="FILE", help="write all data as JSON; - prints it"
+)
+@click.option(
+    "--tree", "tree_file", type=FILE, metavar="FILE", help="write it for import; - prints it"
+)
+@store_option
+def export(
+    node: str,
+    html_file: str | None,
+    json_file: str | None,
+    tree_file: str | None,
+    store: str | None,
+) -> int:
+    """Write a run to a file of its own, which only you can read.
 
+    example: treefold export last --json run.json --tree run.jsonl
 
-def export(options: argparse.Namespace) -> int:
-    """Write the run that *options* name."""
-    if not (options.html or options.json or options.tree):
+    The page needs no other file and can be given to others; it has all that was said. A tree can
+    be imported into another journal, and be replayed. An existing file is replaced.
+    """
+    if not (html_file or json_file or tree_file):
         raise InvalidValueError("say what to write: --html FILE, --json FILE or --tree FILE")
-    with opened(options) as observer:
-        run = run_id(observer, options.node)
-        if options.html or options.json:
-            _write_data(options, _run(options, observer, run))
-    if options.tree == "-":
+    with observe(store) as observer:
+        run = run_id(observer, node)
+        if html_file or json_file:
+            found = _data(observer, run, journal_path(store))
+            if html_file:
+                _write(html_file, _page(found))
+            if json_file:
+                _write(json_file, json.dumps(found) + "\n")
+    if tree_file == "-":
         with TemporaryDirectory() as folder:
             path = os.path.join(folder, "tree")
-            _write_tree(options, run, path)
+            _write_tree(journal_path(store), run, path)
             with open(path, encoding="utf-8") as lines:
                 sys.stdout.writelines(lines)
-    elif options.tree:
-        _write_tree(options, run, options.tree)
+    elif tree_file:
+        _write_tree(journal_path(store), run, tree_file)
     return DONE
 
 
-def _write_tree(options: argparse.Namespace, run: int, path: str) -> None:
-    from treefold.stores import SqliteStore, export_tree  # noqa: PLC0415 - who wants none
-
-    store = SqliteStore(journal_path(options))
-    try:
-        export_tree(store, run, path)
-    finally:
-        store.close()
-
-
-def _run(options: argparse.Namespace, observer: Observer, run: int) -> dict[str, Any]:
-    name = encodable(os.path.basename(journal_path(options)))
+def _data(observer: Observer, run: int, path: str) -> dict[str, Any]:
+    name = encodable(os.path.basename(path))
     journal = {"name": name, "driven": False, "version": __version__}
     row = next(tree for tree in observer.trees() if tree.id == run)
     view = up_to_date(observer, observer.get_view(run))
     return data.run(view, row, questions_by_run(observer)[run], journal)
 
 
-def _write_data(options: argparse.Namespace, found: dict[str, Any]) -> None:
-    if options.html:
-        from treefold.views.html import page  # noqa: PLC0415 - who wants none
+def _page(found: dict[str, Any]) -> str:
+    from treefold.views.html import page  # noqa: PLC0415 - only --html needs it
 
-        _write(options.html, page(found))
-    if options.json:
-        _write(options.json, json.dumps(found) + "\n")
+    return page(found)
+
+
+def _write_tree(journal: str, run: int, path: str) -> None:
+    from treefold.stores import SqliteStore, export_tree  # noqa: PLC0415 - only --tree needs it
+
+    with SqliteStore(journal) as store:
+        export_tree(store, run, path)
 
 
 def _write(path: str, text: str) -> None:

@@ -1,78 +1,93 @@
-"""``treefold fork``: go on from the past, with something changed."""
+"""``treefold fork``: run again from a call in the past, with something changed."""
 
-import argparse
-from collections.abc import Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
-from treefold.cli.journal import add_node_to, add_store_to, journal_path, node_id, opened
-from treefold.cli.loading import load_functions
-from treefold.cli.outcome import EXIT_CODES, add_wait_to, tell_outcome
+import click
+
+from treefold.cli.control import EXIT_CODES, report_outcome
+from treefold.cli.journal import journal_path, node_id, observe
+from treefold.cli.loading import TARGET, load_functions
+from treefold.cli.options import (
+    command,
+    node_argument,
+    read_arguments,
+    read_value,
+    store_option,
+    wait_option,
+)
 from treefold.cli.run import show
-from treefold.cli.values import read_arguments, read_value
 from treefold.core.errors import InvalidValueError, StoreOwnedError
 from treefold.core.forking import UNCHANGED, Edit
 from treefold.runtime.runtime import Runtime
 
 _HERE: Final = "; --with MODULE[:FUNCTION] does it now, and here"
-_LEFT: Final = "it stays open in {store}, and goes on when that is next driven"
+_LEFT: Final = "it stays open in {store}, and resumes when that is next driven"
 
 
-def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommand to the command."""
-    parser = add_parser(
-        "fork",
-        description="Go on from the past: start a run that shares what came before a call, makes\n"
-        "that call again, and runs what follows.",
-        epilog=(
-            "example: treefold fork 2 --prompt 'Say it in one word.'\n\n"
-            "The run that it comes from stays as it is. Whoever drives the journal is asked to\n"
-            "fork; with --with it is done here, if nobody drives it, and shown as 'treefold run'\n"
-            "does, and whatever else is open in the journal is gone on with, too.\n\n"
-            + EXIT_CODES
-            + ";\nwith --with: 0 it returned, 1 it raised"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_node_to(parser, required=True)
-    add = parser.add_argument
-    add("--at", metavar="STEP", type=int, help="the response after which an agent goes on, from 0")
-    add("--prompt", metavar="TEXT", help="what the agent is told first, instead")
-    add("--model", metavar="NAME", help="the model that the agent asks from there on")
-    add("--args", metavar="JSON", help="the arguments of the call, instead: a JSON object")
-    add(
-        "--result",
-        metavar="JSON",
-        help="what came of the call, instead; it is not made. Text if it is not JSON",
-    )
-    add(
-        "--with",
-        dest="targets",
-        metavar="MODULE[:FUNCTION]",
-        action="append",
-        default=[],
-        help="do it here, with the functions of a module or a .py file; may be repeated",
-    )
-    add(
-        "--default-model",
-        metavar="NAME",
-        help="with --with, the model of agents that name none",
-    )
-    add_wait_to(parser)
-    add_store_to(parser)
-    parser.set_defaults(command=fork)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    node: str
+    at: int | None
+    prompt: str | None
+    model: str | None
+    args: str | None
+    result: str | None
+    targets: tuple[str, ...]
+    default_model: str | None
+    wait: float
+    store: str | None
+
+    def edit(self) -> Edit:
+        """Return what is changed in the past."""
+        return Edit(
+            prompt=self.prompt,
+            model=self.model,
+            args=None if self.args is None else read_arguments(self.args, "--args"),
+            result=UNCHANGED if self.result is None else read_value(self.result),
+        )
 
 
-def fork(options: argparse.Namespace) -> int:
-    """Fork as *options* say."""
-    edit = Edit(
-        prompt=options.prompt,
-        model=options.model,
-        args=None if options.args is None else read_arguments(options.args, "--args"),
-        result=UNCHANGED if options.result is None else read_value(options.result),
-    )
+@command("fork", exit_codes=f"{EXIT_CODES};\nwith --with: 0 it returned, 1 it raised")
+@node_argument(required=True)
+@click.option(
+    "--at", metavar="STEP", type=int, help="the response after which an agent continues, from 0"
+)
+@click.option("--prompt", metavar="TEXT", help="another prompt for the agent")
+@click.option("--model", metavar="NAME", help="another model for the agent from there on")
+@click.option("--args", metavar="JSON", help="other arguments of the call: a JSON object")
+@click.option(
+    "--result",
+    metavar="JSON",
+    help="another result of the call, which is not made then; it is text if it is not JSON",
+)
+@click.option(
+    "--with",
+    "targets",
+    type=TARGET,
+    metavar="MODULE[:FUNCTION]",
+    multiple=True,
+    help="fork here, with the functions of a module or a .py file; may be repeated",
+)
+@click.option(
+    "--default-model", metavar="NAME", help="with --with, the model of agents that name none"
+)
+@wait_option
+@store_option
+def fork(**given: Any) -> int:
+    """Start a run that shares the past up to a call, makes that call again, and runs what follows.
+
+    example: treefold fork 2 --prompt 'Say it in one word.'
+
+    The original run is not changed. The process that drives the journal forks it. With --with it
+    is forked here, if no process drives the journal, and shown as by 'treefold run'; other
+    unfinished runs of the journal resume, too.
+    """
+    options = _Options(**given)
+    edit = options.edit()
     if options.targets:
         return _fork_here(options, edit)
-    with opened(options) as observer:
+    with observe(options.store) as observer:
         node = node_id(observer, options.node)
         name = f"{observer.get_view(node).fn} (node {node})"
         key = observer.fork(node, options.at, edit)
@@ -81,15 +96,16 @@ def fork(options: argparse.Namespace) -> int:
             found = observer.forked(key)
             return None if found is None else f"{name} was forked: the new run is node {found}"
 
-        return tell_outcome(options, observer, done, f"{name} is forked", _HERE)
+        expected = f"{name} is forked"
+        return report_outcome(observer, options.store, options.wait, done, expected, _HERE)
 
 
-def _fork_here(options: argparse.Namespace, edit: Edit) -> int:
+def _fork_here(options: _Options, edit: Edit) -> int:
     functions = load_functions(options.targets)
-    with opened(options) as observer:
+    with observe(options.store) as observer:
         node = node_id(observer, options.node)
         top = observer.get_view(observer.tree_of(node))
-    path = journal_path(options)
+    path = journal_path(options.store)
     try:
         runtime = Runtime(functions, models=options.default_model, store=path)
     except StoreOwnedError as error:

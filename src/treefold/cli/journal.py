@@ -1,6 +1,5 @@
-"""Find the journal that a command line means, and the run or the call in it."""
+"""Find the journal that a command line names, and the run or the call in it."""
 
-import argparse
 import os
 import re
 import sys
@@ -8,97 +7,78 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
+from treefold.cli.options import DEFAULT_STORE, LAST, NODE_HELP, STORE_VARIABLE
 from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
 from treefold.core.store import Store
 from treefold.runtime.observer import Observer, attach
 
-DEFAULT: Final = "run.db"
-VARIABLE: Final = "TREEFOLD_STORE"
-LAST: Final = "last"
-
-HOW: Final = "a node's id, its path (1.3.2), the key of a run, or 'last' for the newest"
-_UNDRIVEN: Final = (
-    "no process drives this journal now: what is open in it goes on when the program is started"
-    " again"
+_NOT_DRIVEN: Final = (
+    "no process drives this journal now: unfinished runs resume when their program is started again"
 )
-_ID: Final = re.compile(r"[0-9]{1,18}")  # what a store has room for
+_ID: Final = re.compile(r"[0-9]{1,18}")  # what fits into a column of the store
 _PATH: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})+")
 
 
-def add_store_to(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says where the journal is."""
-    parser.add_argument(
-        "--store",
-        metavar="FILE",
-        help=f"the journal; otherwise ${VARIABLE}, or {DEFAULT} in this folder",
-    )
+def journal_path(store: str | None) -> str:
+    """Return the path of the journal: *store*, what the environment names, or the default."""
+    return store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
 
 
-def add_node_to(
-    parser: argparse.ArgumentParser, metavar: str = "NODE", *, required: bool = False
-) -> None:
-    """Add the argument that says which call is meant, as *node*; without it, the newest run."""
-    number = None if required else "?"
-    parser.add_argument("node", metavar=metavar, nargs=number, default=LAST, help=HOW)
-
-
-def journal_path(options: argparse.Namespace) -> str:
-    """Return the path of the journal that *options* name, as it was written."""
-    return options.store or os.environ.get(VARIABLE) or DEFAULT
-
-
-def existing_journal(options: argparse.Namespace) -> str:
-    """Return the path of the journal that *options* name, as it was written.
+def existing_journal(store: str | None) -> str:
+    """Return ``journal_path(store)``.
 
     Raises:
-        StoreError: there is none.
+        StoreError: there is no such file, or it is empty.
     """
-    path = journal_path(options)
+    path = journal_path(store)
     found = os.path.expanduser(path)
     if not os.path.exists(found):
-        raise StoreError(path, f"there is no such journal; give --store FILE or set {VARIABLE}")
-    if os.path.isfile(found) and not os.path.getsize(found):  # a store would make a journal of it
-        raise StoreError(path, f"it is empty; give --store FILE or set {VARIABLE}")
+        raise StoreError(
+            path, f"there is no such journal; give --store FILE or set {STORE_VARIABLE}"
+        )
+    # A store would initialize an empty file as a new journal.
+    if os.path.isfile(found) and not os.path.getsize(found):
+        raise StoreError(path, f"it is empty; give --store FILE or set {STORE_VARIABLE}")
     return path
 
 
-def opened(options: argparse.Namespace) -> Observer:
-    """Return who looks on at the journal that *options* name.
+def observe(store: str | None) -> Observer:
+    """Return an observer of the journal that *store* or the environment names.
 
     Raises:
         StoreError: there is none, or it cannot be read.
     """
-    return attach(existing_journal(options))
+    return attach(existing_journal(store))
 
 
 @contextmanager
 def driven(path: str) -> Generator[Store]:
-    """Lend the journal at *path*, which is made if it is not there, to who alone may write to it.
+    """Open the journal at *path* for writing, alone; create it if it is missing.
 
     Raises:
-        StoreOwnedError: a process drives it.
+        StoreOwnedError: another process drives it.
         StoreError: it cannot be written.
     """
-    from treefold.stores import SqliteStore  # noqa: PLC0415 - who only looks on needs none
+    from treefold.stores import SqliteStore  # noqa: PLC0415 - commands that only read need none
 
     with SqliteStore(path) as store:
         store.drive()
         yield store
 
 
-def tell_if_undriven(observer: Observer) -> None:
-    """Say, beside something that is open, that nobody goes on with it now."""
+def warn_if_not_driven(observer: Observer) -> None:
+    """Say on stderr that no process resumes the unfinished runs of the journal now."""
     if not observer.is_driven:
-        sys.stdout.flush()  # this comes below it
-        print(_UNDRIVEN, file=sys.stderr)
+        sys.stdout.flush()  # so that the warning comes after what it is about
+        print(_NOT_DRIVEN, file=sys.stderr)
 
 
 def run_id(observer: Observer, text: str) -> int:
-    """Return the id of the top-level call that *text* means.
+    """Return the id of the run that *text* names.
 
     Raises:
         UnknownNodeError: there is none.
-        InvalidValueError: it means a call further down.
+        InvalidValueError: it names a call inside a run.
     """
     node = node_id(observer, text)
     run = observer.tree_of(node)
@@ -111,16 +91,16 @@ def run_id(observer: Observer, text: str) -> int:
 
 
 def node_id(observer: Observer, text: str) -> int:
-    """Return the id of the call that *text* means.
+    """Return the id of the call that *text* names.
 
     Digits are an id, digits and dots a path, ``last`` is the newest run, and everything else the
-    key of a run; ``=`` before a key that looks like one of these says that it is one.
+    key of a run. A key that looks like one of the others is written with ``=`` before it.
 
     Raises:
         UnknownNodeError: there is none.
     """
     if _ID.fullmatch(text):
-        observer.tree_of(int(text))  # raises unless it is there
+        observer.tree_of(int(text))  # raises if there is no such node
         return int(text)
     if _PATH.fullmatch(text):
         return _at_path(observer, text)
@@ -132,7 +112,7 @@ def node_id(observer: Observer, text: str) -> int:
     for tree in trees:
         if tree.key and tree.key in {text, text.removeprefix("=")}:
             return tree.id
-    raise UnknownNodeError(f"there is no run {text!r}; 'treefold ps' lists them. Give {HOW}")
+    raise UnknownNodeError(f"there is no run {text!r}; 'treefold ps' lists them. Give {NODE_HELP}")
 
 
 def _at_path(observer: Observer, path: str) -> int:

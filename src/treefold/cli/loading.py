@@ -1,4 +1,4 @@
-"""Find the functions that a command line names."""
+"""Load the functions that a command line names."""
 
 import ast
 import importlib
@@ -10,10 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from treefold.cli.options import FILE
 from treefold.core.errors import InvalidValueError
 from treefold.core.events import Failure
 from treefold.core.function import Function, checked_function
 
+TARGET: Final = FILE  # a module may be a file, which a shell can complete
 MODEL_HELP: Final = (
     "the model of agents that name none: local, anthropic:MODEL, openai:MODEL@URL, ..."
 )
@@ -28,10 +30,10 @@ def load_function(target: str) -> Function:
 
 
 def load_functions(targets: Iterable[str]) -> list[Function]:
-    """Return the functions that MODULE or MODULE:FUNCTION name, each once.
+    """Return the functions that MODULE or MODULE:FUNCTION name, without duplicates.
 
-    Those of a module are the ones in its ``__all__``, or else the public ones that it did not
-    import from elsewhere.
+    A module stands for the functions in its ``__all__``, or else for its public functions that it
+    did not import.
     """
     found: dict[Function, None] = {}
     modules: dict[str, ModuleType] = {}
@@ -57,7 +59,7 @@ def _named(module: ModuleType, place: str, name: str) -> Function:
 
 
 def _public(module: ModuleType, place: str) -> list[str]:
-    """Return the names of the functions that a module has for others."""
+    """Return the names of the public functions of a module."""
     listed: list[str] | None = getattr(module, "__all__", None)
     imported = set[str]() if listed is not None else _imported(module)
     names = [
@@ -67,16 +69,16 @@ def _public(module: ModuleType, place: str) -> list[str]:
         and not (listed is None and (name.startswith("_") or name in imported))
     ]
     if not names:
-        more = f"; it imports some, name one to have it: {place}:NAME" if imported else ""
+        more = f"; to take one that it imports, name it: {place}:NAME" if imported else ""
         raise InvalidValueError(f"{place} has no public functions of its own{more}")
     return names
 
 
 def _imported(module: ModuleType) -> set[str]:
-    """Return the names that a module has from elsewhere."""
+    """Return the names that a module imports from other modules."""
     try:
         tree = ast.parse(inspect.getsource(module))
-    except (OSError, TypeError, SyntaxError):  # there is no source to look at
+    except (OSError, TypeError, SyntaxError):  # the source is not available
         return set()
     return {
         alias.asname or alias.name
@@ -96,10 +98,10 @@ def _loaded(place: str) -> ModuleType:
 def _module(place: str) -> ModuleType:
     path = Path(place)
     if path.suffix != ".py":
-        sys.path.insert(0, "")  # as python -m does
+        sys.path.insert(0, "")  # as ``python -m`` does
         return importlib.import_module(place)
-    sys.path.insert(0, str(path.parent))  # as python does with a file
-    name = f"treefold run {path.stem}"  # which no import can mean
+    sys.path.insert(0, str(path.parent))  # as ``python FILE`` does
+    name = f"treefold run {path.stem}"  # no import statement can name it
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"there is no file {place}")

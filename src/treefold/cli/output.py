@@ -1,6 +1,5 @@
-"""How commands print what they found: for people as wide as the terminal, for programs as JSON."""
+"""How commands print their results: for people as wide as the terminal, for programs as JSON."""
 
-import argparse
 import json
 import os
 import shutil
@@ -9,19 +8,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final, cast
 
-_UNSEEN: Final = 160  # columns where there is no terminal
+_WIDTH_WITHOUT_TERMINAL: Final = 160
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86400
 
 
-def add_json_to(parser: argparse.ArgumentParser) -> None:
-    """Add the option for programs that read what is printed."""
-    parser.add_argument("--json", action="store_true", help="print one JSON value")
-
-
 def print_json(value: Any) -> None:
-    """Print one JSON value: of a list, each item on a line; only ASCII, so that any screen can."""
+    """Print one JSON value in ASCII, which every terminal can show; each list item on its line."""
     if isinstance(value, list) and value:
         print("[" + ",\n ".join(map(json.dumps, cast("list[Any]", value))) + "]")
     else:
@@ -29,14 +23,14 @@ def print_json(value: Any) -> None:
 
 
 def columns() -> int:
-    """Return how wide a line may be."""
+    """Return the width of a line."""
     if sys.stdout.isatty() or os.environ.get("COLUMNS"):
         return shutil.get_terminal_size().columns
-    return _UNSEEN
+    return _WIDTH_WITHOUT_TERMINAL
 
 
 def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return *rows* as lines in which the cells of a column begin below each other."""
+    """Return *rows* as the lines of a table with left-aligned columns."""
     listed = [list(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*listed, strict=True)]
     return [
@@ -46,12 +40,12 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def clock(at: float | None) -> str:
-    """Return a time, as seconds since the epoch, as a clock on the wall would show it."""
+    """Return seconds since the epoch as local date and time."""
     return "" if at is None else f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M:%S}"
 
 
 def duration(seconds: float) -> str:
-    """Return how long something took, as exactly as anybody wants to know.
+    """Return a duration in its two largest units.
 
     Example:
         >>> [duration(seconds) for seconds in (0.04, 59.94, 61, 3601, 90061)]
@@ -67,3 +61,11 @@ def duration(seconds: float) -> str:
     if whole < _DAY:
         return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02} min"
     return f"{whole // _DAY} d {whole % _DAY // _HOUR:02} h"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question that names the word of *known* nearest to *word*, empty if none is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only a typo needs it
+
+    near = get_close_matches(word, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else ""

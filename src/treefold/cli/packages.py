@@ -1,6 +1,6 @@
-"""Which packages the extras of a distribution need, and which of them are installed.
+"""The packages that the extras of a distribution need, and which of them are installed.
 
-Knows what installed distributions say of themselves; imports none of them.
+Reads the metadata of installed distributions, and imports none of them.
 """
 
 import re
@@ -20,11 +20,11 @@ _RELEASE: Final = re.compile(r"\d+(\.\d+)*")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package that is needed.
+    """A package that is required.
 
     Attributes:
-        wanted: which versions will do, such as ``>=3,<4``; empty if all will.
-        version: the one that is installed, if one is.
+        wanted: the versions that are accepted, such as ``>=3,<4``; empty if all are.
+        version: the installed version, None if it is not installed.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Package:
 
     @property
     def will_do(self) -> bool:
-        """Whether it is there, in a version that will do."""
+        """Whether it is installed in a version that is accepted."""
         if self.version is None:
             return False
         return all(_fits(self.version, bound) for bound in self.wanted.split(",") if bound)
@@ -41,7 +41,7 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """An extra, and the packages that it brings; one without a name is what is always needed."""
+    """An extra and its packages; those of the one without a name are always required."""
 
     name: str
     packages: tuple[Package, ...]
@@ -53,9 +53,9 @@ class Extra:
 
 
 def extras_of(distribution: str) -> list[Extra]:
-    """Return what *distribution* needs, and each of its extras but the one that is all of them.
+    """Return what *distribution* requires, and its extras, except for ``all``.
 
-    It is empty if *distribution* is not installed, but is run from its sources.
+    The list is empty if *distribution* is not installed, but runs from its sources.
     """
     try:
         names: list[str] = metadata(distribution).get_all("Provides-Extra") or []
@@ -67,10 +67,10 @@ def extras_of(distribution: str) -> list[Extra]:
 
 
 def _needed(distribution: str, extra: str) -> list[Package]:
-    """Return what an extra brings, and what the extras that it asks for bring."""
+    """Return the packages of an extra, and those of the extras that it requires."""
     found: dict[Package, None] = {}
     queue = [(distribution, extra)]
-    for owner, asked in queue:  # which grows meanwhile
+    for owner, asked in queue:  # the list grows while it is iterated
         for name, extras, wanted in _listed(owner, asked):
             if name not in {distribution, owner}:
                 found[Package(name, wanted, _installed(name))] = None
@@ -79,7 +79,7 @@ def _needed(distribution: str, extra: str) -> list[Package]:
 
 
 def _listed(distribution: str, extra: str) -> Iterator[tuple[str, list[str], str]]:
-    """Yield the requirements of an extra that go for every system."""
+    """Yield the requirements of an extra that apply on every system."""
     try:
         listed = requires(distribution) or []
     except PackageNotFoundError:
@@ -93,7 +93,7 @@ def _listed(distribution: str, extra: str) -> Iterator[tuple[str, list[str], str
 
 
 def _extra_of(marker: str | None) -> str | None:
-    """Return the extra that a requirement is for; None if it is for some systems only."""
+    """Return the extra that a requirement belongs to; None if it applies on some systems only."""
     if marker is None:
         return ""
     found = _MARKER.fullmatch(marker)
@@ -108,7 +108,7 @@ def _installed(name: str) -> str | None:
 
 
 def _fits(version: str, bound: str) -> bool:
-    """Whether a version is within a bound; one that cannot be read is no reason to complain."""
+    """Return whether a version is within a bound; what cannot be parsed is accepted."""
     found, number = _BOUND.fullmatch(bound), _RELEASE.match(version)
     if found is None or number is None:
         return True
@@ -124,6 +124,6 @@ def _fits(version: str, bound: str) -> bool:
 
 def _numbers(release: str) -> list[int]:
     numbers = [int(part) for part in release.split(".") if part]
-    while numbers and not numbers[-1]:  # 3.0 is 3
+    while numbers and not numbers[-1]:  # 3.0 equals 3
         numbers.pop()
     return numbers

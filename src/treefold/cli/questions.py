@@ -1,47 +1,40 @@
-"""``treefold questions``: all that waits for a person."""
+"""``treefold questions``: list the questions that wait for a person."""
 
-import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from treefold.cli.exit_codes import DONE
-from treefold.cli.journal import add_store_to, opened
-from treefold.cli.output import add_json_to, print_json
+from treefold.cli.journal import observe
+from treefold.cli.options import command, json_option, store_option
+from treefold.cli.output import print_json
 from treefold.runtime.observer import Observer
 from treefold.views import data
 from treefold.views.text import printable, readable
 
 
-def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommand to the command."""
-    parser = add_parser(
-        "questions",
-        description="List all that waits for a person, oldest first.",
-        epilog=(
-            "example: treefold questions\n\n"
-            "Each has an id, the call that waits, why, the question, and the answers there are;\n"
-            "without them any text will do. 'treefold answer ID TEXT' answers.\n\n"
-            "exit codes: 0 they were listed, also if there are none, 2 there is no journal"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_store_to(parser)
-    add_json_to(parser)
-    parser.set_defaults(command=questions)
+@command(
+    "questions", exit_codes="0 they were listed, also if there are none, 2 there is no journal"
+)
+@store_option
+@json_option
+def questions(store: str | None, *, json: bool) -> int:
+    """List the questions that wait for a person, oldest first.
 
+    example: treefold questions
 
-def questions(options: argparse.Namespace) -> int:
-    """Print what waits in the journal that *options* name."""
-    with opened(options) as observer:
-        found = list(_asked(observer))
-    if options.json:
+    Each has an id, the call that waits, its kind, the question, and the possible answers; without
+    these, any text is accepted. 'treefold answer ID TEXT' answers.
+    """
+    with observe(store) as observer:
+        found = list(_open_questions(observer))
+    if json:
         print_json(found)
     else:
-        print("\n".join(map(_text, found)) or "nothing waits for an answer")
+        print("\n".join(map(_text, found)) or "no question waits for an answer")
     return DONE
 
 
-def _asked(observer: Observer) -> Iterator[dict[str, Any]]:
+def _open_questions(observer: Observer) -> Iterator[dict[str, Any]]:
     for question in observer.questions():
         node = question.node_id
         view = observer.get_view(node)

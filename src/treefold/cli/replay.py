@@ -1,69 +1,64 @@
-"""``treefold replay``: run what was recorded again, and say where it goes another way now."""
+"""``treefold replay``: run a recorded run again, and print the first difference."""
 
-import argparse
 import sys
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from typing import Any
 
+import click
+
 from treefold.cli.exit_codes import DONE, FAILED
-from treefold.cli.journal import LAST, add_node_to, add_store_to, journal_path, opened, run_id
-from treefold.cli.loading import load_functions
-from treefold.cli.output import add_json_to, print_json
+from treefold.cli.journal import journal_path, observe, run_id
+from treefold.cli.loading import TARGET, load_functions
+from treefold.cli.options import LAST, command, json_option, node_argument, store_option
+from treefold.cli.output import print_json
 from treefold.core.views import NodeView
 from treefold.testing.replaying import Replay, replay as run_again
 from treefold.views.text import readable
 
 
-def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommand to the command."""
-    parser = add_parser(
-        "replay",
-        description="Run what was recorded again with the functions as they are now, and print\n"
-        "the first thing that goes another way.",
-        epilog=(
-            "example: treefold replay nightly --with report.py\n\n"
-            "Agents and code that calls others run. Models say what they said, all other code\n"
-            "gives what it gave, and people answer what they answered: nothing is asked or done\n"
-            "again, and the journal is only read. Without RUN, --store may also be a tree that\n"
-            "was exported.\n\n"
-            "exit codes: 0 it goes as it went, 1 it goes another way, 2 it cannot be run,\n"
-            "130 it was interrupted"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_node_to(parser, "RUN")
-    parser.add_argument(
-        "--with",
-        dest="targets",
-        metavar="MODULE[:FUNCTION]",
-        action="append",
-        required=True,
-        help="a module or a .py file that has the function, or the function in it; may be repeated",
-    )
-    add_store_to(parser)
-    add_json_to(parser)
-    parser.set_defaults(command=replay)
+@command(
+    "replay",
+    exit_codes="0 nothing differs, 1 something differs, 2 it cannot be run, 130 it was interrupted",
+)
+@node_argument("RUN")
+@click.option(
+    "--with",
+    "targets",
+    type=TARGET,
+    metavar="MODULE[:FUNCTION]",
+    multiple=True,
+    required=True,
+    help="a module or a .py file that has the function, or the function in it; may be repeated",
+)
+@store_option
+@json_option
+def replay(node: str, targets: tuple[str, ...], store: str | None, *, json: bool) -> int:
+    """Run a recorded run again with the functions as they are now, and print the first difference.
 
+    example: treefold replay nightly --with report.py
 
-def replay(options: argparse.Namespace) -> int:
-    """Run what *options* name again."""
-    with redirect_stdout(sys.stderr):  # what the functions print is not what was asked for
-        functions = load_functions(options.targets)
-        played = run_again(functions, journal_path(options), _tree(options))
-    if options.json:
+    Agents, and code that calls other functions, run again. Models and people answer as recorded,
+    and all other code returns its recorded result: nothing is requested or done again, and the
+    journal is only read. Without RUN, --store may also be an exported tree.
+    """
+    # What the functions print must not mix with the result.
+    with redirect_stdout(sys.stderr):
+        functions = load_functions(targets)
+        played = run_again(functions, journal_path(store), _tree(node, store))
+    if json:
         print_json(_data(played))
     else:
         print(readable(_text(played)))
     return DONE if played.divergence is None else FAILED
 
 
-def _tree(options: argparse.Namespace) -> int | None:
-    if options.node == LAST:  # and there may be no journal, but one tree in a file
+def _tree(node: str, store: str | None) -> int | None:
+    # The newest run is left to the replay: the store may be an exported tree, not a journal.
+    if node == LAST:
         return None
-    with opened(options) as observer:
-        return run_id(observer, options.node)
+    with observe(store) as observer:
+        return run_id(observer, node)
 
 
 def _data(played: Replay) -> dict[str, Any]:
@@ -76,12 +71,12 @@ def _text(played: Replay) -> str:
     if played.divergence is not None:
         return str(played.divergence)
     calls = _count(played.view)
-    return f"{played.view.fn} goes as it went: {calls} call{'s' if calls > 1 else ''}"
+    return f"{played.view.fn} runs as recorded: {calls} call{'s' if calls > 1 else ''}"
 
 
 def _count(view: NodeView) -> int:
     count, views = 0, [view]
-    for one in views:  # which grows meanwhile
+    for one in views:  # the list grows while it is iterated
         count += 1
         views.extend(one.children)
     return count

@@ -1,6 +1,5 @@
 """``treefold run``: call a function and watch the tree grow."""
 
-import argparse
 import json
 import shlex
 import signal
@@ -14,12 +13,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from treefold.cli.asking import ask_for_answers
+import click
+
 from treefold.cli.browser import open_page
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
-from treefold.cli.loading import MODEL_HELP, load_function
-from treefold.cli.typed_lines import TypedLines
-from treefold.cli.values import read_value
+from treefold.cli.loading import MODEL_HELP, TARGET, load_function
+from treefold.cli.options import FILE, command, read_value
+from treefold.cli.terminal_questions import StdinLines, ask_for_answers
 from treefold.core.errors import (
     InvalidArgumentsError,
     InvalidValueError,
@@ -38,83 +38,82 @@ from treefold.views.web import server
 AUTO = "auto"
 
 _FOR_QUESTIONS = 8  # rows of the screen below the tree
-_GOES_ON = (
-    "==> an earlier process has begun this run (node {node}): {done} of its calls are done,"
-    " {open} {verb} under way; it goes on where it was"
+_RESUMED = (
+    "==> resuming this run of an earlier process (node {node}): {done} of its calls are done,"
+    " {open} {verb} running"
 )
-_ELSEWHERE = (
-    "treefold run: nobody answers here; 'treefold answer' and the viewer do, from elsewhere"
+_ANSWER_ELSEWHERE = "treefold run: stdin has ended; answer with 'treefold answer' or in the viewer"
+_LEFT = "the same command resumes it, from {store}"
+
+
+@command(
+    "run",
+    exit_codes="0 it returned, 1 it raised, 2 it was not called, 130 it was interrupted,\n"
+    "143 it was terminated",
 )
-_LEFT = "the same command goes on with it, from {store}"
+@click.argument(
+    "target",
+    type=TARGET,
+    metavar="MODULE:FUNCTION",
+    help="a module or a .py file, and a name in it",
+)
+@click.option(
+    "--arg",
+    "arguments",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="an argument; its value is JSON, or text if it is not JSON; may be repeated",
+)
+@click.option(
+    "--model", metavar="NAME", help=f"{MODEL_HELP}; {AUTO} asks which of those found here"
+)
+@click.option(
+    "--store",
+    type=FILE,
+    metavar="FILE",
+    help="write a journal there, and resume what is unfinished in it",
+)
+@click.option("--view", is_flag=True, help="show it in a browser, too, while it runs")
+def run(
+    target: str, arguments: tuple[str, ...], model: str | None, store: str | None, *, view: bool
+) -> int:
+    """Call a function, watch the tree grow, and print what the function returned.
 
+    example: treefold run examples/survey.py:survey --arg folder=src/treefold/core
 
-def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommand to the command."""
-    parser = add_parser(
-        "run",
-        description="Call a function and watch the tree grow. Prints what it returned.",
-        epilog=(
-            "example: treefold run examples/survey.py:survey --arg folder=src/treefold/core\n\n"
-            "Questions that a function asks are put to you on the terminal, one line each.\n"
-            "With --store, a run that was interrupted or killed goes on when the same command is\n"
-            "given again: what was done is not done twice.\n\n"
-            "exit codes: 0 it returned, 1 it raised, 2 it was not called, 130 it was interrupted,\n"
-            "143 it was terminated"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "target", metavar="MODULE:FUNCTION", help="a module or a .py file, and a name in it"
-    )
-    parser.add_argument(
-        "--arg",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="an argument; the value is read as JSON if it is JSON, otherwise as text",
-    )
-    parser.add_argument(
-        "--model", metavar="NAME", help=f"{MODEL_HELP}; {AUTO} asks which of those found here"
-    )
-    parser.add_argument(
-        "--store", metavar="FILE", help="write a journal there, and go on with what is open in it"
-    )
-    parser.add_argument(
-        "--view", action="store_true", help="show it in a browser, too, for as long as it runs"
-    )
-    parser.set_defaults(command=run)
-
-
-def run(options: argparse.Namespace) -> int:
-    """Call what *options* name and show it."""
+    Questions that a function asks are put to you on the terminal, one line each. With --store, a
+    run that was interrupted or killed resumes when the same command is given again: what was done
+    is not done twice.
+    """
     try:
-        function = load_function(options.target)
-        args = dict(map(_argument, options.arg))
-        _check(function, args, options.arg)
-        model = _offered(options.store) if options.model == AUTO else options.model
-        store = options.store or (MemoryStore() if options.view else None)
-        runtime = Runtime([function], models=model, store=store)
+        function = load_function(target)
+        args = dict(map(_argument, arguments))
+        _check(function, args, arguments)
+        models = _choose_model(store) if model == AUTO else model
+        runtime = Runtime(
+            [function], models=models, store=store or (MemoryStore() if view else None)
+        )
     except TreefoldError as error:
         print(f"treefold run: {error}", file=sys.stderr)
         return USAGE
-    left = None if options.store is None else _LEFT.format(store=options.store)
-    with _shown(runtime) if options.view else nullcontext():
+    left = None if store is None else _LEFT.format(store=store)
+    with _shown_in_browser(runtime) if view else nullcontext():
         return show(
             runtime,
-            lambda: _begun(runtime, function, args) or runtime.invoke(function, args),
+            lambda: _unfinished(runtime, function, args) or runtime.invoke(function, args),
             command="run",
             left=left,
         )
 
 
 def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str | None) -> int:
-    """Follow the call that *start* begins, and print what came of it; return the exit code.
+    """Follow the call that *start* begins, and print its result; return the exit code.
 
     Args:
-        runtime: runs it, and is closed with that.
+        runtime: runs the call, and is closed at its end.
         start: begins the call.
-        command: whose errors these are.
-        left: what to say when it is interrupted and stays open in a journal; None if it cannot.
+        command: the name of the command, for error messages.
+        left: what to print if it is interrupted and stays open in a journal; None if there is none.
     """
     with _raising_on_sigterm(), runtime, LiveTree() as tree:
         try:
@@ -129,12 +128,14 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
                     what = "terminated" if is_sigterm else "interrupted"
                     print(f"treefold {command}: {what}; {left}", file=sys.stderr)
                 return code
-            for node in runtime.list_toplevel():  # it may have begun before it was returned
+            # The call may have begun although start() has not returned it yet.
+            for node in runtime.list_toplevel():
                 node.cancel("SIGTERM" if is_sigterm else "interrupted from the keyboard")
                 _follow(runtime, node, tree)
             return code
+        # Retrieve the result: otherwise the runtime logs an error as never retrieved.
         with suppress(Exception, SystemExit):
-            node.result()  # it has been asked for: nobody else need report it
+            node.result()
     if node.exception is not None:
         _explain(node.exception, command)
         return FAILED
@@ -143,17 +144,18 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which stops a run as Ctrl-C does."""
+    """Raised on SIGTERM, which stops a run as Ctrl-C does."""
 
 
 @contextmanager
 def _raising_on_sigterm() -> Generator[None, None, None]:
-    """Close the runtime on SIGTERM: otherwise it counts as a death of the process."""
+    """Raise _Terminated on SIGTERM, which closes the runtime; otherwise it counts as a crash."""
 
     def terminate(number: int, frame: FrameType | None) -> NoReturn:
         raise _Terminated
 
-    if threading.current_thread() is not threading.main_thread():  # Python allows it only there
+    # Python sets signal handlers only in the main thread.
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGTERM, terminate)
@@ -164,35 +166,35 @@ def _raising_on_sigterm() -> Generator[None, None, None]:
 
 
 @contextmanager
-def _shown(runtime: Runtime) -> Generator[None, None, None]:
-    """Show *runtime* in a browser."""
+def _shown_in_browser(runtime: Runtime) -> Generator[None, None, None]:
+    """Serve the viewer of *runtime*, and open it in a browser."""
     with server.view(runtime) as viewer:
         print(f"treefold run: {viewer.url}", file=sys.stderr, flush=True)
         open_page(viewer.url)
         yield
 
 
-def _offered(store: str | None) -> str:
-    from treefold.cli.model_offer import offered_model  # noqa: PLC0415 - only who asks for it waits
+def _choose_model(store: str | None) -> str:
+    from treefold.cli.model_choice import ask_for_model  # noqa: PLC0415 - only auto needs it
 
-    return offered_model(store)
+    return ask_for_model(store)
 
 
-def _begun(runtime: Runtime, function: Function, args: Mapping[str, Any]) -> Node | None:
-    """Return the call that an earlier process has begun and not ended, and say so."""
+def _unfinished(runtime: Runtime, function: Function, args: Mapping[str, Any]) -> Node | None:
+    """Return the same call if an earlier process left it unfinished, and print that."""
     for node in runtime.recover():
         if node.function is function and node.inputs == args:
             calls = runtime.get_subtree(node.id)[1:]
             done = sum(call.state.final for call in calls)
             open_ = len(calls) - done
             said = {"node": node.id, "done": done, "open": open_}
-            print(_GOES_ON.format(**said, verb="was" if open_ == 1 else "were"), file=sys.stderr)
+            print(_RESUMED.format(**said, verb="was" if open_ == 1 else "were"), file=sys.stderr)
             return node
     return None
 
 
 def _explain(error: BaseException, command: str) -> None:
-    """Print *error* and where in the user's own code it came from."""
+    """Print *error* and the frames of its traceback that are in the user's own code."""
     ours = str(Path(__file__).parent.parent)
     frames = traceback.extract_tb(error.__traceback__)
     for frame in frames:
@@ -205,23 +207,23 @@ def _explain(error: BaseException, command: str) -> None:
 
 
 def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
-    """Show *node* until it has ended, and have its questions answered."""
-    watch, lines, somebody = runtime.watch(node, timeout=TICK), TypedLines(), True
+    """Show *node* until it has ended, and put its questions to the user."""
+    watch, lines, can_ask = runtime.watch(node, timeout=TICK), StdinLines(), True
     view = partial(runtime.get_view, node.id)
     for _ in tree.follow(watch, lambda: node.state.final):
-        if somebody and runtime.questions():
-            # What was shown may be older than the question, which needs some rows of the screen.
+        if can_ask and runtime.questions():
+            # The tree on the screen may be older than the question, which needs some rows below.
             tree.show(view(), spare=_FOR_QUESTIONS)
             with tree.prompt() as prompt:
-                somebody = ask_for_answers(runtime, lines, prompt, view)
-                if not somebody and runtime.store is not None:
-                    prompt.print(_ELSEWHERE)
-            if not somebody and runtime.store is None:
-                node.cancel("there was nobody to answer its question")
+                can_ask = ask_for_answers(runtime, lines, prompt, view)
+                if not can_ask and runtime.store is not None:
+                    prompt.print(_ANSWER_ELSEWHERE)
+            if not can_ask and runtime.store is None:
+                node.cancel("nobody was there to answer its question")
 
 
 def _check(function: Function, args: Mapping[str, Any], given: Iterable[str]) -> None:
-    """Check *args*, as they were *given*; of text that was read as JSON, say how to write it.
+    """Check *args*; where a text was *given* that was read as JSON, say how to write it.
 
     Raises:
         InvalidArgumentsError: the function does not take them.

@@ -1,53 +1,46 @@
-"""``treefold transcript``: what a call and its model said to each other."""
+"""``treefold transcript``: show the conversation of a call and its model."""
 
-import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import click
+
 from treefold.cli.exit_codes import DONE
-from treefold.cli.journal import add_node_to, add_store_to, node_id, opened
-from treefold.cli.output import add_json_to, columns, print_json
+from treefold.cli.journal import node_id, observe
+from treefold.cli.options import command, json_option, node_argument, store_option
+from treefold.cli.output import columns, print_json
 from treefold.core.views import NodeView
 from treefold.views import data
 from treefold.views.text import cut, printable, readable, short
 
-_MOST: Final = 10  # other calls that are named
+_MOST_NAMED: Final = 10  # other calls in a message
 
 
-def add_to(add_parser: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the subcommand to the command."""
-    parser = add_parser(
-        "transcript",
-        description="Show what an agent was told, thought, said and called.",
-        epilog=(
-            "example: treefold transcript 1.1 --thinking\n\n"
-            "A call that the model asked for, and its result, have the id of its node.\n\n"
-            "exit codes: 0 it was shown, also if nothing was said, 2 it was not found"
-        ),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_node_to(parser)
-    parser.add_argument("--thinking", action="store_true", help="show all that the model thought")
-    add_store_to(parser)
-    add_json_to(parser)
-    parser.set_defaults(command=transcript)
+@command("transcript", exit_codes="0 it was shown, also if nothing was said, 2 it was not found")
+@node_argument()
+@click.option("--thinking", is_flag=True, help="show all of the model's thinking")
+@store_option
+@json_option
+def transcript(node: str, store: str | None, *, thinking: bool, json: bool) -> int:
+    """Show the conversation of an agent and its model: prompts, thinking, answers and calls.
 
+    example: treefold transcript 1.1 --thinking
 
-def transcript(options: argparse.Namespace) -> int:
-    """Print the conversation of the call that *options* name."""
-    with opened(options) as observer:
-        view = observer.get_view(node_id(observer, options.node))
+    A call that the model requested, and its result, have the id of its node.
+    """
+    with observe(store) as observer:
+        view = observer.get_view(node_id(observer, node))
     parts = data.transcript(view, limit=None)
-    if options.json:
+    if json:
         print_json(parts)
         return DONE
     names = {part["id"]: part["name"] for part in parts if part["kind"] == "call"}
     for part in parts:
-        print("\n".join(_lines(part, names, thinking=options.thinking)))
+        print("\n".join(_lines(part, names, thinking=thinking)))
     if view.partial:
-        print(f"── model, not at its end yet\n{readable(view.partial)}")
+        print(f"── model, unfinished\n{readable(view.partial)}")
     if not parts and not view.partial:
-        print(_nothing_said(view))
+        print(_no_conversation(view))
     return DONE
 
 
@@ -68,7 +61,7 @@ def _lines(part: Mapping[str, Any], names: Mapping[str, str], *, thinking: bool)
         case "call":
             yield _call(part)
         case _:
-            came = "what went wrong in" if part["error"] else "result of"
+            came = "error of" if part["error"] else "result of"
             yield f"── {came} {printable(names.get(part['id'], part['id']))}{_node(part)}"
             yield text
 
@@ -84,13 +77,13 @@ def _node(part: Mapping[str, Any]) -> str:
     return "" if part["node"] is None else f"  node {part['node']}"
 
 
-def _nothing_said(view: NodeView) -> str:
-    told = f"{printable(view.fn)} (node {view.id}) has said nothing to a model"
+def _no_conversation(view: NodeView) -> str:
+    said = f"{printable(view.fn)} (node {view.id}) has had no conversation with a model"
     found: list[str] = []
     stack = [view]
-    while stack and len(found) < _MOST:
+    while stack and len(found) < _MOST_NAMED:
         one = stack.pop()
         stack.extend(reversed(one.children))
         if one.transcript:
             found.append(one.path)
-    return f"{told}; these below it have: {', '.join(found)}" if found else told
+    return f"{said}; these calls below it have: {', '.join(found)}" if found else said

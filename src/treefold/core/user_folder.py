@@ -1,30 +1,32 @@
-"""Where this system keeps what belongs to its user."""
+"""The folders in which treefold keeps files of the current user.
+
+An environment variable names each; otherwise it is where the operating system has such files.
+"""
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+_APP: Final = "treefold"
 
 
-@dataclass(frozen=True, slots=True)
-class UserFolder:
-    """The folder for one kind of files of ours, by the habits of each system."""
+def data_folder() -> Path:
+    """Return ``$TREEFOLD_HOME``, or the user's data folder of treefold; it need not exist."""
+    if folder := _named_by("TREEFOLD_HOME"):
+        return folder
+    folder = platformdirs.user_data_path(_APP, appauthor=False)
+    # On Windows the cache is inside this folder, so the data has a folder of its own beside it.
+    return folder / "data" if sys.platform == "win32" else folder
 
-    own: str  # the variable that names it
-    shared: str  # the variable that names the one it is in, for all programs
-    windows: str
-    mac: str
-    other: str
 
-    def path(self) -> Path:
-        """Return where it is, as the variables are now; it need not be there."""
-        if own := os.environ.get(self.own):
-            return Path(own).expanduser().absolute()
-        shared = os.environ.get(self.shared, "")
-        if os.path.isabs(shared):
-            return Path(shared) / "treefold"
-        if sys.platform == "win32":
-            local = os.environ.get("LOCALAPPDATA")
-            home = Path(local) if local else Path.home() / "AppData" / "Local"
-            return home / "treefold" / self.windows
-        return Path.home() / (self.mac if sys.platform == "darwin" else self.other) / "treefold"
+def cache_folder() -> Path:
+    """Return ``$TREEFOLD_CACHE``, or the user's cache folder of treefold; it need not exist."""
+    return _named_by("TREEFOLD_CACHE") or platformdirs.user_cache_path(_APP, appauthor=False)
+
+
+def _named_by(variable: str) -> Path | None:
+    value = os.environ.get(variable)
+    return Path(value).expanduser().absolute() if value else None

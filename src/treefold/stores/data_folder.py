@@ -1,26 +1,16 @@
-"""Where this user's data is kept, unless a program says otherwise."""
+"""Create the folder in which the current user's data is kept."""
 
 from pathlib import Path
-from typing import Final
 
 from treefold.core.errors import StoreError
-from treefold.core.user_folder import UserFolder
-
-_DATA: Final = UserFolder(
-    "TREEFOLD_HOME", "XDG_DATA_HOME", "data", "Library/Application Support", ".local/share"
-)
-
-
-def data_folder() -> Path:
-    """Return ``$TREEFOLD_HOME``, or the folder for treefold where this system keeps users' data."""
-    return _DATA.path()
+from treefold.core.user_folder import data_folder
 
 
 def make_data_folder() -> Path:
-    """Return ``data_folder()``, which is made if it is not there, and then for its owner alone.
+    """Return ``data_folder()``; if it is missing, create it, readable by its owner only.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: it cannot be created.
     """
     folder = data_folder()
     try:
@@ -28,7 +18,7 @@ def make_data_folder() -> Path:
     except OSError as error:
         raise StoreError(
             str(folder),
-            f"the folder cannot be made ({error.strerror or error}); set TREEFOLD_HOME to one that "
-            "may be written",
+            f"the folder cannot be created ({error.strerror or error}); set TREEFOLD_HOME to a "
+            "folder that you may write to",
         ) from error
     return folder

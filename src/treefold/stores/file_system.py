@@ -3,19 +3,19 @@
 import os
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
 from treefold.core.errors import StoreError
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")  # of Linux; elsewhere nothing is known
-_OVER_NETWORK: Final = (
-    "9p", "afs", "afpfs", "beegfs", "ceph", "cifs", "coda", "davfs", "gfs", "gfs2", "gluster*",
+_OVER_NETWORK: Final = frozenset({
+    "9p", "afs", "afpfs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.sshfs", "gfs", "gfs2",
     "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs",
-    "fuse.*blob*", "fuse.*ceph*", "fuse.*dav*", "fuse.*drive*", "fuse.*ftp*", "fuse.*gcs*",
-    "fuse.*gluster*", "fuse.*goofys*", "fuse.*juicefs*", "fuse.*moosefs*", "fuse.*nfs*",
-    "fuse.*rclone*", "fuse.*s3*", "fuse.*seaweed*", "fuse.*smb*", "fuse.sshfs",
+})  # fmt: skip
+_OVER_NETWORK_BY_FUSE: Final = (
+    "blob", "ceph", "dav", "drive", "ftp", "gcs", "gluster", "goofys", "juicefs", "moosefs", "nfs",
+    "rclone", "s3", "seaweed", "smb",
 )  # fmt: skip
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
@@ -41,7 +41,9 @@ def refuse_network(path: str, mounts: str) -> None:
 
 def over_network(kind: str) -> bool:
     """Return whether files of this type of file system are on another machine."""
-    return any(fnmatchcase(kind, pattern) for pattern in _OVER_NETWORK)
+    if kind.startswith("fuse.") and any(name in kind[5:] for name in _OVER_NETWORK_BY_FUSE):
+        return True
+    return kind in _OVER_NETWORK or kind.startswith("gluster")
 
 
 def file_system_of(path: str, mounts: str) -> str | None:

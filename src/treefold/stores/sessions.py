@@ -23,7 +23,8 @@ from treefold.core.errors import (
 )
 from treefold.core.exchange import Exchange
 from treefold.core.transcript import ToolResult
-from treefold.stores.data_folder import data_folder, make_data_folder
+from treefold.core.user_folder import data_folder
+from treefold.stores.data_folder import make_data_folder
 from treefold.stores.database import Database
 
 _LONGEST_NAME: Final = 200

@@ -12,10 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from treefold.core.errors import UsageError
-from treefold.core.user_folder import UserFolder
+from treefold.core.user_folder import cache_folder
 from treefold.models.local.download import DownloadFailedError, download
-
-_CACHE = UserFolder("TREEFOLD_CACHE", "XDG_CACHE_HOME", "cache", "Library/Caches", ".cache")
 
 _TEMPORARY_PREFIX = ".fetching-"
 _ABANDONED_AFTER = 24 * 3600.0  # seconds
@@ -108,11 +106,6 @@ def cached_weights(weights: Weights = SMOLLM2, *, folder: Path | None = None) ->
         return path if path.stat().st_size == weights.size else None
     except OSError:
         return None
-
-
-def cache_folder() -> Path:
-    """Return ``$TREEFOLD_CACHE``, or the folder for treefold where this system keeps its caches."""
-    return _CACHE.path()
 
 
 def _fetch(

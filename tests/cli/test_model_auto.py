@@ -1,4 +1,4 @@
-"""``treefold run --model auto``: which model a run uses if nobody has named one."""
+"""``treefold run --model auto``: which model a run uses if none is named."""
 
 import asyncio
 import os
@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from terminal import Terminal
-from treefold.cli.model_choice import ModelChoice
-from treefold.cli.model_offer import find_choices
+from treefold.cli.model_choice import ModelChoice, find_choices
 from wire import ModelServer, openai_wire
 from wire.replies import failure
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
 NOBODY = {"nobody": "http://127.0.0.1:9/v1"}
-OFFER = "from treefold.cli.model_offer import offered_model; print('took', offered_model(None, {}))"
+OFFER = (
+    "from treefold.cli.model_choice import ask_for_model; print('took', ask_for_model(None, {}))"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-async def test_keys_and_servers_are_found_and_no_key_is_told(monkeypatch: pytest.MonkeyPatch):
+async def test_keys_and_servers_are_found_and_no_key_is_shown(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GOOGLE_API_KEY", "secret")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
     monkeypatch.setenv("OPENAI_API_KEY", "")
@@ -38,17 +39,17 @@ async def test_keys_and_servers_are_found_and_no_key_is_told(monkeypatch: pytest
                 "anthropic:claude-opus-5-5", None, "ANTHROPIC_API_KEY is set; this costs money"
             ),
             ModelChoice("gemini:gemini-4-argon", None, "GOOGLE_API_KEY is set; this costs money"),
-            ModelChoice(f"openai:qwen3@{url}", None, "ollama runs there"),
+            ModelChoice(f"openai:qwen3@{url}", None, "ollama is running"),
         ]
 
 
-async def test_whoever_sits_there_chooses_by_number():
+async def test_the_user_chooses_by_number():
     env = {"ANTHROPIC_API_KEY": "secret", "OPENAI_API_KEY": "secret"}
     async with Terminal("-c", OFFER.format(30), env=env) as terminal:
         await terminal.see("    1  local  (embedded: needs no key and no server; it is small)\n")
         await terminal.see("    2  anthropic:claude-opus-5-5  (ANTHROPIC_API_KEY is set; this")
         await terminal.see("    3  openai:gpt-6.1-sol  (OPENAI_API_KEY is set; this costs money)\n")
-        await terminal.see("which one? [1, and after 30 s] ")
+        await terminal.see("which one? [1, also after 30 s] ")
         terminal.press("nine\n")
         await terminal.see("a number from 1 to ")
         terminal.press("3\n")
@@ -58,7 +59,7 @@ async def test_whoever_sits_there_chooses_by_number():
 
 
 @pytest.mark.parametrize(("patience", "keys"), [(30, "\n"), (0.2, "")])
-async def test_it_is_the_embedded_one_if_nobody_says_anything_in_time(patience: float, keys: str):
+async def test_it_is_the_embedded_one_without_a_choice_in_time(patience: float, keys: str):
     async with Terminal("-c", OFFER.format(patience), env={"OPENAI_API_KEY": "x"}) as terminal:
         await terminal.see("which one? ")
         terminal.press(keys)
@@ -66,7 +67,7 @@ async def test_it_is_the_embedded_one_if_nobody_says_anything_in_time(patience: 
         assert await terminal.exit_code() == 0
 
 
-async def test_nobody_is_asked_where_nobody_sits():
+async def test_without_a_terminal_the_user_is_not_asked():
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", OFFER.format(30),
         stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env={**os.environ, "OPENAI_API_KEY": "x"},
@@ -74,7 +75,7 @@ async def test_nobody_is_asked_where_nobody_sits():
     async with asyncio.timeout(60):
         printed, told = await process.communicate()
     assert printed == b"took local\n"
-    assert b"the embedded model is used; --model takes another: openai:gpt-6.1-sol (OPENAI" in told
+    assert b"using the embedded model; --model takes another: openai:gpt-6.1-sol (OPENAI" in told
 
 
 async def test_a_run_uses_what_was_chosen(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""One prompt, and all that comes of it until it is the user's turn again."""
+"""One turn of a chat: a prompt, the answer, and the questions and calls in between."""
 
 import asyncio
 import signal
@@ -8,20 +8,20 @@ from typing import Any
 
 from treefold.chat.blocks import Block, TextBlock, ThinkingBlock, ToolUseBlock, ToolUseError
 from treefold.chat.client import Client
-from treefold.cli.asking import shown
-from treefold.cli.line_reader import LineReader
-from treefold.cli.screen import Screen
+from treefold.cli.chat_input import LineReader
+from treefold.cli.chat_screen import Screen
+from treefold.cli.terminal_questions import question_text
 from treefold.core.errors import StoreError, TracedError, TreefoldError
 from treefold.core.question import Question
 from treefold.runtime.runtime import Runtime
 from treefold.views.text import printable
 
 
-class Talk:
-    """Sends prompts, shows what comes, and puts to the user what tools ask.
+class TurnRunner:
+    """Sends prompts, shows the answers, and puts the questions of tools to the user.
 
     Attributes:
-        unsaved: whether something could not be saved.
+        unsaved: whether some of the conversation could not be saved.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class Talk:
         self._reader = reader
         self.unsaved = False
 
-    async def say(self, prompt: str) -> bool:
-        """Send *prompt* and show the answer; return whether there was one.
+    async def run(self, prompt: str) -> bool:
+        """Send *prompt* and show the answer; return whether it was complete.
 
-        Ctrl-C interrupts the answer. A second one, should that take long, is a KeyboardInterrupt.
+        Ctrl-C interrupts the answer. A second Ctrl-C before that is done raises KeyboardInterrupt.
         """
         stopped = asyncio.Event()
 
@@ -50,7 +50,8 @@ class Talk:
                 async with asyncio.TaskGroup() as group:
                     stopping = group.create_task(self._stop_when(stopped))
                     answered = await self._converse(group, prompt, stopped)
-                    if not stopped.is_set():  # otherwise it is being saved how far it came
+                    # After an interrupt, this task still saves the part that came.
+                    if not stopped.is_set():
                         stopping.cancel()
         finally:
             self._screen.end()
@@ -68,10 +69,10 @@ class Talk:
             finally:
                 asking.cancel()
         except TreefoldError as error:
-            self._tell(error)
+            self._show_error(error)
             return False
         finally:
-            self._forget()
+            self._delete_ended()
         return True
 
     def _show(self, block: Block) -> None:
@@ -79,7 +80,7 @@ class Talk:
             case TextBlock():
                 self._screen.text(block.text)
             case ThinkingBlock(was_text=True):
-                self._screen.note("(that was thinking; now comes the answer)")
+                self._screen.note("(that was thinking; the answer follows)")
             case ThinkingBlock():
                 self._screen.thinking(block.thinking)
             case ToolUseBlock():
@@ -89,7 +90,7 @@ class Talk:
             case _:
                 pass
 
-    def _tell(self, error: TreefoldError) -> None:
+    def _show_error(self, error: TreefoldError) -> None:
         self.unsaved |= isinstance(error, StoreError)
         message = error.message if isinstance(error, TracedError) else str(error)
         self._screen.note(printable(message))
@@ -99,8 +100,8 @@ class Talk:
         self._screen.note("(interrupted)")
         try:
             await self._client.interrupt()
-        except TreefoldError as error:  # what was said until then cannot be kept
-            self._tell(error)
+        except TreefoldError as error:  # the part that came cannot be saved
+            self._show_error(error)
 
     async def _ask(self, stopped: asyncio.Event) -> None:
         """Put the questions of this turn to the user, one after the other."""
@@ -108,16 +109,16 @@ class Talk:
         async for _ in self._runtime.watch(node):
             for question in self._runtime.questions():
                 if not await self._answered(question):
-                    self._screen.note("(there is nobody to answer)")
+                    self._screen.note("(the input has ended: nobody can answer)")
                     stopped.set()
                     return
 
     async def _answered(self, question: Question) -> bool:
-        self._screen.note(shown(question))
+        self._screen.note(question_text(question))
         while (line := await self._reader.answer("? ")) is not None:
             try:
                 await asyncio.to_thread(self._runtime.answer, question.id, line.strip())
-            except KeyError:  # it is not open any more
+            except KeyError:  # it was closed meanwhile
                 return True
             except TreefoldError as error:
                 self._screen.note(str(error))
@@ -125,8 +126,8 @@ class Talk:
                 return True
         return False
 
-    def _forget(self) -> None:
-        """Drop the trees of turns that have ended: the client has what was said."""
+    def _delete_ended(self) -> None:
+        """Delete the trees of turns that have ended: the client has the conversation."""
         for node in self._runtime.list_toplevel():
             if node.state.final:
                 self._runtime.delete(node.id)
@@ -134,7 +135,7 @@ class Talk:
 
 @contextmanager
 def _on_interrupt(act: Callable[[], None]) -> Generator[None]:
-    """Call *act* on the loop for every SIGINT, instead of what else would be done."""
+    """Call *act* on the event loop for every SIGINT, instead of raising KeyboardInterrupt."""
     loop = asyncio.get_running_loop()
     before = signal.getsignal(signal.SIGINT)
 
@@ -142,8 +143,8 @@ def _on_interrupt(act: Callable[[], None]) -> Generator[None]:
         loop.call_soon_threadsafe(act)
 
     try:
-        loop.add_signal_handler(signal.SIGINT, act)  # which wakes a loop that just went to sleep
-    except NotImplementedError:  # Windows
+        loop.add_signal_handler(signal.SIGINT, act)  # this also wakes a sleeping loop
+    except NotImplementedError:  # on Windows
         signal.signal(signal.SIGINT, pass_on)
     try:
         yield

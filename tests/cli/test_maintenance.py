@@ -1,4 +1,4 @@
-"""Runs that are taken in, deleted, and given back to the disk from the command line."""
+"""``treefold import``, ``delete`` and ``vacuum``."""
 
 import asyncio
 import shutil
@@ -15,8 +15,8 @@ from terminal import CTRL_C, CTRL_D, Terminal
 from treefold import attach
 from treefold.views import data
 
-GONE: Final = "report (node 1) was deleted; 'treefold vacuum' gives its room back to the disk\n"
-ASKED: Final = "delete report (node 1), which cannot be had back? [y/N] "
+GONE: Final = "report (node 1) was deleted; 'treefold vacuum' returns its space to the disk\n"
+ASKED: Final = "delete report (node 1)? It cannot be restored. [y/N] "
 
 
 @pytest.fixture
@@ -44,10 +44,10 @@ BEFORE: Final = [(1, "report", "nightly"), (7, "publish", ""), (8, "deploy", "")
 # --- import
 
 
-def test_a_run_that_was_exported_is_taken_into_a_new_journal(own: Path, file: Path):
+def test_an_exported_run_is_imported_into_a_new_journal(own: Path, file: Path):
     other = own.parent / "archive.db"
     done = act(own, "import", "--tree", file.name, "--store", other.name)
-    assert done == (0, "report is node 1 of archive.db now\n", "")
+    assert done == (0, "report is now node 1 of archive.db\n", "")
     assert other.stat().st_mode & 0o777 == 0o600
     assert runs(other) == BEFORE[:1]
     with attach(own) as here, attach(other) as there:
@@ -58,7 +58,7 @@ def test_a_run_that_was_exported_is_taken_into_a_new_journal(own: Path, file: Pa
 def test_beside_the_run_itself_it_has_ids_of_its_own_and_no_key(own: Path):
     assert runs(own) == BEFORE
     done = act(own, "import", "--tree", "run.jsonl")
-    said = "report is node 9 of run.db now; its key 'nightly' is that of another run\n"
+    said = "report is now node 9 of run.db; its key 'nightly' belongs to another run\n"
     assert done == (0, said, "")
     assert runs(own) == [*BEFORE, (9, "report", "")]
     assert act(own, "diff", "1", "9")[0] == 0
@@ -74,11 +74,11 @@ def test_what_is_exported_into_a_pipe_is_read_from_it(own: Path):
         text=True,
         timeout=PATIENCE,
     )
-    said = "report is node 1 of other.db now\n"
+    said = "report is now node 1 of other.db\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
 
 
-def test_a_fork_comes_with_the_run_that_it_goes_on_from(path: Path, drive: Drive):
+def test_a_fork_comes_with_the_run_that_it_is_based_on(path: Path, drive: Drive):
     drive("deploy")
     asked(path)
     act(path, "cancel", "1")
@@ -88,15 +88,15 @@ def test_a_fork_comes_with_the_run_that_it_goes_on_from(path: Path, drive: Drive
     code, shown, told = act(path, "import", "--tree", "fork.jsonl", "--store", "other.db")
     assert (code, shown) == (
         0,
-        "deploy is node 1 of other.db now\ndeploy is node 2 of other.db now\n",
+        "deploy is now node 1 of other.db\ndeploy is now node 2 of other.db\n",
     )
     assert told == (
-        "deploy (node 2) has not ended: it goes on when other.db is driven, and so does the run"
+        "deploy (node 2) has not ended: it resumes when other.db is driven, and so does the run"
         " that it is a copy of, in its own journal\n"
     )
 
 
-def test_a_file_that_cannot_be_taken_in_makes_no_journal(own: Path, file: Path):
+def test_a_file_that_cannot_be_imported_creates_no_journal(own: Path, file: Path):
     cut = own.parent / "cut.jsonl"
     cut.write_bytes(file.read_bytes()[:-50])
     before = sorted(own.parent.iterdir())
@@ -134,12 +134,12 @@ def test_a_run_is_deleted_and_its_key_is_free_again(own: Path, file: Path):
     assert runs(own) == BEFORE[1:]
     assert act(own, "tree", "1")[0] == 2
     done = act(own, "import", "--tree", file.name)
-    assert done == (0, "report is node 9 of run.db now\n", "")
+    assert done == (0, "report is now node 9 of run.db\n", "")
     assert runs(own)[-1] == (9, "report", "nightly")
 
 
-def test_where_nobody_can_be_asked_it_has_to_be_said(own: Path):
-    said = "nobody can be asked whether report (node 1) may go: say so with --yes"
+def test_without_a_terminal_yes_is_required(own: Path):
+    said = "cannot ask whether to delete report (node 1): no terminal. Give --yes"
     assert act(own, "delete", "1") == (2, "", f"treefold delete: {said}\n")
     line = f"{sys.executable} -m treefold delete 1 <&-"
     done = subprocess.run(
@@ -164,7 +164,7 @@ def test_where_nobody_can_be_asked_it_has_to_be_said(own: Path):
         (CTRL_D, 2, "nothing was deleted\n"),
     ],
 )
-async def test_whoever_sits_at_a_terminal_is_asked(own: Path, keys: str, code: int, said: str):
+async def test_the_user_at_a_terminal_is_asked(own: Path, keys: str, code: int, said: str):
     args = ["-m", "treefold", "delete", "nightly", "--store", str(own)]
     async with Terminal(*args, env={}) as terminal:
         await terminal.see(ASKED)
@@ -186,7 +186,7 @@ async def test_an_interrupt_is_no_consent(own: Path):
     assert runs(own) == BEFORE
 
 
-async def test_nobody_is_asked_about_what_cannot_be_deleted(own: Path):
+async def test_the_user_is_not_asked_about_what_cannot_be_deleted(own: Path):
     args = ["-m", "treefold", "delete", "last", "--store", str(own)]
     async with Terminal(*args, env={}) as terminal:
         await terminal.see("treefold delete: tree 8 has not ended; cancel it first")
@@ -194,7 +194,7 @@ async def test_nobody_is_asked_about_what_cannot_be_deleted(own: Path):
         assert "[y/N]" not in terminal.shown
 
 
-def test_what_is_open_and_what_a_fork_goes_on_from_stay(path: Path, drive: Drive):
+def test_unfinished_runs_and_runs_with_a_fork_stay(path: Path, drive: Drive):
     driver = drive("deploy")
     asked(path)
     act(path, "cancel", "1")
@@ -228,8 +228,8 @@ def test_the_room_of_what_was_deleted_is_given_back(own: Path):
     code, shown, told = act(own, "vacuum")
     given = size - own.stat().st_size
     assert given > 0
-    assert (code, shown, told) == (0, f"{given:,} bytes were given back\n", "")
-    assert act(own, "vacuum") == (0, "0 bytes were given back\n", "")
+    assert (code, shown, told) == (0, f"{given:,} bytes were returned\n", "")
+    assert act(own, "vacuum") == (0, "0 bytes were returned\n", "")
     assert runs(own) == BEFORE[1:]
 
 

@@ -96,14 +96,14 @@ def test_every_kind_of_question_is_listed_with_who_asks_it(path: Path, drive: Dr
 
 def test_without_questions_it_says_so(path: Path, drive: Drive):
     drive().end()
-    assert act(path, "questions") == (0, "nothing waits for an answer\n", "")
+    assert act(path, "questions") == (0, "no question waits for an answer\n", "")
     assert act(path, "questions", "--json") == (0, "[]\n", "")
 
 
 # --- answers
 
 
-def test_a_run_that_is_alive_goes_on_with_the_answer(path: Path, drive: Drive):
+def test_a_live_run_continues_with_the_answer(path: Path, drive: Drive):
     drive("deploy")
     asked(path)
     assert act(path, "answer", "1-1", "YES") == (0, "question 1-1 is answered\n", "")
@@ -116,7 +116,7 @@ def test_an_answer_waits_for_a_program_if_none_runs(path: Path, drive: Drive):
     driver.end()
     later = f"no process drives run.db now: the answer is taken {LATER}"
     assert act(path, "answer", "1-1", "no") == (0, later, "")
-    assert act(path, "questions")[1] == "nothing waits for an answer\n"
+    assert act(path, "questions")[1] == "no question waits for an answer\n"
     shown = act(path, "tree")[1]
     assert "deploy(" in shown
     assert " … answered; it resumes when its program runs" in shown
@@ -151,7 +151,7 @@ def test_a_wrong_answer_lists_the_right_ones_and_the_question_stays(path: Path, 
     asked(path, 2)
     for args, said in [
         (["1-1", "perhaps"], "'perhaps' does not answer question 1-1: 'yes', 'no'"),
-        (["1-1"], "say what the answer is: treefold answer ID TEXT"),
+        (["1-1"], "the answer is missing: treefold answer ID TEXT"),
         (["1-1", "--args", "{}"], "question 1-1 (human) takes no arguments"),
         (
             ["3-1", "so what"],
@@ -196,7 +196,7 @@ def test_an_approval_is_given_changed_or_denied(
         ("retry", NodeState.Running, None),
     ],
 )
-def test_whoever_knows_decides_a_call_in_doubt(
+def test_an_answer_decides_a_call_in_doubt(
     path: Path, drive: Drive, answer: str, state: NodeState, came: str | None
 ):
     driver = drive("pay")
@@ -211,16 +211,16 @@ def test_whoever_knows_decides_a_call_in_doubt(
 # --- stops
 
 
-def test_a_run_that_is_alive_is_paused_and_goes_on_and_is_cancelled(path: Path, drive: Drive):
+def test_a_live_run_is_paused_and_resumed_and_cancelled(path: Path, drive: Drive):
     drive("walk")
     seen(path, 1, lambda view: len(view.children) > 1)
     name = "walk (node 1)"
-    paused = f"{name} is paused; 'treefold resume 1' lets it go on\n"
+    paused = f"{name} is paused; 'treefold resume 1' resumes it\n"
     assert act(path, "pause", "last", "--reason", "look at this") == (0, paused, "")
     assert act(path, "pause", "last") == (0, paused, "")  # it is
     stopped = seen(path, 1, lambda view: view.state is NodeState.Paused)
     assert stopped.status.startswith("look at this; ")
-    assert act(path, "resume", "last") == (0, f"{name} goes on\n", "")
+    assert act(path, "resume", "last") == (0, f"{name} resumes\n", "")
     seen(path, 1, lambda view: len(view.children) > len(stopped.children) + 1)
     assert act(path, "cancel", "1", "--reason", "far enough") == (0, f"{name} was cancelled\n", "")
     ended = seen(path, 1, is_over)
@@ -241,7 +241,7 @@ def test_what_cannot_be_done_is_exit_code_2_and_says_why(path: Path, drive: Driv
         code, shown, told = act(path, do, "99")
         assert (code, shown, "has no node 99" in told) == (2, "", True)
         code, shown, told = act(path, do)
-        assert (code, shown, "required: NODE" in told) == (2, "", True)
+        assert (code, shown, "Missing argument 'NODE'" in told) == (2, "", True)
         code, shown, told = act(path, do, "1", "--wait", "-1")
         assert (code, shown, "--wait" in told) == (2, "", True)
 
@@ -256,18 +256,18 @@ def test_while_nothing_runs_a_stop_is_left_for_the_next_program(path: Path, driv
     gone = f"{nobody} deploy (node 2) is cancelled {LATER}"
     assert act(path, "pause", "1") == (0, paused, "")
     assert act(path, "cancel", "2") == (0, gone, "")
-    assert act(path, "resume", "1") == (0, f"{nobody} walk (node 1) goes on {LATER}", "")
+    assert act(path, "resume", "1") == (0, f"{nobody} walk (node 1) resumes {LATER}", "")
     assert act(path, "pause", "1") == (0, paused, "")
     drive()
     assert seen(path, 2, is_over).state is NodeState.Canceled
     seen(path, 1, lambda view: view.state is NodeState.Paused)
 
 
-def test_a_run_that_was_cancelled_goes_on_beside_itself(path: Path, drive: Drive):
+def test_a_cancelled_run_resumes_as_a_fork(path: Path, drive: Drive):
     drive("deploy")
     asked(path)
     act(path, "cancel", "1")
-    assert act(path, "resume", "1") == (0, "deploy (node 1) goes on as node 2\n", "")
+    assert act(path, "resume", "1") == (0, "deploy (node 1) resumes as node 2\n", "")
     assert asked(path) == ["2-2"]  # the first was of the time before
 
 
@@ -281,8 +281,8 @@ def test_a_driver_that_does_not_come_to_it_is_exit_code_3(path: Path, drive: Dri
         os.kill(driver.pid, signal.SIGCONT)
     assert (code, shown) == (3, "")
     assert told == (
-        "asked for, but not done in 0.2 s: the answer is taken when the process that drives the"
-        " journal comes to it; if it cannot be done, its log says why\n"
+        "requested, but not done in 0.2 s: the answer is taken when the process that drives the"
+        " journal gets to it; if it cannot be done, the log of that process says why\n"
     )
     assert seen(path, 1, is_over).outputs == "here: yes"
 
@@ -318,7 +318,7 @@ def test_a_run_of_another_process_is_followed_to_its_end(path: Path, drive: Driv
     assert "'here: yes'" in shown
 
 
-async def test_an_answer_that_nobody_takes_is_seen_by_whoever_follows(path: Path, drive: Drive):
+async def test_an_answer_that_no_process_takes_is_seen_by_followers(path: Path, drive: Drive):
     driver = drive("deploy")
     asked(path)
     driver.end()
@@ -338,7 +338,7 @@ def test_what_is_followed_is_shown_whole(path: Path, drive: Drive):
         assert act(path, "tree", "--follow", *more) == (2, "", said)
 
 
-def test_a_run_that_nobody_sits_at_is_answered_from_elsewhere(path: Path):
+def test_a_run_without_input_is_answered_from_elsewhere(path: Path):
     running = subprocess.Popen(
         warm_python.command("-m", "treefold", "run", f"{ERRANDS}:deploy", "--store", str(path)),
         cwd=path.parent,
@@ -353,4 +353,4 @@ def test_a_run_that_nobody_sits_at_is_answered_from_elsewhere(path: Path):
     assert act(path, "answer", "1-1", "yes", "--store", str(path))[0] == 0
     shown, told = running.communicate(timeout=PATIENCE)
     assert (running.returncode, shown) == (0, "here: yes\n")
-    assert "nobody answers here" in told
+    assert "stdin has ended" in told

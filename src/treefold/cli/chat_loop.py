@@ -1,37 +1,52 @@
 """A whole chat in the terminal, from its options to its exit code."""
 
-import argparse
 import asyncio
 import logging
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from treefold.chat.client import Client
 from treefold.chat.options import AgentOptions
 from treefold.cli.chat_commands import QUIT, ChatCommands
+from treefold.cli.chat_input import LineReader
+from treefold.cli.chat_screen import Screen
+from treefold.cli.chat_turn import TurnRunner
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE
-from treefold.cli.line_reader import LineReader
 from treefold.cli.loading import load_functions
 from treefold.cli.model_choice import ModelChoice, choose_model
-from treefold.cli.screen import Screen
-from treefold.cli.talk import Talk
 from treefold.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent
 from treefold.core.errors import InvalidValueError, TreefoldError
 from treefold.runtime.runtime import Runtime
 
 _PROMPT: Final = "> "
-_MOST_ROUNDS: Final = 50  # of calls in one turn
-_GRACE: Final = 2.0  # seconds
+_MOST_ITERATIONS: Final = 50  # rounds of tool calls in one turn
+_GRACE: Final = 2.0  # seconds for an orderly end after Ctrl-C
 
 
-def chat_with(options: argparse.Namespace) -> int:
-    """Talk as *options* say; return the exit code."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOptions:
+    """The options of ``treefold chat``."""
+
+    model: str | None
+    base_url: str | None
+    local: bool
+    system: str
+    tools: tuple[str, ...]
+    session: str | None
+    store: str | None
+    max_tokens: int | None
+    temperature: float | None
+
+
+def chat_with(options: ChatOptions) -> int:
+    """Run a chat with *options*; return its exit code."""
     screen = Screen()
     try:
         with asyncio.Runner() as runner, _logged(screen):
-            return _started(runner, screen, options).run()
+            return _prepare(runner, screen, options).run()
     except TreefoldError as error:
         screen.note(f"treefold chat: {error}")
         return USAGE
@@ -40,32 +55,30 @@ def chat_with(options: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
-def _started(runner: asyncio.Runner, screen: Screen, options: argparse.Namespace) -> "_Chat":
+def _prepare(runner: asyncio.Runner, screen: Screen, options: ChatOptions) -> "_ChatLoop":
     if options.store and not options.session:
-        raise InvalidValueError("--store is where a session is kept: give --session, too")
+        raise InvalidValueError("--store says where a session is saved: give --session, too")
     choosing = choose_model(options.model, options.base_url, embedded=options.local)
     choice = runner.run(choosing)
-    told = _agent_options(options, choice, screen)
-    client = Client(told, session=options.session, store=options.store)
-    screen.note(f"talking to {choice} ({choice.why}); /help lists what else can be done")
-    return _Chat(runner, screen, client, str(choice))
+    client_options = _agent_options(options, choice, screen)
+    client = Client(client_options, session=options.session, store=options.store)
+    screen.note(f"talking to {choice} ({choice.why}); /help lists the commands")
+    return _ChatLoop(runner, screen, client, str(choice))
 
 
-def _agent_options(
-    options: argparse.Namespace, choice: ModelChoice, screen: Screen
-) -> AgentOptions:
+def _agent_options(options: ChatOptions, choice: ModelChoice, screen: Screen) -> AgentOptions:
     async def show_result(event: PostToolUseEvent) -> None:
         screen.result(event.tool_use_id, event.tool_result, is_error=event.is_error)
 
     tools = load_functions(options.tools)
-    given = {"max_tokens": options.max_tokens, "temperature": options.temperature}
+    given: dict[str, Any] = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     return AgentOptions(
         options.system,
         choice.model,
         base_url=choice.base_url,
         tools=tools,
         auto_execute_tools=True,
-        max_tool_iterations=_MOST_ROUNDS,
+        max_tool_iterations=_MOST_ITERATIONS,
         hooks={HOOK_POST_TOOL_USE: [show_result]},
         on_blocked="tell",
         **{name: value for name, value in given.items() if value is not None},
@@ -74,7 +87,7 @@ def _agent_options(
 
 @contextmanager
 def _logged(screen: Screen) -> Generator[None]:
-    """Show what is logged: that a request is tried again, or that a model takes no functions."""
+    """Show log messages on *screen*: that a request is retried, that a model takes no functions."""
     log = logging.getLogger("treefold")
     before, log.propagate = log.propagate, False
     log.addHandler(screen)
@@ -85,8 +98,8 @@ def _logged(screen: Screen) -> Generator[None]:
         log.propagate = before
 
 
-class _Chat:
-    """The loop of prompts and answers; the asyncio loop rests while a prompt is typed."""
+class _ChatLoop:
+    """The loop of prompts and answers; the event loop does not run while a prompt is typed."""
 
     def __init__(self, runner: asyncio.Runner, screen: Screen, client: Client, name: str) -> None:
         self._runner = runner
@@ -94,28 +107,29 @@ class _Chat:
         self._reader = LineReader()
         self._runtime = Runtime()
         self._client = client
-        self._talk = Talk(self._runtime, client, screen, self._reader)
+        self._turns = TurnRunner(self._runtime, client, screen, self._reader)
         self._commands = ChatCommands(client, screen, name)
         self._failed = False
 
     def run(self) -> int:
-        """Return the exit code when there are no more prompts."""
+        """Talk until there are no more prompts; return the exit code."""
         self._runner.run(self._enter())
         try:
             self._converse()
-        except KeyboardInterrupt:  # what will not end is not waited for
+        except KeyboardInterrupt:
+            # Do not wait forever for something that does not end.
             self._runner.get_loop().call_later(_GRACE, os._exit, INTERRUPTED)
             raise
         finally:
             self._runner.run(self._leave())
-        return FAILED if self._failed or self._talk.unsaved else DONE
+        return FAILED if self._failed or self._turns.unsaved else DONE
 
     def _converse(self) -> None:
         while (line := self._next_line()) is not None and line.strip() != QUIT:
             prompt = self._commands.run(line) if line.strip() else None
             if not prompt:
                 continue
-            answered = self._runner.run(self._talk.say(prompt))
+            answered = self._runner.run(self._turns.run(prompt))
             self._failed |= not answered and not self._reader.at_terminal
 
     def _next_line(self) -> str | None:
@@ -131,12 +145,12 @@ class _Chat:
         await self._runtime.__aenter__()
         await self._client.__aenter__()
         if past := self._client.history:
-            self._screen.note(f"going on after {len(past)} messages; /history shows them")
+            self._screen.note(f"resuming after {len(past)} messages; /history shows them")
 
     async def _leave(self) -> None:
         try:
             await self._client.close()
-        except TreefoldError as error:  # the rest could not be saved
+        except TreefoldError as error:  # the end of the conversation could not be saved
             self._screen.note(str(error))
             self._failed = True
         finally:

@@ -1,7 +1,7 @@
-"""What whoever chats gets to see.
+"""The output of a chat.
 
-Answers go to stdout and everything around them to stderr, so that a pipe gets the answers alone.
-Whatever a model, a tool or a server said is shown escaped: it cannot move the cursor.
+Answers go to stdout and everything else to stderr, so that a pipe gets only the answers. Text from
+a model, a tool or a server is escaped: it cannot move the cursor.
 """
 
 import json
@@ -21,30 +21,30 @@ _LONGEST_NAME: Final = 40
 
 
 class Screen(logging.Handler):
-    """Knows where the cursor is; what is logged is shown, too."""
+    """Writes the parts of a turn and knows where the cursor is; also a handler for log messages."""
 
     def __init__(self) -> None:
         super().__init__()
         dull = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         self._dims = sys.stdout.isatty() and not dull
-        self._style: str | None = None  # of what was written last
-        self._line = False  # which does not end its line
-        self._call: str | None = None  # whose line on stderr waits for the result
-        self._room = 0  # what is left of that line
-        self._calls: dict[str, str] = {}  # the names of those that are under way, by id
-        self._failure: str | None = None  # that was shown last
+        self._style: str | None = None  # of the text that was written last
+        self._in_line = False  # whether that text did not end its line
+        self._call: str | None = None  # the call whose line on stderr waits for its result
+        self._room = 0  # columns left in that line
+        self._calls: dict[str, str] = {}  # the names of running calls, by id
+        self._failure: str | None = None  # the error that was shown last
 
     def text(self, text: str) -> None:
         """Show a piece of the answer."""
         self._write(text, _PLAIN)
 
     def thinking(self, text: str) -> None:
-        """Show a piece of what the model thinks, to a person."""
+        """Show a piece of the thinking, on a terminal only."""
         if self._dims:
             self._write(text, _DIM)
 
     def call(self, id: str, name: str, args: Mapping[str, Any]) -> None:
-        """Show that a call is made; its line ends with what comes of it."""
+        """Show that a call is made; its result ends the line."""
         self._end_lines()
         width = _width()
         given = ", ".join(f"{printable(key)}={short(value)}" for key, value in args.items())
@@ -55,19 +55,19 @@ class Screen(logging.Handler):
         self._calls[id] = name
 
     def result(self, id: str, value: object, *, is_error: bool) -> None:
-        """Show what came of a call, if that is shown: it may be one of an agent far below."""
+        """Show the result of a call, unless the call was not shown, as those of agents below."""
         name = self._calls.pop(id, None)
         if name is None:
             return
         if is_error:
-            self.failed(_why(value))
+            self.failed(_error_in(value))
         elif self._call == id:
-            self._end_call(f" → {_told(value)}")
-        else:  # something else was shown meanwhile
-            self.note(cut(printable(f"· {name} → {_told(value)}"), _width()))
+            self._end_call(f" → {_as_text(value)}")
+        else:  # other output came in between
+            self.note(cut(printable(f"· {name} → {_as_text(value)}"), _width()))
 
     def failed(self, error: str) -> None:
-        """Show that a call failed, or was not made, unless that was shown just now."""
+        """Show that a call failed or was not made, unless the same was shown just before."""
         if self._call is not None:
             self._end_call(f" ✗ {error}")
         elif error != self._failure:
@@ -75,7 +75,7 @@ class Screen(logging.Handler):
         self._failure = error
 
     def note(self, text: str) -> None:
-        """Show something that neither model nor tool has said."""
+        """Show a message of the program itself."""
         self._end_lines()
         print(readable(text), file=sys.stderr, flush=True)
 
@@ -83,27 +83,27 @@ class Screen(logging.Handler):
         self.note(f"({printable(record.getMessage())})")
 
     def end(self) -> None:
-        """End what is shown of a turn."""
+        """End the output of a turn."""
         self._end_lines()
         self._failure = None
         self._calls.clear()
 
     def _write(self, text: str, style: str) -> None:
         if self._style != style:
-            text = text.lstrip("\n")  # it begins on a line of its own anyway
+            text = text.lstrip("\n")  # it begins on a new line anyway
         if not text:
             return
         self._end_call()
         if self._style != style:
             self._end_lines()
         _print(style.format(readable(text)))
-        self._style, self._line = style, not text.endswith("\n")
+        self._style, self._in_line = style, not text.endswith("\n")
 
     def _end_lines(self) -> None:
         self._end_call()
         self._style = None
-        if self._line:
-            self._line = False
+        if self._in_line:
+            self._in_line = False
             _print("\n")
 
     def _end_call(self, how: str = "") -> None:
@@ -115,7 +115,7 @@ class Screen(logging.Handler):
 def _print(text: str) -> None:
     try:
         print(text, end="", flush=True)
-    except BrokenPipeError:  # nobody reads the answers any more
+    except BrokenPipeError:  # the reader of the answers has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
 
@@ -124,14 +124,14 @@ def _width() -> int:
     return max(_NARROWEST, shutil.get_terminal_size().columns - 1)
 
 
-def _why(value: object) -> str:
-    """Return why there is no result, of what a model is told then."""
+def _error_in(value: object) -> str:
+    """Return the message of an error result."""
     if not isinstance(value, Mapping):
         return str(value)
     return str(cast("Mapping[str, Any]", value).get("error", ""))
 
 
-def _told(value: object) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, str):
         return value
     try:

@@ -20,7 +20,7 @@ from treefold.views import data
 Look = Callable[..., tuple[int, str]]
 
 UNDRIVEN = (
-    "no process drives this journal now: what is open in it goes on when the program is started"
+    "no process drives this journal now: unfinished runs resume when their program is started"
     " again\n"
 )
 DRIVER = """
@@ -146,9 +146,7 @@ def test_tree_gives_programs_its_rows(look: Look, journal: Path):
 
 def test_a_depth_that_is_no_number_is_wrong_usage(capsys: pytest.CaptureFixture[str]):
     for given in ("-1", "x", "²"):
-        with pytest.raises(SystemExit) as end:
-            main(["tree", f"--depth={given}"])
-        assert end.value.code == 2
+        assert main(["tree", f"--depth={given}"]) == 2
         assert "is not a number of levels, such as 2" in capsys.readouterr().err
 
 
@@ -222,7 +220,7 @@ def test_calls_that_run_at_the_same_time_have_a_stack_each(look: Look, tmp_path:
     ]  # fmt: skip
 
 
-def test_what_is_open_is_said_to_stand_still_if_no_process_drives_it(
+def test_unfinished_runs_are_reported_if_no_process_drives_them(
     live: Path, journal: Path, capsys: pytest.CaptureFixture[str]
 ):
     def told(path: Path, *args: str) -> str:
@@ -267,9 +265,10 @@ def test_transcript_shows_a_conversation_with_thinking_folded(look: Look, journa
 def test_transcript_of_code_names_the_agents_below_it(look: Look):
     assert look("transcript", "1") == (
         0,
-        "report (node 1) has said nothing to a model; these below it have: 1.1, 1.2\n",
+        "report (node 1) has had no conversation with a model; these calls below it have:"
+        " 1.1, 1.2\n",
     )
-    assert look("transcript", "8") == (0, "deploy (node 8) has said nothing to a model\n")
+    assert look("transcript", "8") == (0, "deploy (node 8) has had no conversation with a model\n")
     assert as_data(look("transcript", "8", "--json")) == []
 
 
@@ -392,9 +391,7 @@ def test_what_is_not_there_is_exit_code_2_and_one_sentence(
     assert (tmp_path / "empty.db").stat().st_size == 0
 
 
-def test_a_run_whose_process_was_killed_is_interrupted_and_its_clock_stands_still(
-    look: Look, live: Path
-):
+def test_a_run_whose_process_was_killed_is_interrupted_and_its_clock_stops(look: Look, live: Path):
     dead = live.with_name("dead.db")
     with closing(sqlite3.connect(live)) as source, closing(sqlite3.connect(dead)) as copy:
         source.backup(copy)  # what a killed process leaves behind

@@ -1,0 +1,201 @@
+"""``treefold answer``, ``treefold pause``, ``treefold resume`` and ``treefold cancel``.
+
+They leave a request in the journal. The process that drives the journal carries it out within
+moments; if there is none, the next one will.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+import click
+
+from treefold.cli.exit_codes import DONE, NOT_YET
+from treefold.cli.journal import journal_path, node_id, observe
+from treefold.cli.options import (
+    command,
+    node_argument,
+    read_arguments,
+    store_option,
+    wait_option,
+)
+from treefold.core.errors import InvalidValueError
+from treefold.core.question import QuestionKind
+from treefold.core.states import NodeState
+from treefold.runtime.observer import Observer, is_paused
+from treefold.views.text import readable
+
+EXIT_CODES: Final = (
+    "0 it is done, or will be when the program is started again, 2 it cannot be done,\n"
+    "3 a process drives the journal, and has not done it in time, 130 it was interrupted"
+)
+_POLL_INTERVAL: Final = 0.05  # seconds
+
+
+@command("answer", exit_codes=EXIT_CODES)
+@click.argument("question", metavar="ID", help="the id of the question, such as 12-1")
+@click.argument("text", metavar="[TEXT]", required=False, help="the answer")
+@click.option("--args", metavar="JSON", help="allow a call with these arguments, a JSON object")
+@wait_option
+@store_option
+def answer(
+    question: str, text: str | None, args: str | None, wait: float, store: str | None
+) -> int:
+    """Answer a question; 'treefold questions' lists those that are open.
+
+    example: treefold answer 8-1 yes
+
+    A question of a function takes one of its choices, or any text if it has none. An approval
+    takes allow, deny or 'deny: why', or --args, the arguments to use instead. A pause takes
+    resume or cancel. A call in doubt, which may or may not have been made before a crash, takes
+    retry, 'use: RESULT', fail or 'fail: why'. Write -- before a text that begins with a dash.
+    """
+    if text is None and args is None:
+        raise InvalidValueError("the answer is missing: treefold answer ID TEXT")
+    arguments = None if args is None else read_arguments(args, "--args")
+    with observe(store) as observer:
+        asked = {one.id: one.node_id for one in observer.questions()}
+        observer.answer(question, text or "", args=arguments)
+        node = asked.get(question)
+
+        def done() -> str | None:
+            view = None if node is None else observer.get_view(node)
+            if view is not None and question in {one.id for one in view.questions}:
+                return None
+            return f"question {question} is answered"
+
+        return report_outcome(observer, store, wait, done, "the answer is taken")
+
+
+@command("pause", exit_codes=EXIT_CODES)
+@node_argument(required=True)
+@click.option("--reason", metavar="TEXT", default="it was paused", help="why")
+@wait_option
+@store_option
+def pause(node: str, reason: str, wait: float, store: str | None) -> int:
+    """Pause a call and all calls below it: they make no further request or call.
+
+    example: treefold pause last --reason 'it spends too much'
+
+    What is already running continues up to its next request or call. 'treefold resume' resumes
+    the call.
+    """
+    with observe(store) as observer:
+        id = node_id(observer, node)
+        observer.pause(id, reason)
+        name = f"{observer.get_view(id).fn} (node {id})"
+
+        def done() -> str | None:
+            view = observer.get_view(id)
+            if view.state.final:
+                return f"{name} has ended meanwhile ({view.state})"
+            held = any(question.kind is QuestionKind.Paused for question in view.questions)
+            return f"{name} is paused; 'treefold resume {id}' resumes it" if held else None
+
+        return report_outcome(observer, store, wait, done, f"{name} is paused")
+
+
+@command("resume", exit_codes=EXIT_CODES)
+@node_argument(required=True)
+@wait_option
+@store_option
+def resume(node: str, wait: float, store: str | None) -> int:
+    """Resume a paused call and all calls below it, or a run that failed or was cancelled.
+
+    example: treefold resume 7
+
+    A run that has failed or was cancelled resumes as a fork: what was cancelled, or ended because
+    a provider failed, is done again, and all else is taken over.
+    """
+    with observe(store) as observer:
+        id = node_id(observer, node)
+        view, known = observer.get_view(id), _forks(observer, id)
+        name = f"{view.fn} (node {id})"
+        observer.resume(id)
+
+        def forked() -> str | None:
+            new = _forks(observer, id) - known
+            return f"{name} resumes as node {min(new)}" if new else None
+
+        def lifted() -> str | None:
+            held = is_paused(observer.get_view(id)) or not observer.is_driven
+            return None if held else f"{name} resumes"
+
+        done = forked if view.state.final else lifted
+        return report_outcome(observer, store, wait, done, f"{name} resumes")
+
+
+def _forks(observer: Observer, tree: int) -> set[int]:
+    return {row.id for row in observer.trees() if row.source == tree}
+
+
+@command("cancel", exit_codes=EXIT_CODES)
+@node_argument(required=True)
+@click.option("--reason", metavar="TEXT", default="cancelled", help="why")
+@wait_option
+@store_option
+def cancel(node: str, reason: str, wait: float, store: str | None) -> int:
+    """Cancel a call and all calls below it.
+
+    example: treefold cancel last --reason 'it is the wrong folder'
+
+    'treefold resume' resumes a cancelled run as a fork.
+    """
+    with observe(store) as observer:
+        id = node_id(observer, node)
+        observer.cancel(id, reason)
+        name = f"{observer.get_view(id).fn} (node {id})"
+
+        def done() -> str | None:
+            state = observer.get_view(id).state
+            if state is NodeState.Canceled:
+                return f"{name} was cancelled"
+            return f"{name} has ended before that ({state})" if state.final else None
+
+        return report_outcome(observer, store, wait, done, f"{name} is cancelled")
+
+
+def report_outcome(
+    observer: Observer,
+    store: str | None,
+    wait: float,
+    done: Callable[[], str | None],
+    expected: str,
+    alternative: str = "",
+) -> int:
+    """Wait until a request is carried out, print what became of it, and return the exit code.
+
+    Args:
+        observer: observes the journal with the request.
+        store: the journal, as the command line names it.
+        wait: seconds to wait if a process drives the journal.
+        done: returns what to print once it is done, None until then.
+        expected: what will happen, for the message that it is not done yet.
+        alternative: added to that message if no process drives the journal.
+    """
+    end = time.monotonic() + wait
+    while (said := done()) is None:
+        if not observer.is_driven:
+            print(readable(_later(journal_path(store), expected) + alternative))
+            return DONE
+        if time.monotonic() >= end:
+            print(readable(_not_yet(wait, expected)), file=sys.stderr)
+            return NOT_YET
+        time.sleep(_POLL_INTERVAL)
+    print(readable(said))
+    return DONE
+
+
+def _later(journal: str, expected: str) -> str:
+    return (
+        f"no process drives {journal} now: {expected} when the program that made it is started"
+        f" again, such as by the same 'treefold run ... --store {journal}' as before"
+    )
+
+
+def _not_yet(wait: float, expected: str) -> str:
+    return (
+        f"requested, but not done in {wait:g} s: {expected} when the process that drives the"
+        " journal gets to it; if it cannot be done, the log of that process says why"
+    )

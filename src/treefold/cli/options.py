@@ -1,0 +1,119 @@
+"""What commands are made of: their decorator, the options that several share, and JSON values."""
+
+import inspect
+import json
+import math
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import click
+
+from treefold.core.errors import InvalidValueError
+
+STORE_VARIABLE: Final = "TREEFOLD_STORE"
+DEFAULT_STORE: Final = "run.db"
+LAST: Final = "last"
+NODE_HELP: Final = "a node's id, its path (1.3.2), the key of a run, or 'last' for the newest run"
+FILE: Final = click.Path(readable=False)  # completed by shells; it need not exist
+
+_WAIT: Final = 5.0  # seconds
+
+
+class Command(click.Command):
+    """A command whose help keeps the line breaks of its docstring.
+
+    The first paragraph of the docstring is printed above the options, the others below them.
+    """
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        summary, _, _ = inspect.cleandoc(self.help or "").partition("\n\n")
+        formatter.write(f"\n{summary}\n")
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _, _, details = inspect.cleandoc(self.help or "").partition("\n\n")
+        formatter.write(f"\n{details}\n\n{self.epilog}\n")
+
+
+def command(name: str, *, exit_codes: str) -> Callable[[Callable[..., int]], Command]:
+    """Make a function, which returns the exit code, the command *name*.
+
+    The docstring is its help. *exit_codes* says what the exit codes mean, at the end of the help.
+    """
+    return click.command(
+        name,
+        cls=Command,
+        epilog=f"exit codes: {exit_codes}",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+def node_argument(metavar: str = "NODE", *, required: bool = False) -> Callable[..., Any]:
+    """Add the argument *node*: a call, or the newest run if it is left out."""
+    default: dict[str, Any] = {} if required else {"default": LAST}
+    return click.argument(
+        "node",
+        metavar=metavar if required else f"[{metavar}]",
+        help=NODE_HELP,
+        shell_complete=_complete_last,
+        **default,
+    )
+
+
+def _complete_last(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [LAST] if LAST.startswith(incomplete) else []
+
+
+def _levels(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise click.BadParameter(f"{text!r} is not a number of levels, such as 2")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise click.BadParameter(f"{text!r} is not a number of seconds, such as 2.5")
+    return seconds
+
+
+store_option: Final = click.option(
+    "--store",
+    type=FILE,
+    metavar="FILE",
+    help=f"the journal; by default ${STORE_VARIABLE}, or {DEFAULT_STORE} in this folder",
+)
+json_option: Final = click.option("--json", is_flag=True, help="print one JSON value")
+depth_option: Final = click.option(
+    "--depth", metavar="N", type=_levels, help="show only calls that are at most this far down"
+)
+wait_option: Final = click.option(
+    "--wait",
+    metavar="SECONDS",
+    type=_seconds,
+    default=_WAIT,
+    help=f"how long to wait until it is done; {_WAIT:g} by default",
+)
+
+
+def read_value(text: str) -> Any:
+    """Return the JSON value in *text*, or *text* itself if it is not JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def read_arguments(text: str, option: str) -> dict[str, Any]:
+    """Return the JSON object that *option* was given as *text*.
+
+    Raises:
+        InvalidValueError: it is not a JSON object.
+    """
+    found = read_value(text)
+    if not isinstance(found, dict):
+        example = '{"name": "Ada"}'
+        raise InvalidValueError(f"{option} takes a JSON object such as '{example}', not {text!r}")
+    return cast("dict[str, Any]", found)
