@@ -6,8 +6,15 @@ import re
 from treefold.core import errors as drawing
 from treefold.core.errors import TreefoldError
 
-for _elsewhere in ("core.agent_errors", "mcp.errors", "models.local.weights", "models", "toolbox"):
-    importlib.import_module(f"treefold.{_elsewhere}")
+_ELSEWHERE = (
+    "core.agent_errors",
+    "mcp.errors",
+    "models",
+    "models.local.weights",
+    "toolbox.editing.file_error",
+)
+for _module in _ELSEWHERE:
+    importlib.import_module(f"treefold.{_module}")
 
 
 def classes_below(kind: type[Exception]) -> set[type[Exception]]:
