@@ -73,7 +73,7 @@ def test_a_tree_can_be_taken_into_another_journal(journal: Path, tmp_path: Path)
     target = tmp_path / "run.jsonl"
     assert main(["export", "nightly", "--tree", str(target), "--store", str(journal)]) == 0
     other = MemoryStore()
-    other.drive()
+    other.acquire()
     tree = import_tree(other, target)
     with attach(other) as there, attach(journal) as here:
         rows = [data.rows(there.get_view(tree)), data.rows(here.get_view(1))]

@@ -204,7 +204,7 @@ def test_what_is_open_and_what_a_fork_goes_on_from_stay(path: Path, drive: Drive
     kept = runs(path)
     for run, said in [
         ("2", "tree 2 has not ended; cancel it first"),
-        ("1", "a fork goes on from tree 1; delete that first"),
+        ("1", "tree 1 was forked; delete the fork first, which shares its calls"),
     ]:
         assert act(path, "delete", run, "--yes") == (2, "", f"treefold delete: {said}\n")
     assert runs(path) == kept
@@ -256,7 +256,7 @@ def test_a_journal_that_another_process_drives_is_left_alone(
     code, shown, told = act(own, *args)
     assert (code, shown) == (2, "")
     assert told.startswith(
-        f"treefold {args[0]}: {own.resolve()}: another runtime drives it (process"
-        f" {driver.pid}); end that one first"
+        f"treefold {args[0]}: {own.resolve()}: it is owned by"
+        f" process {driver.pid}; stop that process"
     )
     assert runs(own) == kept

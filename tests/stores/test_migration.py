@@ -37,7 +37,7 @@ def first(tmp_path: Path) -> Path:
 def test_the_first_version_gets_a_journal_and_keeps_its_conversations(first: Path):
     with SessionStore(first) as chats, SqliteStore(first) as store:
         assert said(chats.open("trip").exchanges) == ["a"]
-        store.drive()
+        store.acquire()
         assert store.append([asked(1)]) == 1
         save(chats, "trip", "b")
     with SessionStore(first) as chats, SqliteStore(first) as store:

@@ -260,7 +260,7 @@ def test_what_cannot_be_read_any_more_is_told_as_damage(path: Path):
         saved = json.dumps(store.open("trip").exchanges[1].to_dict())
         for fault in ("{", "[]", '{"dialect":1}', "null"):
             tamper(f"UPDATE entries SET exchange = '{fault}' WHERE id = 2")
-            with pytest.raises(StoreError, match="'trip' cannot be read: .* put back a copy"):
+            with pytest.raises(StoreError, match="'trip' cannot be read: .* restore a copy"):
                 store.open("trip")
         tamper(f"UPDATE entries SET exchange = '{saved}' WHERE id = 2")
         for fault in ("{", "3", '[{"content":1}]'):

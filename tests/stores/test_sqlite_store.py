@@ -53,7 +53,7 @@ def step(number: int, chance: random.Random) -> list[list[Entry]]:
 def test_a_step_takes_little_more_than_what_is_said_in_it(path: Path):
     chance, payload = random.Random(1), 0
     with SqliteStore(path, synchronous="NORMAL") as store:
-        store.drive()
+        store.acquire()
         store.append([asked(1)])
         for number in range(1, 201):
             for batch in step(number, chance):
@@ -66,7 +66,7 @@ def test_a_step_takes_little_more_than_what_is_said_in_it(path: Path):
 
 def test_vacuum_gives_back_what_deleted_trees_took(path: Path):
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         empty = size(path)
         for tree in (1, 2):
             store.append([asked(tree), told(tree, 2, f"{tree}" * 500_000, hash=f"0{tree}")])
@@ -79,7 +79,7 @@ def test_vacuum_gives_back_what_deleted_trees_took(path: Path):
 
 def test_chats_and_a_journal_can_be_in_one_file(path: Path):
     with SqliteStore(path) as store, SessionStore(path) as chats:
-        store.drive()
+        store.acquire()
         store.append([asked(1)])
         save(chats, "trip", "a")
         assert said(chats.open("trip").exchanges) == ["a"]
@@ -90,7 +90,7 @@ def test_only_the_owner_may_read_any_of_the_files(path: Path):
     before = os.umask(0)
     try:
         with SqliteStore(path) as store:
-            store.drive()
+            store.acquire()
             store.append([asked(1)])
             files = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
     finally:
@@ -100,7 +100,7 @@ def test_only_the_owner_may_read_any_of_the_files(path: Path):
 
 
 def test_synchronous_is_as_it_was_chosen_and_nothing_else(path: Path):
-    with pytest.raises(InvalidValueError, match="synchronous is 'FULL' or 'NORMAL', not 'OFF'"):
+    with pytest.raises(InvalidValueError, match="must be 'FULL' or 'NORMAL', got 'OFF'"):
         SqliteStore(path, synchronous="OFF")  # pyright: ignore[reportArgumentType]
     assert not path.exists()
 
@@ -111,7 +111,7 @@ def test_reading_does_not_wait_for_somebody_who_writes(path: Path):
         closing(sqlite3.connect(path, isolation_level=None)) as other,
         ThreadPoolExecutor(1) as pool,
     ):
-        store.drive()
+        store.acquire()
         store.append([asked(1), told(1, 2, "text", hash="01")])
         other.execute("BEGIN IMMEDIATE")
         begun = threading.Event()
@@ -134,7 +134,7 @@ def test_reading_does_not_wait_for_somebody_who_writes(path: Path):
 def test_half_characters_are_kept_as_they_are(path: Path):
     half = "é \ud800 漢"
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         store.append([asked(1, key=half), told(1, 2, half, hash="01")])
         question = replace(asking("1-1"), text=half)
         store.append([replace(told(1, 3), body=half, question=question)])
@@ -146,22 +146,27 @@ def test_half_characters_are_kept_as_they_are(path: Path):
 
 def test_a_closed_store_says_so(path: Path):
     store = SqliteStore(path)
-    store.drive()
+    store.acquire()
     assert repr(store) == f"<SqliteStore {path}>"
     store.close()
     assert repr(store) == f"<SqliteStore {path}, closed>"
-    uses = (store.trees, lambda: store.append([asked(1)]), lambda: store.post("hello"), store.drive)
+    uses = (
+        store.trees,
+        lambda: store.append([asked(1)]),
+        lambda: store.post("hello"),
+        store.acquire,
+    )
     for use in uses:
         with pytest.raises(ClosedError, match="was closed; open it again"):
             use()
     with SqliteStore(path) as other:
-        other.drive()
+        other.acquire()
 
 
 def test_a_lock_file_that_cannot_be_made_is_told(path: Path):
     (path.parent / "run.db-driver").mkdir()
     with (
         SqliteStore(path) as store,
-        pytest.raises(StoreError, match="run.db-driver: Is a directory; who drives a journal"),
+        pytest.raises(StoreError, match="run.db-driver: Is a directory; the owner of a journal"),
     ):
-        store.drive()
+        store.acquire()

@@ -32,7 +32,7 @@ from treefold import (
 from treefold.core.errors import UsageError
 from treefold.stores import Entry
 from treefold.stores.database import APPLICATION_ID
-from treefold.stores.integrity import lost_tree
+from treefold.stores.integrity import find_lost_tree
 from treefold.stores.schema import VERSION, statements
 from treefold.testing.store_suite import asked, ended, told
 from treefold.turns.registry import registries
@@ -45,7 +45,7 @@ from treefold.testing.store_suite import asked, told
 
 path = sys.argv[1]
 store = SqliteStore(path)
-store.drive()
+store.acquire()
 first = 2
 if not store.trees():
     store.append([asked(1)])
@@ -107,18 +107,18 @@ def test_a_second_driver_is_refused_until_the_first_is_killed(path: Path):
         with SqliteStore(path) as store:
             for _ in range(2):
                 with pytest.raises(StoreOwnedError) as refused:
-                    store.drive()
+                    store.acquire()
                 assert str(refused.value) == (
-                    f"{path}: another runtime drives it (process {first.pid}); end that one first, "
-                    "or only look on and answer with treefold.attach"
+                    f"{path}: it is owned by process {first.pid}; stop that process, or read and "
+                    "answer with treefold.attach()"
                 )
-            with pytest.raises(UsageError, match="call drive"):
+            with pytest.raises(UsageError, match="call acquire"):
                 store.append([asked(2)])
             assert [tree.id for tree in store.trees()] == [1]
             assert store.post("hello")
             first.send_signal(signal.SIGKILL)
             first.wait(60)
-            store.drive()
+            store.acquire()
             store.append([asked(2)])
 
 
@@ -128,10 +128,10 @@ def test_a_driver_waits_for_a_slow_process_that_only_asks_whether_there_is_one(p
         release = threading.Timer(0.1, fcntl.flock, (asking, fcntl.LOCK_UN))
         release.start()
         try:
-            store.drive()
+            store.acquire()
         finally:
             release.join()
-        assert store.is_driven()
+        assert store.is_owned()
 
 
 def test_whatever_a_killed_driver_reported_is_there_and_the_next_goes_on(path: Path):
@@ -150,7 +150,7 @@ def test_whatever_a_killed_driver_reported_is_there_and_the_next_goes_on(path: P
 FORK = """
 child = os.fork()
 if child == 0:
-    for use in (lambda: store.append([asked(2)]), store.drive, store.trees):
+    for use in (lambda: store.append([asked(2)]), store.acquire, store.trees):
         try:
             print(use())
         except (StoreError, UsageError) as error:
@@ -171,17 +171,17 @@ def test_a_forked_child_neither_drives_nor_keeps_the_lock_of_a_dead_parent(path:
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait(60)
         with SqliteStore(path) as store:  # the child lives: its input is still open
-            store.drive()
+            store.acquire()
             assert [tree.id for tree in store.trees()] == [1]
 
 
 def test_two_drivers_who_had_no_lock_are_still_told_apart_by_their_entries(path: Path):
     with SqliteStore(path) as one:
-        one.drive()
+        one.acquire()
         one.append([asked(1), told(1, 2)])
         (path.parent / "run.db-driver").unlink()  # somebody tidied up
         with SqliteStore(path) as other:
-            other.drive()
+            other.acquire()
             other.append([told(1, 3)])
             for entry in told(1, 3), asked(9):
                 with pytest.raises(FencedError, match=f"{path}: another runtime has written to it"):
@@ -272,7 +272,7 @@ def test_a_disk_that_takes_no_more_loses_nothing_and_is_written_again_later(path
     with process(LIMITED, path) as writer:
         out, err = writer.communicate(timeout=60)
     *_, refused, again, last = out.splitlines()
-    assert refused.startswith(f"refused {path}: the disk would not read or write it"), err
+    assert refused.startswith(f"refused {path}: reading or writing it failed"), err
     assert again == "again"
     check_whole(path, int(last))
 
@@ -289,21 +289,21 @@ def open_folder() -> Generator[Path]:
 
 def append_to(path: Path) -> None:
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         store.append([asked(2)])
 
 
 def test_a_file_or_folder_that_may_only_be_read_says_so(open_folder: Path):
     path = open_folder / "run.db"
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         store.append([asked(1)])
     path.chmod(0o444)
     (open_folder / "run.db-driver").chmod(0o444)
     open_folder.chmod(0o555)
     with without_privileges():
         for file in (path, open_folder / "new.db"):
-            told = "may not be written; give it|cannot be opened; see whether|Permission denied"
+            told = "is read-only; give it|cannot be opened; check|Permission denied"
             with pytest.raises(StoreError, match=told):
                 append_to(file)
     with SqliteStore(path) as store:
@@ -315,7 +315,7 @@ def test_a_file_that_another_program_keeps_locked_says_so_after_a_while(path: Pa
         SqliteStore(path, patience=0.05) as store,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
     ):
-        store.drive()
+        store.acquire()
         store.append([asked(1)])
         other.execute("BEGIN IMMEDIATE")
         uses: list[Callable[[], object]] = [
@@ -325,7 +325,7 @@ def test_a_file_that_another_program_keeps_locked_says_so_after_a_while(path: Pa
             store.vacuum,
         ]
         for use in uses:
-            with pytest.raises(StoreError, match="had it locked for too long; try again, or end"):
+            with pytest.raises(StoreError, match="had it locked for too long; try again, or stop"):
                 use()
         assert store.last() == 1
         other.execute("ROLLBACK")
@@ -336,7 +336,7 @@ def test_a_file_that_another_program_keeps_locked_says_so_after_a_while(path: Pa
 def test_nothing_is_written_into_a_file_that_nobody_would_find(path: Path, meanwhile: str):
     away = path.with_name("away.db")
     with SqliteStore(path) as store, SqliteStore(path) as other:
-        store.drive()
+        store.acquire()
         store.append([asked(1)])
         path.rename(away)
         if meanwhile == "a copy":
@@ -358,13 +358,13 @@ def test_nothing_is_written_into_a_file_that_nobody_would_find(path: Path, meanw
 
 def test_nothing_is_written_into_a_log_that_was_deleted_and_what_was_is_kept(path: Path):
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         store.append([asked(1)])
         path.with_name("run.db-wal").unlink()
         with pytest.raises(StoreError, match="run.db-wal was moved or deleted .* open it again"):
             store.append([told(1, 2)])
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         assert store.append([told(1, 2)]) == 2
         assert [entry.number for entry in store.entries(1)] == [1, 2]
 
@@ -376,7 +376,7 @@ LOST = " entries, and 7 were committed: run.db-wal, which has the rest, is missi
 def test_a_log_that_is_lost_after_a_kill_is_an_error_until_it_is_put_back(path: Path, in_file: int):
     if in_file:  # otherwise even the tables are only in the log
         with SqliteStore(path) as store:
-            store.drive()
+            store.acquire()
             store.append([asked(1)])
     with process("go_on(3); sys.stdin.read()", path) as writer:
         assert [line(writer) for _ in range(3)] == ["2\n", "4\n", "6\n"]
@@ -390,10 +390,10 @@ def test_a_log_that_is_lost_after_a_kill_is_an_error_until_it_is_put_back(path: 
     away.rename(log)
     with SqliteStore(path) as store:
         assert len(store.entries(1)) == 7
-        assert store.drive()  # the last driver was killed
+        assert store.acquire()  # the last driver was killed
         store.append([told(1, 8)])
     with SqliteStore(path) as store:
-        assert not store.drive()
+        assert not store.acquire()
 
 
 def killed(path: Path, folder: str) -> Path:
@@ -407,7 +407,7 @@ def killed(path: Path, folder: str) -> Path:
 
 def test_a_log_that_is_lost_after_a_part_of_it_was_put_into_the_file_is_an_error(path: Path):
     with SqliteStore(path) as store, closing(sqlite3.connect(path)) as other:
-        store.drive()
+        store.acquire()
         store.append([asked(1)])
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         store.append([told(1, n) for n in range(2, 8)])
@@ -427,26 +427,26 @@ def test_a_log_that_is_lost_after_a_part_of_it_was_put_into_the_file_is_an_error
 
 def test_a_log_that_another_program_has_put_into_the_file_after_a_kill_is_not_missed(path: Path):
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         store.append([asked(1), told(1, 2)])
         left = killed(path, "left")
     with closing(sqlite3.connect(left)) as other:
         assert other.execute("SELECT count(*) FROM events").fetchone() == (2,)
     assert not left.with_name("run.db-wal").exists()
     with SqliteStore(left) as store:
-        assert store.drive()
+        assert store.acquire()
         assert store.last() == 2
 
 
 def test_a_log_that_others_keep_when_a_journal_is_closed_is_missed_if_it_is_lost(path: Path):
     with SqliteStore(path) as store, SqliteStore(path) as observer:
-        store.drive()
+        store.acquire()
         store.append([asked(1)])
         store.close()
         left = killed(path, "left")
         assert observer.last() == 1
     with SqliteStore(left) as store:
-        assert not store.drive()  # it was closed
+        assert not store.acquire()  # it was closed
     with SqliteStore(path) as store:  # the observer has put the log into the file
         assert store.last() == 1
 
@@ -456,7 +456,7 @@ def test_a_journal_that_was_closed_or_deleted_may_be_replaced(path: Path):
     append_to(path)
     shutil.copy(path, older)
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         store.append([told(2, 2)])
         left = killed(path, "left")
     assert driver.read_bytes() == b""
@@ -466,11 +466,11 @@ def test_a_journal_that_was_closed_or_deleted_may_be_replaced(path: Path):
     for file in (left, left.with_name("run.db-wal")):  # a fresh start on purpose
         file.unlink()
     with SqliteStore(left) as store:
-        store.drive()
+        store.acquire()
         assert store.append([asked(1)]) == 1
     driver.write_text("4711")  # as versions before wrote it, and never cleared it
     with SqliteStore(path) as store:
-        assert not store.drive()
+        assert not store.acquire()
 
 
 # Damage
@@ -482,7 +482,7 @@ Seen = tuple[list[Entry], list[str]]
 def written(path: Path) -> None:
     """A journal of 60 entries, of which the last are in the write-ahead log."""
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         store.append([asked(1)])
         for n in range(2, 60, 2):
             store.append([told(1, n, f"{n} " * (n * 20), hash=f"{n:08x}"), told(1, n + 1)])
@@ -553,16 +553,19 @@ def test_a_damaged_file_is_told_as_damaged_and_never_read_as_something_else(path
 
 def test_one_byte_that_has_changed_in_a_text_or_an_entry_is_told(path: Path):
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         store.append([asked(1), told(1, 2, "a long text " * 100, hash="01"), ended(1, 3)])
     content = path.read_bytes()
     path.write_bytes(content.replace(b"a long text a", b"a long test a", 1))
     with SqliteStore(path) as store:
         assert len(store.entries(1)) == 3
-        with pytest.raises(StoreError, match="a text is not what was written .hash 01.; it is dam"):
+        with pytest.raises(StoreError, match="the text with the hash 01 has a wrong checksum; it"):
             store.text("01")
     path.write_bytes(content.replace(b"success", b"running", 1))
-    with SqliteStore(path) as store, pytest.raises(StoreError, match="entry 3 is not what was wr"):
+    with (
+        SqliteStore(path) as store,
+        pytest.raises(StoreError, match="entry 3 has a wrong"),
+    ):
         store.entries(1)
 
 
@@ -605,16 +608,16 @@ def test_a_flipped_bit_in_a_key_does_not_have_a_finished_call_made_again(path: P
     content = path.read_bytes()
     for at in places(content, b"=bill 1"):  # in the table, and in the index
         path.write_bytes(flipped(content, at + 6, 3))
-        with pytest.raises(StoreError, match="it is damaged; put back a copy, or move it away"):
+        with pytest.raises(StoreError, match="it is damaged; restore a copy, or move it away"):
             settled(path)
         with SqliteStore(path) as store, closing(sqlite3.connect(path)) as rows:
-            lost = lost_tree(rows)  # also if the journal is too long to be checked when opened
+            lost = find_lost_tree(rows)  # also if the journal is too long to be checked when opened
             assert lost is not None or store.find_key("=bill 1") is not None
     assert not paid
     path.write_bytes(content)
     settled(path)
     with closing(sqlite3.connect(path)) as rows:
-        assert lost_tree(rows) is None
+        assert find_lost_tree(rows) is None
 
 
 @pytest.mark.parametrize("index", ["events_by_tree", "sqlite_autoindex_events_1"])
@@ -630,9 +633,9 @@ def test_a_last_event_that_an_index_has_lost_is_told_and_not_waited_for(path: Pa
     path.write_bytes(content)
     with attach(path) as observer:  # which checks no more than what it reads
         tree = observer.trees()[-1].id
-        with pytest.raises(StoreError, match=f"tree {tree}: .* it is damaged; put back a copy"):
+        with pytest.raises(StoreError, match=f"tree {tree}: .* it is damaged; restore a copy"):
             observer.get_view(tree)
-    with pytest.raises(StoreError, match="it is damaged; put back a copy"):
+    with pytest.raises(StoreError, match="it is damaged; restore a copy"):
         settled(path)
 
 
@@ -644,7 +647,7 @@ def test_damage_in_the_schema_is_told_as_damage(path: Path):
         bit = 7 if number % 2 else chance.randrange(7)  # with the highest one it is no text
         path.write_bytes(flipped(content, at + chance.randrange(len(statement)), bit))
         for opened in (settled, SessionStore, attach):
-            with pytest.raises(StoreError, match="it is damaged; put back a copy"):
+            with pytest.raises(StoreError, match="it is damaged; restore a copy"):
                 opened(path)
 
 

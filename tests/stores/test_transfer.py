@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def store() -> MemoryStore:
     store = MemoryStore()
-    store.drive()
+    store.acquire()
     return store
 
 
@@ -44,7 +44,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Store]:
     """A store of either kind, in which something has happened already."""
     store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "target.db")
     with closing(store):
-        store.drive()
+        store.acquire()
         store.append([asked(1, key="=nightly"), asked(5, tree=1, parent=1), asked(6, index=2)])
         yield store
 
@@ -124,7 +124,7 @@ def test_a_tree_can_be_taken_in_often_and_keeps_its_key_if_nobody_has_it(
     fill(store)
     export_tree(store, 10, file)
     target = MemoryStore()
-    target.drive()
+    target.acquire()
     assert [import_tree(target, file) for _ in range(3)] == [1, 3, 5]
     assert [tree.key for tree in target.trees()] == ["=nightly", "#3", "#5"]
     target.append([asked(7, index=4)])
@@ -170,7 +170,7 @@ def test_what_a_runtime_has_written_is_read_by_another(tmp_path: Path, file: Pat
         assert fork.result() == "wx"
     with SqliteStore(tmp_path / "here.db") as here, SqliteStore(tmp_path / "there.db") as there:
         export_tree(here, fork.id, file)
-        there.drive()
+        there.acquire()
         there.append([asked(1), ended(1)])
         tree = import_tree(there, file)
     with Runtime([quarter], store=tmp_path / "there.db") as runtime:
@@ -195,7 +195,7 @@ def test_the_file_is_the_owners_and_is_there_whole_or_not_at_all(store: MemorySt
         export_tree(store, 13, file)
     assert file.read_text() == "before"
     store.append([replace(told(11, 2), body='{"$":"text","v":"cc"}')])
-    with pytest.raises(StoreError, match="a text is not there"):
+    with pytest.raises(StoreError, match="the text with the hash cc is missing"):
         export_tree(store, 11, file)
     assert file.read_text() == "before"
     export_tree(store, 10, file)
@@ -281,7 +281,7 @@ def test_a_file_that_somebody_has_written_with_nonsense_in_it_is_refused(
     store: MemoryStore, file: Path, old: str, new: str, message: str
 ):
     source = MemoryStore()
-    source.drive()
+    source.acquire()
     source.append([asked(1, key="a"), ended(1)])
     export_tree(source, 1, file)
     *lines, _ = file.read_bytes().splitlines(keepends=True)

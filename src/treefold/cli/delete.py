@@ -7,7 +7,7 @@ from collections.abc import Callable
 from treefold.cli.exit_codes import DONE, USAGE
 from treefold.cli.journal import add_node_to, add_store_to, driven, journal_path, opened, run_id
 from treefold.core.errors import InvalidValueError
-from treefold.stores.refusals import forked, still_open
+from treefold.stores.errors import forked_error, still_open_error
 from treefold.views.text import printable
 
 
@@ -37,9 +37,9 @@ def delete(options: argparse.Namespace) -> int:
         run = run_id(observer, options.node)
         rows = {row.id: row for row in observer.trees()}
     if rows[run].open:  # before anybody is asked
-        raise still_open(run)
+        raise still_open_error(run)
     if any(row.source == run for row in rows.values()):
-        raise forked(run)
+        raise forked_error(run)
     name = printable(f"{rows[run].function} (node {run})")
     if not options.yes and not _may_go(name):
         print("nothing was deleted", file=sys.stderr)

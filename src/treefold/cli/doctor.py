@@ -152,7 +152,7 @@ def _journal_fault(folder: str) -> str | None:
             TemporaryDirectory(prefix=".treefold-doctor-", dir=folder) as inside,
             SqliteStore(os.path.join(inside, "run.db")) as store,
         ):
-            store.drive()
+            store.acquire()
     except StoreError as error:
         return str(error.args[1])  # without the path, which is gone
     except TreefoldError as error:

@@ -43,7 +43,7 @@ def take_in(options: argparse.Namespace) -> int:
     journal = journal_path(options)
     with _file(options.tree) as path:
         rehearsal = MemoryStore()
-        rehearsal.drive()
+        rehearsal.acquire()
         written = _taken_in(rehearsal, path)  # or it raises, and nobody has made a journal
         with driven(journal) as store:
             rows = _taken_in(store, path)

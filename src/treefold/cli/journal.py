@@ -82,7 +82,7 @@ def driven(path: str) -> Generator[Store]:
     from treefold.stores import SqliteStore  # noqa: PLC0415 - who only looks on needs none
 
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         yield store
 
 

@@ -437,7 +437,7 @@ class StoreOwnedError(StoreError):
         ...         Runtime(store=store)
         ...     except StoreOwnedError as error:
         ...         print(error)
-        memory: another runtime drives it...
+        memory: it is owned by another runtime...
     """
 
 

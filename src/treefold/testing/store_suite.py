@@ -108,9 +108,9 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_only_one_drives_until_it_is_closed(self) -> None:
         with self._driven() as store, _closing(self.reopen(store)) as other:
-            error = _raises(StoreOwnedError, other.drive)
+            error = _raises(StoreOwnedError, other.acquire)
             assert store.name in str(error)
-            _raises(StoreOwnedError, store.drive)
+            _raises(StoreOwnedError, store.acquire)
             store.append([asked(1)])
             store.close()
             store.close()
@@ -408,7 +408,7 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
     @contextmanager
     def _driven(self, store: Store | None = None) -> Generator[Store]:
         with _closing(store or self.make_store()) as driven:
-            driven.drive()
+            driven.acquire()
             yield driven
 
     @contextmanager
