@@ -239,7 +239,7 @@ class UnknownSessionError(UnregisteredError):
         ...         store.delete("trip")
         ...     except UnknownSessionError as error:
         ...         print(error)
-        no session is called 'trip'; there are none
+        there is no session 'trip'; none is saved
     """
 
 

@@ -8,6 +8,7 @@ from treefold.exports import exports
 __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDunderAll]
     __name__,
     {
+        "treefold.core.sessions": ["SavedSession", "SessionInfo", "Sessions"],
         "treefold.core.store": ["Call", "Entry", "Message", "Store", "TreeRow"],
         "treefold.stores.memory_store": ["MemoryStore"],
         "treefold.stores.sqlite_store": ["SqliteStore"],

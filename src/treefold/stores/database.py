@@ -193,6 +193,11 @@ class Database:
     def closed(self) -> bool:
         return self._connection is None
 
+    def check_open(self) -> None:
+        """Raise an error if it was closed, belongs to another process, or its file was moved."""
+        self._usable()
+        self._check_not_moved()
+
     def _usable(self) -> sqlite3.Connection:
         if self._connection is None:
             raise ClosedError(f"{self.path} was closed; open it again")

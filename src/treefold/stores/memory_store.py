@@ -2,6 +2,7 @@
 
 import threading
 import uuid
+import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from typing import Final, Self
 
 from treefold.core.errors import StoreError, UnknownNodeError
 from treefold.core.question import Question
+from treefold.core.sessions import Sessions
 from treefold.core.store import Call, Entry, Message, TreeRow
 from treefold.stores.deprecated import FormerNames
 from treefold.stores.errors import (
@@ -33,7 +35,7 @@ class _Node:
 
 
 class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
-    """A journal that is gone with this object; ``close`` only gives up ownership.
+    """A journal, and saved chats, that are gone with this object; ``close`` only ends ownership.
 
     Example:
         >>> from treefold import MemoryStore
@@ -62,6 +64,7 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         self._inbox: dict[int, tuple[Message, str | None]] = {}
         self._broadcasts: deque[tuple[int, str]] = deque(maxlen=_MAX_BROADCASTS)
         self._broadcast_count = 0
+        self._sessions: Sessions | None = None
 
     def acquire(self) -> bool:
         with self._lock:
@@ -190,6 +193,19 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             gone = self._refs.pop(tree, set())
             for hash in gone.difference(*self._refs.values()):
                 del self._texts[hash]
+
+    @property
+    def sessions(self) -> Sessions:
+        """The chats saved in this object."""
+        from treefold.stores.database import MEMORY, Database  # noqa: PLC0415 - few need SQLite
+        from treefold.stores.sessions import SqliteSessions  # noqa: PLC0415
+
+        with self._lock:
+            if self._sessions is None:
+                database = Database(MEMORY)
+                self._sessions = SqliteSessions(database)
+                weakref.finalize(self._sessions, database.close)
+            return self._sessions
 
     def vacuum(self) -> None:
         pass  # Python frees the memory by itself

@@ -1,7 +1,7 @@
-"""A journal in a SQLite file.
+"""A journal and saved chats in one SQLite file.
 
-Writing has a connection of its own, so that no reader waits for a commit. The store does not
-interpret the entries.
+Reading the journal, writing it and saving chats each have a connection, so that none of them waits
+for a lock of this process. The store does not interpret the entries.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 from treefold.core.errors import UnknownNodeError
 from treefold.core.question import Question
+from treefold.core.sessions import Sessions
 from treefold.core.states import NodeState
 from treefold.core.store import Entry, Message, TreeRow
 from treefold.stores.appender import Appender
@@ -43,6 +44,7 @@ from treefold.stores.rows import (
     question_entry,
     unpack_hash,
 )
+from treefold.stores.sessions import SqliteSessions
 
 _ID: Final = re.compile("[0-9a-f]{32}")
 _MAX_INTEGER: Final = 2**63 - 1  # in SQLite
@@ -95,7 +97,9 @@ _DELETE_TREE: Final = (
 
 
 class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
-    """A journal in a SQLite file; safe to use from any thread, and to read in any process.
+    """A journal, and saved chats, in one SQLite file; safe to use from any thread.
+
+    Any process may read the journal, answer its questions, and save chats; one at a time owns it.
 
     Args:
         path: the file, which is created, readable by its owner only, if it does not exist;
@@ -127,6 +131,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         if str(path) != MEMORY:
             refuse_network(absolute(path), mounts())
         self._writer = Database(path, synchronous=synchronous, patience=patience)
+        self._synchronous: Synchronous = synchronous
         self.name: str = self._writer.path
         self.patience = patience
         self.largest = self._writer.largest
@@ -136,10 +141,10 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         self._broadcasts = None if in_memory else BroadcastFile(self.name)
         self._owned = False
         self._keys_checked = False  # whether a key that is missing in the index is in no tree
-        self._survives_power_cut = synchronous == "FULL"
         self._appending = threading.Lock()
         self._appender: Appender | None = None  # None while its cache may be outdated
         self._changing = threading.Lock()
+        self._sessions: SqliteSessions | None = None
         try:
             if not in_memory:
                 self._reader = Database(path, patience=patience)
@@ -159,9 +164,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         with self._changing:
             if self._owned:
                 raise owned_error(self.name)
-            # Raises if the store is closed, which must not acquire the lock.
-            with self._writer.snapshot():
-                pass
+            self._writer.check_open()
             former = self._acquire_lock()
             self._owned = True
             self._appender = None
@@ -175,7 +178,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             return None
         former = self._lock.acquire()
         try:
-            last, survives = self._checked_last(), self._survives_power_cut
+            last, survives = self._checked_last(), self._synchronous == "FULL"
             self._lock.write_mark(new_mark(self.name, self.id, last, survives_power_cut=survives))
         except BaseException:
             self._lock.release()
@@ -372,6 +375,19 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             for statement in _DELETE_TREE:
                 rows.execute(statement, {"tree": tree})
 
+    @property
+    def sessions(self) -> Sessions:
+        """The chats saved in the file; saving one needs no ownership of the journal."""
+        with self._changing:
+            self._writer.check_open()
+            if self._sessions is None:
+                # A connection of its own: a commit of the journal on the event loop must not wait
+                # for a thread that saves a chat.
+                self._sessions = SqliteSessions(
+                    Database(self.name, synchronous=self._synchronous, patience=self.patience)
+                )
+            return self._sessions
+
     def vacuum(self) -> None:
         self._writer.vacuum()
 
@@ -379,6 +395,8 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         with self._changing:
             self._owned = False
             try:
+                if self._sessions is not None:
+                    self._sessions.close()
                 self._reader.close()
                 self._writer.close()
                 if self._broadcasts is not None:

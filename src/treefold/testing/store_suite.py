@@ -9,17 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from unittest import SkipTest
 
 from treefold.core.errors import (
+    DuplicateNameError,
     FencedError,
+    InvalidValueError,
+    SessionConflictError,
     StoreError,
     StoreOwnedError,
     UnknownNodeError,
+    UnknownSessionError,
     UsageError,
 )
+from treefold.core.exchange import Exchange, Finish
 from treefold.core.question import Question, QuestionKind
+from treefold.core.sessions import SavedSession, Sessions
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry, Message, Store, TreeRow
+from treefold.core.transcript import ToolResult
+from treefold.core.usage import TokenUsage
 
 
 class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
@@ -403,6 +412,68 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             for tree in range(1, 4):
                 assert [entry.number for entry in store.entries(tree)] == list(range(1, 60))
 
+    # Saved chats
+
+    def test_a_session_is_saved_without_owning_the_store(self) -> None:
+        with _closing(self.make_store()) as store:
+            sessions = _sessions_of(store)
+            assert (sessions.find("trip"), sessions.list()) == (None, [])
+            assert sessions.open("trip") == SavedSession("trip", None, (), ())
+            first = sessions.append("trip", exchange("a"), after=None, model="m", preview="Hi")
+            head = sessions.append("trip", exchange("é \0"), after=first)
+            sessions.keep("trip", [ToolResult("1", "42")], after=head)
+            saved = SavedSession(
+                "trip", head, (exchange("a"), exchange("é \0")), (ToolResult("1", "42"),)
+            )
+            with self._opened_again(store) as again:
+                others = _sessions_of(again)
+                assert others.find("trip") == others.open("trip") == saved
+                [info] = others.list()
+            assert (info.name, info.model, info.exchanges, info.preview) == ("trip", "m", 2, "Hi")
+            assert info.created_at <= info.updated_at
+
+    def test_an_outdated_head_of_a_session_writes_nothing(self) -> None:
+        with _closing(self.make_store()) as store:
+            sessions = _sessions_of(store)
+            sessions.open("trip")
+            head = sessions.append("trip", exchange("a"), after=None)
+            for write in (
+                lambda: sessions.append("trip", exchange("b"), after=None),
+                lambda: sessions.keep("trip", [ToolResult("1", "42")], after=head + 1),
+                lambda: sessions.replace("trip", [], after=None),
+            ):
+                _raises(SessionConflictError, write)
+            assert sessions.open("trip") == SavedSession("trip", head, (exchange("a"),), ())
+
+    def test_a_forked_session_keeps_what_the_other_loses(self) -> None:
+        with _closing(self.make_store()) as store:
+            sessions = _sessions_of(store)
+            sessions.open("trip")
+            head = sessions.append("trip", exchange("a"), after=None)
+            assert sessions.fork("trip", "fork").head == head
+            new = sessions.replace("trip", [exchange("a"), exchange("b")], after=head)
+            sessions.append("fork", exchange("c"), after=head)
+            assert sessions.open("trip").exchanges == (exchange("a"), exchange("b"))
+            assert sessions.replace("trip", [], after=new) is None
+            sessions.delete("trip")
+            assert sessions.open("fork").exchanges == (exchange("a"), exchange("c"))
+            assert [info.name for info in sessions.list()] == ["fork"]
+
+    def test_names_of_sessions_are_checked(self) -> None:
+        with _closing(self.make_store()) as store:
+            sessions = _sessions_of(store)
+            sessions.open("trip")
+            sessions.check_free("new")
+            _raises(DuplicateNameError, lambda: sessions.check_free("trip"))
+            _raises(DuplicateNameError, lambda: sessions.fork("trip", "trip"))
+            for use in (
+                lambda: sessions.fork("x", "new"),
+                lambda: sessions.delete("x"),
+                lambda: sessions.append("x", exchange("a"), after=None),
+            ):
+                _raises(UnknownSessionError, use)
+            _raises(InvalidValueError, lambda: sessions.open(" "))
+
     # How the tests look at a store
 
     @contextmanager
@@ -501,6 +572,23 @@ def asks(id: str, number: int, *, tree: int = 0) -> Entry:
 def settles(id: str, number: int, *, tree: int = 0) -> Entry:
     """Return the entry with which a question is settled."""
     return replace(told(asking(id).node_id, number, tree=tree), settled=id)
+
+
+def exchange(text: str) -> Exchange:
+    """Return an exchange of a chat."""
+    return Exchange(
+        dialect="plain",
+        sent=(text,),
+        received=(f"{text}!",),
+        finish=Finish.ANSWERED,
+        usage=TokenUsage(input=8, output=1),
+    )
+
+
+def _sessions_of(store: Store) -> Sessions:
+    if (found := getattr(store, "sessions", None)) is None:
+        raise SkipTest(f"{type(store).__name__} has no sessions")
+    return found
 
 
 @contextmanager
