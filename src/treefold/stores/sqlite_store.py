@@ -26,7 +26,7 @@ from treefold.stores.commit_mark import CommitMark, new_mark
 from treefold.stores.database import MEMORY, PATIENCE, Database, Synchronous, absolute
 from treefold.stores.deprecated import FormerNames
 from treefold.stores.errors import forked_error, not_owner_error, owned_error, still_open_error
-from treefold.stores.file_system import mounts, refuse_network
+from treefold.stores.file_system import read_mounts, refuse_network
 from treefold.stores.integrity import check_indexes, damage_in_tree, find_lost_tree
 from treefold.stores.node_status import OpenNode, parked_trees
 from treefold.stores.owner_lock import OwnerLock
@@ -129,7 +129,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         patience: float = PATIENCE,
     ) -> None:
         if str(path) != MEMORY:
-            refuse_network(absolute(path), mounts())
+            refuse_network(absolute(path), read_mounts())
         self._writer = Database(path, synchronous=synchronous, patience=patience)
         self._synchronous: Synchronous = synchronous
         self.name: str = self._writer.path
