@@ -101,11 +101,11 @@ def test_a_file_that_cannot_be_taken_in_makes_no_journal(own: Path, file: Path):
     cut.write_bytes(file.read_bytes()[:-50])
     before = sorted(own.parent.iterdir())
     for name, why in [
-        ("cut.jsonl", "it cannot be taken in: it is not what was written, or not all of it; get"),
-        ("run.db", "it cannot be taken in: no tree was exported into it; give the path of another"),
+        ("cut.jsonl", "it cannot be imported: it is damaged or incomplete; get"),
+        ("run.db", "it cannot be imported: it is not an exported tree; give the path of another"),
         ("none.jsonl", "it cannot be read (No such file or directory)"),
         (".", "it cannot be read (Is a directory)"),
-        ("-", "it cannot be taken in: no tree was exported into it; give the path of another"),
+        ("-", "it cannot be imported: it is not an exported tree; give the path of another"),
     ]:
         code, shown, told = act(own, "import", "--tree", name, "--store", "other.db")
         where = "stdin" if name == "-" else (own.parent / name).resolve()

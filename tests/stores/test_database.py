@@ -90,7 +90,7 @@ def test_without_a_path_it_is_in_the_data_folder_which_is_the_owners(
     (tmp_path / "taken").touch()
     monkeypatch.setenv("TREEFOLD_HOME", str(tmp_path / "taken"))
     with pytest.raises(
-        StoreError, match="taken: the folder cannot be made .* set TREEFOLD_HOME to"
+        StoreError, match="taken: the folder cannot be created .* set TREEFOLD_HOME to"
     ):
         SessionStore()
 

@@ -231,20 +231,18 @@ def test_a_damaged_file_is_refused_whole(store: MemoryStore, file: Path):
         for damaged in (content[:at], content[:at] + b"~" + content[at + 1 :]):
             file.write_bytes(damaged)
             message = unchanged(store, lambda: import_tree(store, file), StoreError)
-            assert message.startswith(f"{file}: it cannot be taken in: ")
+            assert message.startswith(f"{file}: it cannot be imported: ")
             if at > first:
-                assert message.endswith(
-                    "it is not what was written, or not all of it; get another copy"
-                )
+                assert message.endswith("it is damaged or incomplete; get another copy")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "no tree was exported into it; give the path of another file"),
-        ("hello", "no tree was exported into it; give the path of another file"),
-        ('{"format":"other","version":1}\n', "no tree was exported into it; give the path of"),
-        ("[]\n[]\n", "no tree was exported into it; give the path of another file"),
+        ("", "it is not an exported tree; give the path of another file"),
+        ("hello", "it is not an exported tree; give the path of another file"),
+        ('{"format":"other","version":1}\n', "it is not an exported tree; give the path of"),
+        ("[]\n[]\n", "it is not an exported tree; give the path of another file"),
         (
             '{"format":"treefold journal","version":2,"tree":1}\n',
             "a newer treefold has written it (version 2, this one knows 1); install that treefold",
@@ -269,11 +267,11 @@ def test_a_call_that_was_given_no_key_gets_none_that_another_will_have(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"inherited":0', '"inherited":9000000000000', "has more calls than there are"),
-        ('"parent":0', '"parent":7', "the top-level call of a tree is not in it"),
-        ('"node":1', '"node":[1]', "[1] is no node of an entry"),
-        ('"number":1', '"number":-1', "-1 is no number of an entry"),
-        ('"key":"a"', '"key":{}', "{} is no key of an entry"),
+        ('"inherited":0', '"inherited":9000000000000', "shares more calls than there are"),
+        ('"parent":0', '"parent":7', "the top-level call of a tree is missing"),
+        ('"node":1', '"node":[1]', "[1] is not a valid node of an entry"),
+        ('"number":1', '"number":-1', "-1 is not a valid number of an entry"),
+        ('"key":"a"', '"key":{}', "{} is not a valid key of an entry"),
         ('"index":1', '"index":1000000000000000000000000', "is no index of an entry"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is kept on disk; nothing else opens a database.
+"""Journals and saved chats, in SQLite files or in memory; nothing else opens a database.
 
 The names are loaded when they are first used; ``__init__.pyi`` tells type checkers the same.
 """

@@ -1,4 +1,4 @@
-"""Where this user's data is kept, unless a program says otherwise."""
+"""The folder for the user's data, unless a program gives another path."""
 
 from pathlib import Path
 from typing import Final
@@ -12,15 +12,15 @@ _DATA: Final = UserFolder(
 
 
 def data_folder() -> Path:
-    """Return ``$TREEFOLD_HOME``, or the folder for treefold where this system keeps users' data."""
+    """Return ``$TREEFOLD_HOME``, or treefold's folder in the data folder of the user."""
     return _DATA.path()
 
 
 def make_data_folder() -> Path:
-    """Return ``data_folder()``, which is made if it is not there, and then for its owner alone.
+    """Return ``data_folder()``; create it, for its owner only, if it does not exist.
 
     Raises:
-        StoreError: it cannot be made.
+        StoreError: it cannot be created.
     """
     folder = data_folder()
     try:
@@ -28,7 +28,7 @@ def make_data_folder() -> Path:
     except OSError as error:
         raise StoreError(
             str(folder),
-            f"the folder cannot be made ({error.strerror or error}); set TREEFOLD_HOME to one that "
-            "may be written",
+            f"the folder cannot be created ({error.strerror or error}); set TREEFOLD_HOME to a "
+            "writable one",
         ) from error
     return folder

@@ -195,8 +195,9 @@ class Database:
 
     def check_open(self) -> None:
         """Raise an error if it was closed, belongs to another process, or its file was moved."""
-        self._usable()
-        self._check_not_moved()
+        with self._translated_errors:
+            self._usable()
+            self._check_not_moved()
 
     def _usable(self) -> sqlite3.Connection:
         if self._connection is None:
