@@ -34,8 +34,8 @@ class FormerStore:
 
 
 @tool
-async def double(n: int) -> int:
-    return 2 * n
+async def thrice(n: int) -> int:
+    return 3 * n
 
 
 @pytest.mark.parametrize("kind", [MemoryStore, lambda: SqliteStore(":memory:")])
@@ -54,20 +54,20 @@ def test_the_former_names_of_methods_work_and_warn(kind: Any):
 def test_a_store_that_has_only_the_former_names_is_accepted():
     store: Any = FormerStore()
     with pytest.warns(DeprecationWarning, match="FormerStore .* rename drive to acquire"):
-        runtime = Runtime([double], store=store)
+        runtime = Runtime([thrice], store=store)
     with runtime:
-        assert runtime.invoke(double, {"n": 4}).result() == 8
+        assert runtime.invoke(thrice, {"n": 4}).result() == 12
         with pytest.warns(DeprecationWarning, match="told to read_broadcasts"):
             observer = attach(store)
         with observer:
             assert observer.is_driven
-            assert [tree.function for tree in observer.trees()] == ["double"]
+            assert [tree.function for tree in observer.trees()] == ["thrice"]
 
 
 def test_the_current_names_do_not_warn():
-    with warnings.catch_warnings(), Runtime([double], store=MemoryStore()) as runtime:
+    with warnings.catch_warnings(), Runtime([thrice], store=MemoryStore()) as runtime:
         warnings.simplefilter("error")
-        assert runtime.invoke(double, {"n": 4}).result() == 8
+        assert runtime.invoke(thrice, {"n": 4}).result() == 12
 
 
 def test_what_is_not_a_store_is_refused():

@@ -27,7 +27,7 @@ HELLO = [User("Hi."), Assistant("Hello.")]
 
 
 @tool
-async def double(n: int) -> int:
+async def twice(n: int) -> int:
     return 2 * n
 
 
@@ -45,8 +45,8 @@ async def test_one_store_has_the_journal_of_a_runtime_and_the_chats_in_it(
     kind: Callable[[], MemoryStore | SqliteStore],
 ):
     store = kind()
-    async with asyncio.timeout(60), Runtime([double], store=store) as runtime:
-        assert await runtime.invoke(double, {"n": 4}) == 8
+    async with asyncio.timeout(60), Runtime([twice], store=store) as runtime:
+        assert await runtime.invoke(twice, {"n": 4}) == 8
         async with client(store, "Hello.") as chat:
             await asked(chat, "Hi.")
         assert await saved(store) == HELLO
@@ -63,8 +63,8 @@ async def test_one_file_has_both_while_a_runtime_owns_its_journal(
         store = given(path)
         if isinstance(store, SqliteStore):
             opened.enter_context(store)
-        async with asyncio.timeout(60), Runtime([double], store=path) as runtime:
-            nodes = [runtime.invoke(double, {"n": n}) for n in range(20)]
+        async with asyncio.timeout(60), Runtime([twice], store=path) as runtime:
+            nodes = [runtime.invoke(twice, {"n": n}) for n in range(20)]
             async with client(store, "Hello.") as chat:
                 await asked(chat, "Hi.")
             assert [await node for node in nodes] == [2 * n for n in range(20)]
@@ -99,8 +99,8 @@ async def test_the_chats_of_a_file_that_has_no_journal_yet_are_kept(tmp_path: Pa
             rows.execute(f"DROP TABLE {name}")
         rows.execute("PRAGMA user_version = 1")
         rows.commit()
-    with Runtime([double], store=path) as runtime:
-        assert runtime.invoke(double, {"n": 4}).result() == 8
+    with Runtime([twice], store=path) as runtime:
+        assert runtime.invoke(twice, {"n": 4}).result() == 8
     with SqliteStore(path) as store:
         assert await saved(store) == await saved(path) == HELLO
         assert await saved(store.sessions) == HELLO

@@ -272,7 +272,7 @@ def test_a_call_that_was_given_no_key_gets_none_that_another_will_have(
         ('"node":1', '"node":[1]', "[1] is not a valid node of an entry"),
         ('"number":1', '"number":-1', "-1 is not a valid number of an entry"),
         ('"key":"a"', '"key":{}', "{} is not a valid key of an entry"),
-        ('"index":1', '"index":1000000000000000000000000', "is no index of an entry"),
+        ('"index":1', '"index":1000000000000000000000000', "is not a valid index of an entry"),
     ],
 )
 def test_a_file_that_somebody_has_written_with_nonsense_in_it_is_refused(
