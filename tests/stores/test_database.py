@@ -151,7 +151,7 @@ def test_an_empty_file_is_a_new_one(path: Path):
         assert store.list() == []
 
 
-def test_a_file_that_was_cut_short_is_told_as_damage(path: Path):
+def test_a_truncated_file_is_reported_as_damaged(path: Path):
     with SessionStore(path) as store:
         save(store, "trip", *["x" * 1000] * 100)
     whole = path.read_bytes()
@@ -162,7 +162,7 @@ def test_a_file_that_was_cut_short_is_told_as_damage(path: Path):
             store.open("trip")
 
 
-def test_a_file_that_was_overwritten_in_the_middle_is_told_as_damage(path: Path):
+def test_a_file_that_was_overwritten_in_the_middle_is_reported_as_damaged(path: Path):
     with SessionStore(path) as store:
         save(store, "trip", *["x" * 1000] * 100)
     whole = path.read_bytes()
@@ -177,7 +177,7 @@ def test_a_folder_is_no_file(tmp_path: Path):
         SessionStore(tmp_path)
 
 
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path):
+def test_a_missing_folder_is_not_created(tmp_path: Path):
     with pytest.raises(StoreError, match=f"No such file .*; create the folder {tmp_path}/"):
         SessionStore(tmp_path / "no" / "such" / "chats.db")
     assert list(tmp_path.iterdir()) == []
@@ -222,7 +222,7 @@ def test_a_file_that_another_program_keeps_locked_says_so_after_a_while(path: Pa
         too_long = "had it locked for too long; try again, or stop that"
         with pytest.raises(StoreError, match=too_long), database.transaction():
             pass
-        with database.snapshot() as rows:  # reading goes on
+        with database.snapshot() as rows:  # reading still works
             assert rows.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
         other.execute("ROLLBACK")
         with database.transaction():
@@ -303,7 +303,7 @@ def test_what_raises_in_a_transaction_takes_all_of_it_back(path: Path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
-def test_a_forked_process_is_told_to_open_the_file_itself(path: Path):
+def test_a_forked_process_has_to_open_the_file_itself(path: Path):
     code = (
         "import os, sys\n"
         "from treefold import SessionStore\n"

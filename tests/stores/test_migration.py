@@ -10,7 +10,7 @@ from saving import said, save
 from treefold import SessionStore, SqliteStore
 from treefold.stores.database import APPLICATION_ID
 from treefold.stores.schema import STEPS, VERSION
-from treefold.testing.store_suite import asked
+from treefold.testing.store_suite import called
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_the_first_version_gets_a_journal_and_keeps_its_conversations(first: Pat
     with SessionStore(first) as chats, SqliteStore(first) as store:
         assert said(chats.open("trip").exchanges) == ["a"]
         store.acquire()
-        assert store.append([asked(1)]) == 1
+        assert store.append([called(1)]) == 1
         save(chats, "trip", "b")
     with SessionStore(first) as chats, SqliteStore(first) as store:
         assert said(chats.open("trip").exchanges) == ["a", "b"]

@@ -116,7 +116,7 @@ def test_a_store_without_sessions_is_refused_by_a_client(tmp_path: Path):
     assert not (tmp_path / "run.db").exists()
 
 
-def test_a_file_that_was_moved_is_not_made_anew_to_save_a_chat(tmp_path: Path):
+def test_a_file_that_was_moved_is_not_created_again_to_save_a_chat(tmp_path: Path):
     path = tmp_path / "run.db"
     with SqliteStore(path) as store:
         path.rename(tmp_path / "moved.db")

@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "chats.db"
 
 
-def test_a_session_that_is_not_there_is_made_empty():
+def test_an_unknown_session_is_created_empty():
     with SessionStore(":memory:") as store:
         assert store.open("trip") == SavedSession("trip", None, (), ())
 
@@ -115,7 +115,7 @@ def test_the_head_of_a_fork_may_be_in_the_middle_of_another_session(path: Path):
     assert entries(path) == reached(path)
 
 
-def test_deleting_what_is_not_there_tells_the_names_that_are():
+def test_deleting_an_unknown_session_suggests_names():
     with SessionStore(":memory:") as store:
         with pytest.raises(UnknownSessionError, match="there is no session 'x'; none is saved"):
             store.delete("x")
@@ -130,7 +130,7 @@ def test_deleting_what_is_not_there_tells_the_names_that_are():
             store.delete("zzz")
 
 
-def test_whoever_does_not_know_the_end_of_a_session_is_told_and_changes_nothing(path: Path):
+def test_a_writer_with_an_outdated_head_gets_an_error_and_changes_nothing(path: Path):
     with SessionStore(path) as one, SessionStore(path) as other:
         head = save(one, "trip", "a")
         other.append("trip", exchange("b"), after=other.open("trip").head)
@@ -157,7 +157,7 @@ def test_an_outdated_head_never_means_a_newer_entry():
             store.append("trip", exchange("e"), after=head)
 
 
-def test_going_on_with_a_deleted_session_says_that_it_is_gone():
+def test_appending_to_a_deleted_session_is_an_error():
     with SessionStore(":memory:") as store:
         head = save(store, "trip", "a")
         store.delete("trip")
@@ -250,7 +250,7 @@ def test_a_closed_store_says_so_and_may_be_closed_again(path: Path):
             use()
 
 
-def test_what_cannot_be_read_any_more_is_told_as_damage(path: Path):
+def test_an_unreadable_session_is_reported_as_damaged(path: Path):
     def tamper(statement: str) -> None:
         with closing(sqlite3.connect(path)) as rows, rows:
             rows.execute(statement)

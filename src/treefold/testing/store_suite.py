@@ -70,11 +70,11 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
                 assert (again.id, again.name) == (store.id, store.name)
 
     def test_entries_come_back_whole_and_in_order(self) -> None:
-        question = asking("1-1")
+        question = a_question("1-1")
         entries = [
-            asked(1, key="nightly", index=7),
-            replace(told(1, 2, "漢 é \0 \n", hash="ab01"), body='{"é":"漢"}'),
-            replace(asked(2, tree=1, parent=1), state=NodeState.Running),
+            called(1, key="nightly", index=7),
+            replace(noted(1, 2, "漢 é \0 \n", hash="ab01"), body='{"é":"漢"}'),
+            replace(called(2, tree=1, parent=1), state=NodeState.Running),
             Entry(tree=1, node=1, number=3, kind="Q", body="{}", question=question),
             Entry(tree=1, node=1, number=4, kind="S", body="", settled="1-1"),
             ended(2, tree=1, state=NodeState.Error),
@@ -93,15 +93,15 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_positions_are_counted_over_all_trees(self) -> None:
         with self._owned() as store:
-            assert store.append([asked(1), asked(2)]) == 2
-            assert store.append([told(1, 2), told(2, 2), told(1, 3)]) == 5
+            assert store.append([called(1), called(2)]) == 2
+            assert store.append([noted(1, 2), noted(2, 2), noted(1, 3)]) == 5
             assert [entry.seq for entry in store.entries(1)] == [1, 3, 5]
             assert [entry.seq for entry in store.entries(2, after=2)] == [4]
             assert (store.last(), store.append([]), store.last()) == (5, 5, 5)
 
     def test_the_length_of_a_node_is_how_many_entries_it_has(self) -> None:
         with self._owned() as store:
-            store.append([asked(1), told(1, 2), asked(2, tree=1, parent=1), told(1, 3)])
+            store.append([called(1), noted(1, 2), called(2, tree=1, parent=1), noted(1, 3)])
             assert [store.length(node) for node in (1, 2, 3)] == [3, 1, 0]
 
     # Ownership
@@ -109,7 +109,7 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
     def test_only_the_owner_may_write(self) -> None:
         with _closing(self.make_store()) as store:
             for write in (
-                lambda: store.append([asked(1)]),
+                lambda: store.append([called(1)]),
                 lambda: store.delete(1),
                 lambda: store.done(1),
             ):
@@ -122,29 +122,35 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             error = _raises(StoreOwnedError, other.acquire)
             assert store.name in str(error)
             _raises(StoreOwnedError, store.acquire)
-            store.append([asked(1)])
+            store.append([called(1)])
             store.close()
             store.close()
             with self._owned(self.reopen(store)) as next_one:
-                next_one.append([asked(2)])
+                next_one.append([called(2)])
                 assert [tree.id for tree in next_one.trees()] == [1, 2]
 
     def test_nothing_of_a_batch_is_kept_if_a_number_or_a_key_is_taken(self) -> None:
         with self._owned() as store:
-            store.append([asked(1, key="a"), asked(2, tree=1, parent=1, key="b"), told(1, 2)])
+            store.append([
+                called(1, key="a"),
+                called(2, tree=1, parent=1, key="b"),
+                noted(1, 2),
+            ])
             before = self._content(store)
             for refused in (
-                [told(1, 2)],
-                [told(1, 3), told(1, 3)],
-                [asked(3, key="a")],
-                [asked(3, tree=1, parent=1, key="b")],
-                [asked(3, key="c"), asked(4, key="c")],
-                [replace(asked(1, key="d"), number=9)],
+                [noted(1, 2)],
+                [noted(1, 3), noted(1, 3)],
+                [called(3, key="a")],
+                [called(3, tree=1, parent=1, key="b")],
+                [called(3, key="c"), called(4, key="c")],
+                [replace(called(1, key="d"), number=9)],
             ):
                 batch = [
-                    asked(8, index=8, key="new", source=1, inherited=5),
-                    told(8, 2, "a new text", hash="ff"),
-                    Entry(tree=8, node=8, number=3, kind="Q", body="{}", question=asking("8-1")),
+                    called(8, index=8, key="new", source=1, inherited=5),
+                    noted(8, 2, "a new text", hash="ff"),
+                    Entry(
+                        tree=8, node=8, number=3, kind="Q", body="{}", question=a_question("8-1")
+                    ),
                     replace(ended(1, 7), settled="1-1"),
                     *refused,
                 ]
@@ -152,20 +158,20 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
                 _raises(FencedError, lambda batch=batch: store.append(batch[::-1]))
                 assert self._content(store) == before
                 _raises(StoreError, lambda: store.text("ff"))
-            assert store.append([told(1, 3)]) == 4
+            assert store.append([noted(1, 3)]) == 4
 
     def test_a_key_is_taken_in_its_parent_alone(self) -> None:
         with self._owned() as store:
             store.append([
-                asked(1, key="a"),
-                asked(2, tree=1, parent=1, key="a"),
-                asked(3, tree=1, parent=2, key="a"),
+                called(1, key="a"),
+                called(2, tree=1, parent=1, key="a"),
+                called(3, tree=1, parent=2, key="a"),
             ])
             assert (store.find_key("a"), store.length(3)) == (1, 1)
 
     def test_the_first_entry_of_a_node_has_its_call(self) -> None:
         with self._owned() as store:
-            _raises(UsageError, lambda: store.append([asked(1), ended(2, 1, tree=1)]))
+            _raises(UsageError, lambda: store.append([called(1), ended(2, 1, tree=1)]))
             assert (store.trees(), store.last()) == ([], 0)
 
     # Lookups
@@ -173,48 +179,60 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
     def test_texts_are_found_by_their_hash(self) -> None:
         long = "word " * 50_000
         with self._owned() as store:
-            store.append([asked(1), told(1, 2, long, hash="aa"), told(1, 3, "b", hash="Not hex!")])
-            store.append([asked(2), told(2, 2, long, hash="aa")])
+            store.append([
+                called(1),
+                noted(1, 2, long, hash="aa"),
+                noted(1, 3, "b", hash="Not hex!"),
+            ])
+            store.append([called(2), noted(2, 2, long, hash="aa")])
             assert (store.text("aa"), store.text("Not hex!")) == (long, "b")
             _raises(StoreError, lambda: store.text("AA"))
             _raises(StoreError, lambda: store.text("bb"))
 
     def test_a_node_is_found_in_its_tree(self) -> None:
         with self._owned() as store:
-            store.append([asked(1), asked(2, tree=1, parent=1), ended(2, tree=1), ended(1)])
-            store.append([asked(3, source=1, inherited=3)])
-            store.append([asked(5, tree=3, parent=3), asked(7), asked(8, tree=3, parent=5)])
+            store.append([called(1), called(2, tree=1, parent=1), ended(2, tree=1), ended(1)])
+            store.append([called(3, source=1, inherited=3)])
+            store.append([
+                called(5, tree=3, parent=3),
+                called(7),
+                called(8, tree=3, parent=5),
+            ])
             found = [store.find(node=node) for node in range(10)]
             assert found == [None, 1, 1, 3, 3, 3, 3, 7, 3, None]
 
     def test_the_key_of_a_top_level_call_finds_its_tree(self) -> None:
         with self._owned() as store:
-            store.append([asked(1, key="a"), asked(2, tree=1, parent=1, key="b"), asked(3)])
-            store.append([asked(4, key="é 漢")])
+            store.append([
+                called(1, key="a"),
+                called(2, tree=1, parent=1, key="b"),
+                called(3),
+            ])
+            store.append([called(4, key="é 漢")])
             found = [store.find_key(key) for key in ("a", "b", "A", "", "é 漢")]
             assert found == [1, None, None, None, 4]
 
     def test_the_highest_numbers_include_ids_that_a_fork_shares_and_deleted_ones(self) -> None:
         with self._owned() as store:
-            store.append([asked(1, index=1), asked(5, tree=1, parent=1, index=70)])
+            store.append([called(1, index=1), called(5, tree=1, parent=1, index=70)])
             assert store.highest() == (5, 1)
-            store.append([ended(5, tree=1), ended(1), asked(6, index=2, source=1, inherited=4)])
+            store.append([ended(5, tree=1), ended(1), called(6, index=2, source=1, inherited=4)])
             assert store.highest() == (10, 2)
             store.append([ended(6)])
             last = store.last()
             store.delete(6)
             store.delete(1)
             assert (store.highest(), store.trees()) == ((10, 2), [])
-            assert store.append([asked(11, index=3)]) == last + 1
+            assert store.append([called(11, index=3)]) == last + 1
             with self._opened_again(store) as again:
                 assert again.highest() == (11, 3)
 
     def test_trees_are_listed_oldest_first_with_the_state_of_their_top_level_call(self) -> None:
         with self._owned() as store:
-            store.append([asked(1, key="b", index=1)])
-            store.append([asked(2, key="a", index=2), moved(2, 2, NodeState.Running)])
+            store.append([called(1, key="b", index=1)])
+            store.append([called(2, key="a", index=2), changed(2, 2, NodeState.Running)])
             store.append([ended(2, 3, state=NodeState.Error)])
-            store.append([replace(asked(3, key="c", index=3, source=2, inherited=1), state=None)])
+            store.append([replace(called(3, key="c", index=3, source=2, inherited=1), state=None)])
             expected = [
                 TreeRow(
                     id=id,
@@ -238,7 +256,7 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_a_tree_is_open_until_all_of_its_nodes_have_ended(self) -> None:
         with self._owned() as store:
-            store.append([asked(1), asked(2, tree=1, parent=1), ended(1)])
+            store.append([called(1), called(2, tree=1, parent=1), ended(1)])
             assert [(tree.state, tree.open) for tree in store.trees()] == [
                 (NodeState.Success, True)
             ]
@@ -252,19 +270,23 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
                 store.append(entries)
                 return [tree.parked for tree in store.trees()]
 
-            assert parked(asked(1), asked(2, tree=1, parent=1)) == [False]
+            assert parked(called(1), called(2, tree=1, parent=1)) == [False]
             assert parked(asks("1-1", 2)) == [False]  # the other can continue
             assert parked(asks("2-1", 2, tree=1)) == [True]
-            assert parked(asked(3, tree=1, parent=1), asked(9)) == [False, False]
+            assert parked(called(3, tree=1, parent=1), called(9)) == [False, False]
             assert parked(asks("3-1", 2, tree=1), asks("3-2", 3, tree=1)) == [True, False]
             assert parked(settles("3-1", 4, tree=1)) == [True, False]
             assert parked(settles("3-2", 5, tree=1)) == [False, False]
             assert parked(ended(3, 6, tree=1)) == [True, False]
             assert parked(ended(2, 3, tree=1)) == [True, False]  # by the question of node 1
             assert parked(ended(1, 3)) == [False, False]
-            below = [asked(21, tree=20, parent=20), asks("21-1", 2, tree=20)]
-            assert parked(asked(20), *below) == [False, False, True]
-            code = [asked(30, idles=False), asked(31, tree=30, parent=30), asks("31-1", 2, tree=30)]
+            below = [called(21, tree=20, parent=20), asks("21-1", 2, tree=20)]
+            assert parked(called(20), *below) == [False, False, True]
+            code = [
+                called(30, idles=False),
+                called(31, tree=30, parent=30),
+                asks("31-1", 2, tree=30),
+            ]
             assert parked(*code)[-1] is False  # it may be doing something else
             assert parked(asks("30-1", 2))[-1] is True
 
@@ -272,17 +294,17 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_questions_are_pending_until_they_are_settled_or_their_node_ends(self) -> None:
         with self._owned() as store:
-            store.append([asked(1), asked(2, tree=1, parent=1), asks("2-1", 2, tree=1)])
+            store.append([called(1), called(2, tree=1, parent=1), asks("2-1", 2, tree=1)])
             store.append([asks("1-1", 2), asks("1-2", 3), asks("1-3", 4)])
-            waiting = [asking(id) for id in ("2-1", "1-1", "1-2", "1-3")]
+            waiting = [a_question(id) for id in ("2-1", "1-1", "1-2", "1-3")]
             assert store.questions() == waiting
             with self._opened_again(store) as again:
                 assert again.questions() == waiting
             store.append([settles("1-2", 5)])
-            assert store.questions() == [asking(id) for id in ("2-1", "1-1", "1-3")]
-            store.append([moved(1, 6, NodeState.Running)])
+            assert store.questions() == [a_question(id) for id in ("2-1", "1-1", "1-3")]
+            store.append([changed(1, 6, NodeState.Running)])
             store.append([ended(1, 7)])
-            assert store.questions() == [asking("2-1")]
+            assert store.questions() == [a_question("2-1")]
 
     def test_messages_stay_in_order_until_they_are_done(self) -> None:
         with self._owned() as store, self._opened_again(store) as other:
@@ -299,21 +321,21 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_a_question_is_answered_once(self) -> None:
         with self._owned() as store, self._opened_again(store) as other:
-            store.append([asked(1), asks("1-1", 2), asks("1-2", 3), asks("1-3", 4)])
+            store.append([called(1), asks("1-1", 2), asks("1-2", 3), asks("1-3", 4)])
             store.append([settles("1-2", 5)])
             answered = [other.post(id, question=id) for id in ("1-1", "1-1", "1-2", "1-9")]
             assert answered == [True, False, False, False]
             assert store.post("again", question="1-1") is False
-            assert store.questions() == other.questions() == [asking("1-3")]
+            assert store.questions() == other.questions() == [a_question("1-3")]
             assert [message.body for message in store.inbox()] == ["1-1"]
             assert store.trees()[0].parked  # the answer was not handled yet
 
     def test_a_question_whose_answer_was_discarded_is_pending_again(self) -> None:
         with self._owned() as store:
-            store.append([asked(1), asks("1-1", 2)])
+            store.append([called(1), asks("1-1", 2)])
             assert store.post("nonsense", question="1-1")
             store.done(store.inbox()[0].id)
-            assert store.questions() == [asking("1-1")]
+            assert store.questions() == [a_question("1-1")]
             assert store.post("yes", question="1-1")
             store.append([settles("1-1", 3)])
             store.done(store.inbox()[0].id)
@@ -321,7 +343,7 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_one_of_many_concurrent_answers_is_accepted(self) -> None:
         with self._owned() as store:
-            store.append([asked(1), *[asks(f"1-{n}", n + 1) for n in range(1, 6)]])
+            store.append([called(1), *[asks(f"1-{n}", n + 1) for n in range(1, 6)]])
 
             def answer(who: int) -> list[bool]:
                 return [store.post(f"{who}", question=f"1-{n}") for n in range(1, 6)]
@@ -334,9 +356,9 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_a_tree_that_is_open_unknown_or_forked_is_not_deleted(self) -> None:
         with self._owned() as store:
-            store.append([asked(1), asked(2, tree=1, parent=1), ended(1)])
+            store.append([called(1), called(2, tree=1, parent=1), ended(1)])
             _raises(UsageError, lambda: store.delete(1))
-            store.append([ended(2, tree=1), asked(3, source=1, inherited=1), ended(3)])
+            store.append([ended(2, tree=1), called(3, source=1, inherited=1), ended(3)])
             before = self._content(store)
             _raises(UsageError, lambda: store.delete(1))
             for unknown in (2, 4, 9):
@@ -348,13 +370,13 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 
     def test_deleting_a_tree_removes_all_of_it_and_nothing_of_others(self) -> None:
         with self._owned() as store:
-            store.append([asked(1, key="a"), told(1, 2, "one", hash="01")])
+            store.append([called(1, key="a"), noted(1, 2, "one", hash="01")])
             store.append([
-                told(1, 3, "both", hash="02"),
-                told(1, 4, "both", hash="02"),
+                noted(1, 3, "both", hash="02"),
+                noted(1, 4, "both", hash="02"),
                 ended(1, 5),
             ])
-            store.append([asked(2, key="b"), told(2, 2, "both", hash="02"), asks("2-1", 3)])
+            store.append([called(2, key="b"), noted(2, 2, "both", hash="02"), asks("2-1", 3)])
             kept = store.entries(2)
             store.delete(1)
             assert (store.entries(1), store.length(1), store.find(node=1)) == ([], 0, None)
@@ -362,8 +384,8 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             _raises(StoreError, lambda: store.text("01"))
             _raises(UnknownNodeError, lambda: store.delete(1))
             assert (store.entries(2), store.text("02")) == (kept, "both")
-            assert store.questions() == [asking("2-1")]
-            store.append([asked(3, key="a"), told(3, 2, "one", hash="01"), ended(2, 4)])
+            assert store.questions() == [a_question("2-1")]
+            store.append([called(3, key="a"), noted(3, 2, "one", hash="01"), ended(2, 4)])
             store.delete(2)
             _raises(StoreError, lambda: store.text("02"))
             assert (store.find_key("a"), store.text("01")) == (3, "one")
@@ -371,27 +393,27 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
     def test_vacuum_changes_nothing_that_can_be_read(self) -> None:
         with self._owned() as store:
             for tree in range(1, 6):
-                store.append([asked(tree), told(tree, 2, f"{tree}" * 9000, hash=f"0{tree}")])
+                store.append([called(tree), noted(tree, 2, f"{tree}" * 9000, hash=f"0{tree}")])
                 store.append([ended(tree, 3)])
             for tree in range(1, 5):
                 store.delete(tree)
             before = self._content(store)
             store.vacuum()
             assert (self._content(store), store.text("05")) == (before, "5" * 9000)
-            assert store.append([asked(9)]) == store.last()
+            assert store.append([called(9)]) == store.last()
 
     # Threads
 
     def test_concurrent_readers_see_whole_batches(self) -> None:
         with self._owned() as store:
-            store.append([asked(tree) for tree in range(1, 4)])
+            store.append([called(tree) for tree in range(1, 4)])
             writing = threading.Semaphore(0)
             odd: list[int] = []
 
             def write(tree: int) -> list[int]:
                 try:
                     return [
-                        store.append([told(tree, n), told(tree, n + 1)]) for n in range(2, 60, 2)
+                        store.append([noted(tree, n), noted(tree, n + 1)]) for n in range(2, 60, 2)
                     ]
                 finally:
                     writing.release()
@@ -506,7 +528,7 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
 # Entries with just the fields that a store uses
 
 
-def asked(
+def called(
     node: int,
     *,
     tree: int = 0,
@@ -527,34 +549,36 @@ def asked(
         source=source,
         inherited=inherited,
     )
-    return replace(moved(node, 1, NodeState.Waiting, tree=tree), kind="CallRequested", call=call)
+    return replace(changed(node, 1, NodeState.Waiting, tree=tree), kind="CallRequested", call=call)
 
 
-def moved(node: int, number: int, state: NodeState, *, tree: int = 0) -> Entry:
+def changed(node: int, number: int, state: NodeState, *, tree: int = 0) -> Entry:
     """Return an entry that changes the state of a node."""
-    return Entry(tree=tree or node, node=node, number=number, kind="Moved", body="{}", state=state)
+    return Entry(
+        tree=tree or node, node=node, number=number, kind="Changed", body="{}", state=state
+    )
 
 
 def ended(
     node: int, number: int = 2, *, tree: int = 0, state: NodeState = NodeState.Success
 ) -> Entry:
     """Return the last entry of a node."""
-    return moved(node, number, state, tree=tree)
+    return changed(node, number, state, tree=tree)
 
 
-def told(node: int, number: int, text: str = "", *, tree: int = 0, hash: str = "") -> Entry:
+def noted(node: int, number: int, text: str = "", *, tree: int = 0, hash: str = "") -> Entry:
     """Return an entry that references a long text, if there is a *hash* for it."""
     return Entry(
         tree=tree or node,
         node=node,
         number=number,
-        kind="Told",
+        kind="Noted",
         body=f'{{"v":"{hash}"}}',
         texts={hash: text} if hash else {},
     )
 
 
-def asking(id: str) -> Question:
+def a_question(id: str) -> Question:
     """Return a question of the node whose id *id* begins with."""
     return Question(
         id=id,
@@ -567,13 +591,13 @@ def asking(id: str) -> Question:
 
 def asks(id: str, number: int, *, tree: int = 0) -> Entry:
     """Return the entry that asks a question."""
-    question = asking(id)
-    return replace(told(question.node_id, number, tree=tree), question=question)
+    question = a_question(id)
+    return replace(noted(question.node_id, number, tree=tree), question=question)
 
 
 def settles(id: str, number: int, *, tree: int = 0) -> Entry:
     """Return the entry that settles a question."""
-    return replace(told(asking(id).node_id, number, tree=tree), settled=id)
+    return replace(noted(a_question(id).node_id, number, tree=tree), settled=id)
 
 
 def exchange(text: str) -> Exchange:
