@@ -290,9 +290,10 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
             UsageError: the driver will not make it; the message says why.
         """
         found = self._store.find_key(key)
-        _, lines = self._store.read_broadcasts()
-        if found is None and (why := refusals_in(lines).get(key)) is not None:
-            raise UsageError(why)
+        if found is None:
+            _, lines = self._store.read_broadcasts()
+            if (why := refusals_in(lines).get(key)) is not None:
+                raise UsageError(why)
         return found
 
     def _post(self, wish: Mapping[str, Any]) -> None:

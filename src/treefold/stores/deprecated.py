@@ -1,4 +1,4 @@
-"""The former method names of stores, which stay until 1.0."""
+"""The former method names of stores, which are deprecated."""
 
 import warnings
 from typing import Any, Final, cast

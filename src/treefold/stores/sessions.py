@@ -18,7 +18,7 @@ from treefold.core.errors import (
     UnknownSessionError,
 )
 from treefold.core.exchange import Exchange
-from treefold.core.sessions import SavedSession, SessionInfo
+from treefold.core.sessions import SavedSession, SessionInfo, Sessions
 from treefold.core.transcript import ToolResult
 from treefold.stores.data_folder import data_folder, make_data_folder
 from treefold.stores.database import Database
@@ -38,7 +38,7 @@ _CHAIN: Final = """
 """
 
 
-class SqliteSessions:
+class SqliteSessions(Sessions):
     """The sessions in a SQLite file.
 
     Args:
@@ -277,7 +277,8 @@ def _describe(rows: sqlite3.Connection, name: str, model: str, preview: str) -> 
 def _prune(rows: sqlite3.Connection, entry: int | None) -> None:
     """Delete *entry* and those before it, back to the first that another session needs.
 
-    An entry is needed if it is a head, or if another entry follows it.
+    An entry is needed if it is a head, or if another entry follows it, because every entry in the
+    file belongs to some session.
     """
     while entry is not None:
         needed = rows.execute(
