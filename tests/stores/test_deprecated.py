@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from treefold import MemoryStore, Runtime, SqliteStore, attach, tool
+from treefold import CodeFunction, MemoryStore, RunContext, Runtime, SqliteStore, attach
 from treefold.core.errors import InvalidValueError
 
 
@@ -33,9 +33,11 @@ class FormerStore:
         return self._store.read_broadcasts(after)
 
 
-@tool
-async def thrice(n: int) -> int:
-    return 3 * n
+def double(ctx: RunContext, n: int) -> int:
+    return 2 * n
+
+
+DOUBLE = CodeFunction(callable=double)
 
 
 @pytest.mark.parametrize("kind", [MemoryStore, lambda: SqliteStore(":memory:")])
@@ -54,20 +56,20 @@ def test_the_former_names_of_methods_work_and_warn(kind: Any):
 def test_a_store_that_has_only_the_former_names_is_accepted():
     store: Any = FormerStore()
     with pytest.warns(DeprecationWarning, match="FormerStore .* rename drive to acquire"):
-        runtime = Runtime([thrice], store=store)
+        runtime = Runtime([DOUBLE], store=store)
     with runtime:
-        assert runtime.invoke(thrice, {"n": 4}).result() == 12
+        assert runtime.invoke(DOUBLE, {"n": 4}).result() == 8
         with pytest.warns(DeprecationWarning, match="told to read_broadcasts"):
             observer = attach(store)
         with observer:
             assert observer.is_driven
-            assert [tree.function for tree in observer.trees()] == ["thrice"]
+            assert [tree.function for tree in observer.trees()] == ["double"]
 
 
 def test_the_current_names_do_not_warn():
-    with warnings.catch_warnings(), Runtime([thrice], store=MemoryStore()) as runtime:
+    with warnings.catch_warnings(), Runtime([DOUBLE], store=MemoryStore()) as runtime:
         warnings.simplefilter("error")
-        assert runtime.invoke(thrice, {"n": 4}).result() == 12
+        assert runtime.invoke(DOUBLE, {"n": 4}).result() == 8
 
 
 def test_what_is_not_a_store_is_refused():

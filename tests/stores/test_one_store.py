@@ -13,12 +13,13 @@ from documents.chat_stage import Assistant, User, asked, written
 from treefold import (
     AgentOptions,
     Client,
+    CodeFunction,
     MemoryStore,
+    RunContext,
     Runtime,
     SessionStore,
     SqliteStore,
     attach,
-    tool,
 )
 from treefold.core.errors import ClosedError, InvalidValueError, StoreError
 from treefold.testing import ScriptedModel
@@ -26,9 +27,11 @@ from treefold.testing import ScriptedModel
 HELLO = [User("Hi."), Assistant("Hello.")]
 
 
-@tool
-async def twice(n: int) -> int:
+def double(ctx: RunContext, n: int) -> int:
     return 2 * n
+
+
+DOUBLE = CodeFunction(callable=double)
 
 
 def client(store: Any, *answers: str) -> Client:
@@ -45,8 +48,8 @@ async def test_one_store_has_the_journal_of_a_runtime_and_the_chats_in_it(
     kind: Callable[[], MemoryStore | SqliteStore],
 ):
     store = kind()
-    async with asyncio.timeout(60), Runtime([twice], store=store) as runtime:
-        assert await runtime.invoke(twice, {"n": 4}) == 8
+    async with asyncio.timeout(60), Runtime([DOUBLE], store=store) as runtime:
+        assert await runtime.invoke(DOUBLE, {"n": 4}) == 8
         async with client(store, "Hello.") as chat:
             await asked(chat, "Hi.")
         assert await saved(store) == HELLO
@@ -63,8 +66,8 @@ async def test_one_file_has_both_while_a_runtime_owns_its_journal(
         store = given(path)
         if isinstance(store, SqliteStore):
             opened.enter_context(store)
-        async with asyncio.timeout(60), Runtime([twice], store=path) as runtime:
-            nodes = [runtime.invoke(twice, {"n": n}) for n in range(20)]
+        async with asyncio.timeout(60), Runtime([DOUBLE], store=path) as runtime:
+            nodes = [runtime.invoke(DOUBLE, {"n": n}) for n in range(20)]
             async with client(store, "Hello.") as chat:
                 await asked(chat, "Hi.")
             assert [await node for node in nodes] == [2 * n for n in range(20)]
@@ -99,8 +102,8 @@ async def test_the_chats_of_a_file_that_has_no_journal_yet_are_kept(tmp_path: Pa
             rows.execute(f"DROP TABLE {name}")
         rows.execute("PRAGMA user_version = 1")
         rows.commit()
-    with Runtime([twice], store=path) as runtime:
-        assert runtime.invoke(twice, {"n": 4}).result() == 8
+    with Runtime([DOUBLE], store=path) as runtime:
+        assert runtime.invoke(DOUBLE, {"n": 4}).result() == 8
     with SqliteStore(path) as store:
         assert await saved(store) == await saved(path) == HELLO
         assert await saved(store.sessions) == HELLO

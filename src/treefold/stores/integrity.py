@@ -48,7 +48,7 @@ def check_indexes(rows: sqlite3.Connection) -> tuple[str, bool]:
             for table in _TABLES:
                 if damage := _integrity_check(rows, table):
                     return damage, True
-    except RuntimeError:  # there is no thread to be had that could end the check in time
+    except RuntimeError:  # no thread could be started to limit the time of the check
         return "", False
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
