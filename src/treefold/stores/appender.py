@@ -65,7 +65,7 @@ class Appender:
             if node not in new and not rows.execute(_CHANGE_NODE, values).rowcount:
                 raise missing_call_error(next(entry for entry in entries if entry.node == node))
         texts = self._add_texts(rows, entries)
-        asking = self._ask(rows, entries)
+        asking = self._update_questions(rows, entries)
         return Appended(self.last + len(entries), texts, asking)
 
     def committed(self, appended: "Appended") -> None:
@@ -100,7 +100,7 @@ class Appender:
                     new[key] = None
         return new
 
-    def _ask(self, rows: sqlite3.Connection, entries: Iterable[Entry]) -> set[int]:
+    def _update_questions(self, rows: sqlite3.Connection, entries: Iterable[Entry]) -> set[int]:
         asking = self._asking
         for seq, entry in zip(_count(self.last), entries, strict=False):
             node, state = entry.node, entry.state

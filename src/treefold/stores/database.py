@@ -134,8 +134,8 @@ class Database:
 
     def _begin_writing(self, connection: sqlite3.Connection, end: float) -> bool:
         """Begin a transaction; False if another program has the lock and it is not *end* yet."""
-        # The timeout stays 0 for the rest of the transaction: with a write-ahead log, a writer
-        # needs no further lock.
+        # The timeout is left at 0 for the next transaction, too: with a write-ahead log, a writer
+        # that has begun needs no further lock.
         self._set_busy_timeout(connection, 0.0)
         try:
             connection.execute("BEGIN IMMEDIATE")
