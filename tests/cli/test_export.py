@@ -92,6 +92,6 @@ def test_an_export_without_a_file_or_a_folder_for_it_is_exit_code_2(
         target = tmp_path / "nowhere" / "run"
         assert main(["export", option, str(target), "--store", str(journal)]) == 2
         assert capsys.readouterr().err == (
-            f"treefold export: {target}: it cannot be written (No such file or directory); see to"
+            f"treefold export: {target}: it cannot be written (No such file or directory); check"
             " its folder and the disk\n"
         )
