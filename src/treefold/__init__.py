@@ -78,6 +78,7 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         "treefold.core.parameter": ["FunctionArg"],
         "treefold.core.provider": ["Provider"],
         "treefold.core.question": ["Question", "QuestionKind"],
+        "treefold.core.sessions": ["SessionInfo"],
         "treefold.core.states": ["NodeState"],
         "treefold.core.transcript": [
             "ModelText",
@@ -97,7 +98,7 @@ __getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDun
         "treefold.runtime.observer": ["Observer", "attach"],
         "treefold.runtime.runtime": ["Runtime"],
         "treefold.stores.memory_store": ["MemoryStore"],
-        "treefold.stores.sessions": ["SessionInfo", "SessionStore"],
+        "treefold.stores.sessions": ["SessionStore"],
         "treefold.stores.sqlite_store": ["SqliteStore"],
         "treefold.toolbox.raising": ["RaiseException"],
         "treefold.turns.agent": ["Agent", "AgentRegistry"],

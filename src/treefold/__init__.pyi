@@ -82,6 +82,7 @@ from treefold.core.function import (
 from treefold.core.parameter import FunctionArg as FunctionArg
 from treefold.core.provider import Provider as Provider
 from treefold.core.question import Question as Question, QuestionKind as QuestionKind
+from treefold.core.sessions import SessionInfo as SessionInfo
 from treefold.core.states import NodeState as NodeState
 from treefold.core.transcript import (
     ModelText as ModelText,
@@ -101,7 +102,7 @@ from treefold.runtime.node import CodeNode as CodeNode
 from treefold.runtime.observer import Observer as Observer, attach as attach
 from treefold.runtime.runtime import Runtime as Runtime
 from treefold.stores.memory_store import MemoryStore as MemoryStore
-from treefold.stores.sessions import SessionInfo as SessionInfo, SessionStore as SessionStore
+from treefold.stores.sessions import SessionStore as SessionStore
 from treefold.stores.sqlite_store import SqliteStore as SqliteStore
 from treefold.toolbox.raising import RaiseException as RaiseException
 from treefold.turns.agent import Agent as Agent, AgentRegistry as AgentRegistry

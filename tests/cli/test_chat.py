@@ -538,7 +538,7 @@ async def test_wrong_use_is_exit_code_2_and_a_sentence(tmp_path: Path, env: dict
         (["--local", "--tools", "nowhere.py"], "there is no file nowhere.py"),
         (["--local", "--store", "chats.db"], "give --session, too"),
         (["--local", "--store", "chats.db", "--session", "a"], "it is not a database"),
-        (["--local", "--session", "a\nb"], "cannot be the name of a session"),
+        (["--local", "--session", "a\nb"], "must be a name of printable characters"),
     ]:
         code, out, err = await piped(*options, said="Hello\n", env=env, cwd=tmp_path)
         assert (code, out, words in err) == (2, "", True), (options, err)

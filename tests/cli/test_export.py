@@ -73,7 +73,7 @@ def test_a_tree_can_be_imported_into_another_journal(journal: Path, tmp_path: Pa
     target = tmp_path / "run.jsonl"
     assert main(["export", "nightly", "--tree", str(target), "--store", str(journal)]) == 0
     other = MemoryStore()
-    other.drive()
+    other.acquire()
     tree = import_tree(other, target)
     with attach(other) as there, attach(journal) as here:
         rows = [data.rows(there.get_view(tree)), data.rows(here.get_view(1))]
@@ -92,6 +92,6 @@ def test_an_export_without_a_file_or_a_folder_for_it_is_exit_code_2(
         target = tmp_path / "nowhere" / "run"
         assert main(["export", option, str(target), "--store", str(journal)]) == 2
         assert capsys.readouterr().err == (
-            f"treefold export: {target}: it cannot be written (No such file or directory); see to"
+            f"treefold export: {target}: it cannot be written (No such file or directory); check"
             " its folder and the disk\n"
         )

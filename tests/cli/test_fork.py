@@ -114,7 +114,7 @@ def test_what_cannot_be_forked_is_exit_code_2_and_nothing_is_left(walked: Path, 
     driver = drive()
     code, shown, told = act(walked, "fork", "1", *here)
     assert (code, shown) == (2, "")
-    assert f"another runtime drives it (process {driver.pid})" in told
+    assert f"it is owned by process {driver.pid};" in told
     assert told.endswith(", or leave out --with\n")
 
 

@@ -101,11 +101,11 @@ def test_a_file_that_cannot_be_imported_creates_no_journal(own: Path, file: Path
     cut.write_bytes(file.read_bytes()[:-50])
     before = sorted(own.parent.iterdir())
     for name, why in [
-        ("cut.jsonl", "it cannot be taken in: it is not what was written, or not all of it; get"),
-        ("run.db", "it cannot be taken in: no tree was exported into it; give the path of another"),
+        ("cut.jsonl", "it cannot be imported: it is damaged or incomplete; get"),
+        ("run.db", "it cannot be imported: it is not an exported tree; give the path of another"),
         ("none.jsonl", "it cannot be read (No such file or directory)"),
         (".", "it cannot be read (Is a directory)"),
-        ("-", "it cannot be taken in: no tree was exported into it; give the path of another"),
+        ("-", "it cannot be imported: it is not an exported tree; give the path of another"),
     ]:
         code, shown, told = act(own, "import", "--tree", name, "--store", "other.db")
         where = "stdin" if name == "-" else (own.parent / name).resolve()
@@ -204,7 +204,7 @@ def test_unfinished_runs_and_runs_with_a_fork_stay(path: Path, drive: Drive):
     kept = runs(path)
     for run, said in [
         ("2", "tree 2 has not ended; cancel it first"),
-        ("1", "a fork goes on from tree 1; delete that first"),
+        ("1", "tree 1 was forked; delete the fork first, which shares its calls"),
     ]:
         assert act(path, "delete", run, "--yes") == (2, "", f"treefold delete: {said}\n")
     assert runs(path) == kept
@@ -256,7 +256,7 @@ def test_a_journal_that_another_process_drives_is_left_alone(
     code, shown, told = act(own, *args)
     assert (code, shown) == (2, "")
     assert told.startswith(
-        f"treefold {args[0]}: {own.resolve()}: another runtime drives it (process"
-        f" {driver.pid}); end that one first"
+        f"treefold {args[0]}: {own.resolve()}: it is owned by"
+        f" process {driver.pid}; stop that process"
     )
     assert runs(own) == kept

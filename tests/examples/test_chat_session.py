@@ -83,7 +83,7 @@ async def test_a_fork_takes_no_name_that_is_taken(tmp_path: Path):
     assert run == Run(
         1,
         "(0 messages so far)\n",
-        "chat_session: there is a session 'rain' already; take another name, or delete it\n",
+        "chat_session: there already is a session 'rain'; choose another name, or delete it\n",
     )
 
 

@@ -92,7 +92,7 @@ def test_a_fork_of_a_tree_that_comes_later_is_damage(source: int, tmp_path: Path
     [first, *others] = store.entries(2)
     assert first.call is not None
     odd, other = MemoryStore(), store.entries(3)
-    odd.drive()
+    odd.acquire()
     odd.append([replace(first, call=replace(first.call, source=source)), *others, *other])
     with attach(odd) as observer, pytest.raises(StoreError, match="fork of"):
         observer.get_view(2)

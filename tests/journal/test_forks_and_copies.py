@@ -243,7 +243,7 @@ def resume_from_elsewhere(store: MemoryStore, said: str) -> int:
 def test_a_tree_is_resumed_beside_one_that_was_resumed_and_imported(tmp_path: Path) -> None:
     there, here, file = MemoryStore(), MemoryStore(), tmp_path / "tree.jsonl"
     export_tree(there, resume_from_elsewhere(there, "Ada"), file)
-    here.drive()
+    here.acquire()
     import_tree(here, file)
     here.close()
     resume_from_elsewhere(here, "Grace")

@@ -131,7 +131,7 @@ async def test_what_is_redacted_is_not_told_while_it_comes_in(store: Store):
                     if view.partial == "password":
                         break
             await asyncio.sleep(0.3)  # in which it would have been told
-            assert store.told()[1] == []
+            assert store.read_broadcasts()[1] == []
             held.set()
             await node
 
@@ -278,9 +278,9 @@ def test_what_was_missed_is_marked_once():
     store = MemoryStore()
     hearer = Hearer(store, 1)
     for start, text in (0, "Once upon "), (16, "a king "), (23, "who "):
-        store.tell(json.dumps([1, 7, 3, start, text]))
+        store.broadcast(json.dumps([1, 7, 3, start, text]))
     assert hearer.hear({7: 3}) == {7: "Once upon …a king who "}
-    store.tell(json.dumps([1, 7, 3, 0, "It was thinking"]))
+    store.broadcast(json.dumps([1, 7, 3, 0, "It was thinking"]))
     assert hearer.hear({7: 3}) == {7: "It was thinking"}
     assert hearer.hear({7: 4}) == {}
 
@@ -288,8 +288,8 @@ def test_what_was_missed_is_marked_once():
 def test_what_a_killed_driver_was_told_is_gone_with_the_next(tmp_path: Path):
     path = tmp_path / "run.db"
     killed = SqliteStore(path)
-    killed.drive()
-    killed.tell("half a sentence")
+    killed.acquire()
+    killed.broadcast("half a sentence")
     left = (tmp_path / "run.db-live").read_bytes()
     killed.close()
     (tmp_path / "run.db-live").write_bytes(left)  # as it is when nobody could take it away

@@ -492,7 +492,7 @@ def test_a_second_driver_is_refused_while_the_first_lives_and_not_when_it_was_ki
         question(observer, "Which colour?")
         second = Driver(path)
         _, complaints = second.talk.end()
-        assert f"another runtime drives it (process {first.pid})" in complaints
+        assert f"it is owned by process {first.pid};" in complaints
         with pytest.raises(StoreOwnedError):
             Runtime(store=path)
         first.kill()

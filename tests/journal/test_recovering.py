@@ -218,7 +218,7 @@ ODD: Final = {
 def test_a_tree_with_something_odd_in_it_stops_nobody(body: str) -> None:
     work = Stopped()
     store = left_open(work)
-    store.drive()
+    store.acquire()
     call = Call(parent=0, key="=odd", index=2, function="work")
     odd = Entry(tree=2, node=2, number=1, kind="CallRequested", body=body, call=call)
     late = Entry(tree=2, node=2, number=2, kind="CallStarted", body='{"v":1}', at=1e300)

@@ -201,7 +201,7 @@ async def no_trouble(node: object, error: StoreError, _: object) -> None:
 
 async def test_whoever_is_written_down_first_is_told_first() -> None:
     store, told = MemoryStore(), list[int]()
-    store.drive()
+    store.acquire()
     journal = Journal(store, None, no_trouble)
 
     async def end(node: int) -> None:

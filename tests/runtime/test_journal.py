@@ -33,7 +33,7 @@ async def no_trouble(node: object, error: StoreError, _: object) -> None:
 
 async def test_what_happens_during_a_long_commit_is_written_though_nothing_follows():
     store = Slow()
-    store.drive()
+    store.acquire()
     journal = Journal(store, None, no_trouble)
     async with asyncio.timeout(60):
         journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
@@ -79,7 +79,7 @@ class Full(MemoryStore):
 
 def test_nobody_waits_for_what_could_not_be_written_before_the_end():
     store = Full()
-    store.drive()
+    store.acquire()
     journal = Journal(store, None, no_trouble)
     journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
     with pytest.raises(StoreError, match="the disk is full"):
@@ -115,7 +115,7 @@ def test_whoever_blocks_until_it_is_written_is_told_that_no_thread_can_be_starte
     monkeypatch: pytest.MonkeyPatch,
 ):
     store = MemoryStore()
-    store.drive()
+    store.acquire()
     journal = Journal(store, None, no_trouble)
     journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
 

@@ -8,8 +8,8 @@ import pytest
 from treefold import SqliteStore, StoreError
 from treefold.stores.file_system import (
     file_system_of,
-    mounts as mounted,
-    over_network,
+    is_network,
+    read_mounts,
     refuse_network,
 )
 
@@ -70,8 +70,8 @@ def test_what_is_on_another_machine_is_known_by_its_type():
     remote = "nfs nfs4 cifs smb3 smbfs 9p afs ceph glusterfs lustre fuse.sshfs fuse.rclone"
     more = "fuse.glusterfs fuse.s3fs fuse.gcsfuse fuse.juicefs fuse.ceph-fuse davfs"
     local = "ext4 xfs btrfs zfs tmpfs overlay vfat apfs f2fs bcachefs fuse fuseblk fuse.ntfs-3g"
-    assert [kind for kind in f"{remote} {more}".split() if not over_network(kind)] == []
-    assert [kind for kind in local.split() if over_network(kind)] == []
+    assert [kind for kind in f"{remote} {more}".split() if not is_network(kind)] == []
+    assert [kind for kind in local.split() if is_network(kind)] == []
 
 
 def test_a_journal_on_another_machine_is_refused_with_the_reason_and_the_remedy():
@@ -91,6 +91,6 @@ def test_this_machine_says_the_same_as_its_own_command(tmp_path: Path):
             ["df", "--output=fstype", path], capture_output=True, text=True, check=True, timeout=60
         )
         if (kind := told.stdout.split()[-1]) != "-":
-            assert file_system_of(path, mounted()) == kind
+            assert file_system_of(path, read_mounts()) == kind
     with SqliteStore(tmp_path / "run.db") as store:
         assert store.trees() == []

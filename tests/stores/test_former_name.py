@@ -109,7 +109,7 @@ def test_its_exported_trees_are_imported(tmp_path: Path) -> None:
     file = tmp_path / "tree.jsonl"
     file.write_bytes(gzip.decompress((RECORDED / "before-the-name.jsonl.gz").read_bytes()))
     with SqliteStore(tmp_path / "other.db") as store:
-        store.drive()
+        store.acquire()
         import_tree(store, file)
         (tree,) = store.trees()
         assert (tree.function, tree.state) == ("job", "success")

@@ -10,7 +10,7 @@ from saving import said, save
 from treefold import SessionStore, SqliteStore
 from treefold.stores.database import APPLICATION_ID
 from treefold.stores.schema import STEPS, VERSION
-from treefold.testing.store_suite import asked
+from treefold.testing.store_suite import called
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def first(tmp_path: Path) -> Path:
 def test_the_first_version_gets_a_journal_and_keeps_its_conversations(first: Path):
     with SessionStore(first) as chats, SqliteStore(first) as store:
         assert said(chats.open("trip").exchanges) == ["a"]
-        store.drive()
-        assert store.append([asked(1)]) == 1
+        store.acquire()
+        assert store.append([called(1)]) == 1
         save(chats, "trip", "b")
     with SessionStore(first) as chats, SqliteStore(first) as store:
         assert said(chats.open("trip").exchanges) == ["a", "b"]

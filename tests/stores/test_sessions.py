@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "chats.db"
 
 
-def test_a_session_that_is_not_there_is_made_empty():
+def test_an_unknown_session_is_created_empty():
     with SessionStore(":memory:") as store:
         assert store.open("trip") == SavedSession("trip", None, (), ())
 
@@ -80,11 +80,11 @@ def test_a_fork_needs_a_name_that_is_free_and_a_session_that_is_there():
     with SessionStore(":memory:") as store:
         save(store, "trip", "a")
         save(store, "train", "b")
-        with pytest.raises(ValueError, match="there is a session 'train' already; take another"):
+        with pytest.raises(ValueError, match="there already is a session 'train'; choose"):
             store.fork("trip", "train")
-        with pytest.raises(ValueError, match="there is a session 'trip' already"):
+        with pytest.raises(ValueError, match="there already is a session 'trip'"):
             store.fork("trip", "trip")
-        with pytest.raises(KeyError, match="no session is called 'tripp'; did you mean 'trip'"):
+        with pytest.raises(KeyError, match="there is no session 'tripp'; did you mean 'trip'"):
             store.fork("tripp", "new")
         assert [info.name for info in store.list()] == ["train", "trip"]
 
@@ -115,22 +115,22 @@ def test_the_head_of_a_fork_may_be_in_the_middle_of_another_session(path: Path):
     assert entries(path) == reached(path)
 
 
-def test_deleting_what_is_not_there_tells_the_names_that_are():
+def test_deleting_an_unknown_session_suggests_names():
     with SessionStore(":memory:") as store:
-        with pytest.raises(UnknownSessionError, match="no session is called 'x'; there are none"):
+        with pytest.raises(UnknownSessionError, match="there is no session 'x'; none is saved"):
             store.delete("x")
         for name in ("trip to Rome", "trip to Nice", "b", "c", "d", "e"):
             store.open(name)
         with pytest.raises(KeyError) as caught:
             store.delete("trip to Rom")
         assert str(caught.value) == (
-            "no session is called 'trip to Rom'; did you mean 'trip to Rome', 'trip to Nice'?"
+            "there is no session 'trip to Rom'; did you mean 'trip to Rome', 'trip to Nice'?"
         )
         with pytest.raises(KeyError, match=r"'zzz'; there are 'e', 'd', 'c', 'b', '.*', ..."):
             store.delete("zzz")
 
 
-def test_whoever_does_not_know_the_end_of_a_session_is_told_and_changes_nothing(path: Path):
+def test_a_writer_with_an_outdated_head_gets_an_error_and_changes_nothing(path: Path):
     with SessionStore(path) as one, SessionStore(path) as other:
         head = save(one, "trip", "a")
         other.append("trip", exchange("b"), after=other.open("trip").head)
@@ -157,11 +157,11 @@ def test_an_outdated_head_never_means_a_newer_entry():
             store.append("trip", exchange("e"), after=head)
 
 
-def test_going_on_with_a_deleted_session_says_that_it_is_gone():
+def test_appending_to_a_deleted_session_is_an_error():
     with SessionStore(":memory:") as store:
         head = save(store, "trip", "a")
         store.delete("trip")
-        with pytest.raises(UnknownSessionError, match="no session is called 'trip'"):
+        with pytest.raises(UnknownSessionError, match="there is no session 'trip'"):
             store.append("trip", exchange("b"), after=head)
 
 
@@ -226,7 +226,7 @@ def test_a_name_that_could_not_be_shown_is_refused(name: str):
     with SessionStore(":memory:") as store:
         for use in (store.open, store.delete, lambda name: store.fork("trip", name)):
             store.open("trip")
-            with pytest.raises(InvalidValueError, match="name of a session"):
+            with pytest.raises(InvalidValueError, match="session must be a name of"):
                 use(name)
 
 
@@ -250,7 +250,7 @@ def test_a_closed_store_says_so_and_may_be_closed_again(path: Path):
             use()
 
 
-def test_what_cannot_be_read_any_more_is_told_as_damage(path: Path):
+def test_an_unreadable_session_is_reported_as_damaged(path: Path):
     def tamper(statement: str) -> None:
         with closing(sqlite3.connect(path)) as rows, rows:
             rows.execute(statement)
@@ -260,7 +260,7 @@ def test_what_cannot_be_read_any_more_is_told_as_damage(path: Path):
         saved = json.dumps(store.open("trip").exchanges[1].to_dict())
         for fault in ("{", "[]", '{"dialect":1}', "null"):
             tamper(f"UPDATE entries SET exchange = '{fault}' WHERE id = 2")
-            with pytest.raises(StoreError, match="'trip' cannot be read: .* put back a copy"):
+            with pytest.raises(StoreError, match="'trip' cannot be read: .* restore a copy"):
                 store.open("trip")
         tamper(f"UPDATE entries SET exchange = '{saved}' WHERE id = 2")
         for fault in ("{", "3", '[{"content":1}]'):
@@ -269,7 +269,7 @@ def test_what_cannot_be_read_any_more_is_told_as_damage(path: Path):
                 store.open("trip")
         tamper("UPDATE sessions SET unsent = '[]'")
         tamper("DELETE FROM entries WHERE id = 2")
-        with pytest.raises(StoreError, match="should have 3 exchanges and has 1"):
+        with pytest.raises(StoreError, match="must have 3 exchanges, but has 1"):
             store.open("trip")
 
 

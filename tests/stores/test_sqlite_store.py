@@ -16,7 +16,7 @@ from saving import said, save
 from treefold import NodeState, SessionStore, SqliteStore
 from treefold.core.errors import ClosedError, InvalidValueError, StoreError
 from treefold.stores import Entry
-from treefold.testing.store_suite import asked, asking, ended, moved, told
+from treefold.testing.store_suite import a_question, called, changed, ended, noted
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def step(number: int, chance: random.Random) -> list[list[Entry]]:
     result = f'{{"v":1,"at":1763300001.5,"outputs":{{"$":"text","v":"{got}"}}}}'
     return [
         [
-            replace(told(1, number + 1, saying, hash=said), body=response),
-            replace(asked(node, tree=1, parent=1, key=f"view:{said}:1"), body=request),
-            replace(moved(node, 2, NodeState.Running, tree=1), body='{"v":1,"at":1763300000.5}'),
+            replace(noted(1, number + 1, saying, hash=said), body=response),
+            replace(called(node, tree=1, parent=1, key=f"view:{said}:1"), body=request),
+            replace(changed(node, 2, NodeState.Running, tree=1), body='{"v":1,"at":1763300000.5}'),
         ],
         [replace(ended(node, 3, tree=1), body=result, texts={got: getting})],
     ]
@@ -53,8 +53,8 @@ def step(number: int, chance: random.Random) -> list[list[Entry]]:
 def test_a_step_takes_little_more_than_what_is_said_in_it(path: Path):
     chance, payload = random.Random(1), 0
     with SqliteStore(path, synchronous="NORMAL") as store:
-        store.drive()
-        store.append([asked(1)])
+        store.acquire()
+        store.append([called(1)])
         for number in range(1, 201):
             for batch in step(number, chance):
                 store.append(batch)
@@ -66,10 +66,10 @@ def test_a_step_takes_little_more_than_what_is_said_in_it(path: Path):
 
 def test_vacuum_gives_back_what_deleted_trees_took(path: Path):
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         empty = size(path)
         for tree in (1, 2):
-            store.append([asked(tree), told(tree, 2, f"{tree}" * 500_000, hash=f"0{tree}")])
+            store.append([called(tree), noted(tree, 2, f"{tree}" * 500_000, hash=f"0{tree}")])
             store.append([ended(tree, 3)])
         store.delete(1)
         store.vacuum()
@@ -79,8 +79,8 @@ def test_vacuum_gives_back_what_deleted_trees_took(path: Path):
 
 def test_chats_and_a_journal_can_be_in_one_file(path: Path):
     with SqliteStore(path) as store, SessionStore(path) as chats:
-        store.drive()
-        store.append([asked(1)])
+        store.acquire()
+        store.append([called(1)])
         save(chats, "trip", "a")
         assert said(chats.open("trip").exchanges) == ["a"]
         assert [tree.id for tree in store.trees()] == [1]
@@ -90,8 +90,8 @@ def test_only_the_owner_may_read_any_of_the_files(path: Path):
     before = os.umask(0)
     try:
         with SqliteStore(path) as store:
-            store.drive()
-            store.append([asked(1)])
+            store.acquire()
+            store.append([called(1)])
             files = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
     finally:
         os.umask(before)
@@ -100,25 +100,25 @@ def test_only_the_owner_may_read_any_of_the_files(path: Path):
 
 
 def test_synchronous_is_as_it_was_chosen_and_nothing_else(path: Path):
-    with pytest.raises(InvalidValueError, match="synchronous is 'FULL' or 'NORMAL', not 'OFF'"):
+    with pytest.raises(InvalidValueError, match="must be 'FULL' or 'NORMAL', got 'OFF'"):
         SqliteStore(path, synchronous="OFF")  # pyright: ignore[reportArgumentType]
     assert not path.exists()
 
 
-def test_reading_does_not_wait_for_somebody_who_writes(path: Path):
+def test_reading_does_not_wait_for_a_writer(path: Path):
     with (
         SqliteStore(path, patience=60) as store,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
         ThreadPoolExecutor(1) as pool,
     ):
-        store.drive()
-        store.append([asked(1), told(1, 2, "text", hash="01")])
+        store.acquire()
+        store.append([called(1), noted(1, 2, "text", hash="01")])
         other.execute("BEGIN IMMEDIATE")
         begun = threading.Event()
 
         def append() -> int:
             begun.set()
-            return store.append([told(1, 3)])
+            return store.append([noted(1, 3)])
 
         appending = pool.submit(append)
         assert begun.wait(60)
@@ -134,10 +134,10 @@ def test_reading_does_not_wait_for_somebody_who_writes(path: Path):
 def test_half_characters_are_kept_as_they_are(path: Path):
     half = "é \ud800 漢"
     with SqliteStore(path) as store:
-        store.drive()
-        store.append([asked(1, key=half), told(1, 2, half, hash="01")])
-        question = replace(asking("1-1"), text=half)
-        store.append([replace(told(1, 3), body=half, question=question)])
+        store.acquire()
+        store.append([called(1, key=half), noted(1, 2, half, hash="01")])
+        question = replace(a_question("1-1"), text=half)
+        store.append([replace(noted(1, 3), body=half, question=question)])
         store.post(half)
         assert (store.find_key(half), store.text("01")) == (1, half)
         assert (store.trees()[0].key, store.entries(1)[2].body) == (half, half)
@@ -146,22 +146,27 @@ def test_half_characters_are_kept_as_they_are(path: Path):
 
 def test_a_closed_store_says_so(path: Path):
     store = SqliteStore(path)
-    store.drive()
+    store.acquire()
     assert repr(store) == f"<SqliteStore {path}>"
     store.close()
     assert repr(store) == f"<SqliteStore {path}, closed>"
-    uses = (store.trees, lambda: store.append([asked(1)]), lambda: store.post("hello"), store.drive)
+    uses = (
+        store.trees,
+        lambda: store.append([called(1)]),
+        lambda: store.post("hello"),
+        store.acquire,
+    )
     for use in uses:
         with pytest.raises(ClosedError, match="was closed; open it again"):
             use()
     with SqliteStore(path) as other:
-        other.drive()
+        other.acquire()
 
 
-def test_a_lock_file_that_cannot_be_made_is_told(path: Path):
+def test_a_lock_file_that_cannot_be_created_is_an_error(path: Path):
     (path.parent / "run.db-driver").mkdir()
     with (
         SqliteStore(path) as store,
-        pytest.raises(StoreError, match="run.db-driver: Is a directory; who drives a journal"),
+        pytest.raises(StoreError, match="run.db-driver: Is a directory; the owner of a journal"),
     ):
-        store.drive()
+        store.acquire()

@@ -32,30 +32,30 @@ from treefold import (
 from treefold.core.errors import UsageError
 from treefold.stores import Entry
 from treefold.stores.database import APPLICATION_ID
-from treefold.stores.integrity import lost_tree
+from treefold.stores.integrity import find_lost_tree
 from treefold.stores.schema import VERSION, statements
-from treefold.testing.store_suite import asked, ended, told
+from treefold.testing.store_suite import called, ended, noted
 from treefold.turns.registry import registries
 
 WRITE = """
 import os, resource, signal, sys
 from treefold import SqliteStore
 from treefold.core.errors import StoreError, UsageError
-from treefold.testing.store_suite import asked, told
+from treefold.testing.store_suite import noted, called
 
 path = sys.argv[1]
 store = SqliteStore(path)
-store.drive()
+store.acquire()
 first = 2
 if not store.trees():
-    store.append([asked(1)])
+    store.append([called(1)])
 else:
     first = store.length(1) + 1
 
 def go_on(often):
     for n in range(first, first + 2 * often, 2):
         text = f"{n} " * 300
-        store.append([told(1, n, text, hash=f"{n:08x}"), told(1, n + 1)])
+        store.append([noted(1, n, text, hash=f"{n:08x}"), noted(1, n + 1)])
         print(n, flush=True)
 """
 
@@ -101,40 +101,40 @@ def check_whole(path: Path, reported: int) -> None:
 # Processes
 
 
-def test_a_second_driver_is_refused_until_the_first_is_killed(path: Path):
+def test_a_second_owner_is_refused_until_the_first_is_killed(path: Path):
     with process("print('drives', flush=True); sys.stdin.read()", path) as first:
         assert line(first) == "drives\n"
         with SqliteStore(path) as store:
             for _ in range(2):
                 with pytest.raises(StoreOwnedError) as refused:
-                    store.drive()
+                    store.acquire()
                 assert str(refused.value) == (
-                    f"{path}: another runtime drives it (process {first.pid}); end that one first, "
-                    "or only look on and answer with treefold.attach"
+                    f"{path}: it is owned by process {first.pid}; stop that process, or read and "
+                    "answer with treefold.attach()"
                 )
-            with pytest.raises(UsageError, match="call drive"):
-                store.append([asked(2)])
+            with pytest.raises(UsageError, match="call acquire"):
+                store.append([called(2)])
             assert [tree.id for tree in store.trees()] == [1]
             assert store.post("hello")
             first.send_signal(signal.SIGKILL)
             first.wait(60)
-            store.drive()
-            store.append([asked(2)])
+            store.acquire()
+            store.append([called(2)])
 
 
-def test_a_driver_waits_for_a_slow_process_that_only_asks_whether_there_is_one(path: Path):
+def test_acquire_waits_for_a_slow_process_that_only_checks_for_an_owner(path: Path):
     with SqliteStore(path) as store, path.with_name("run.db-driver").open("wb") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)  # as Observer.is_driven does, for a moment
         release = threading.Timer(0.1, fcntl.flock, (asking, fcntl.LOCK_UN))
         release.start()
         try:
-            store.drive()
+            store.acquire()
         finally:
             release.join()
-        assert store.is_driven()
+        assert store.is_owned()
 
 
-def test_whatever_a_killed_driver_reported_is_there_and_the_next_goes_on(path: Path):
+def test_what_a_killed_owner_reported_is_there_and_the_next_owner_continues(path: Path):
     reported = 0
     for life in range(4):
         with process("go_on(100_000)", path) as writer:
@@ -150,7 +150,7 @@ def test_whatever_a_killed_driver_reported_is_there_and_the_next_goes_on(path: P
 FORK = """
 child = os.fork()
 if child == 0:
-    for use in (lambda: store.append([asked(2)]), store.drive, store.trees):
+    for use in (lambda: store.append([called(2)]), store.acquire, store.trees):
         try:
             print(use())
         except (StoreError, UsageError) as error:
@@ -161,7 +161,7 @@ sys.stdin.read()
 """
 
 
-def test_a_forked_child_neither_drives_nor_keeps_the_lock_of_a_dead_parent(path: Path):
+def test_a_forked_child_neither_owns_nor_keeps_the_lock_of_a_dead_parent(path: Path):
     with process(FORK, path) as parent:
         assert [line(parent) for _ in range(3)] == [
             "UsageError\n",  # it does not drive
@@ -171,19 +171,19 @@ def test_a_forked_child_neither_drives_nor_keeps_the_lock_of_a_dead_parent(path:
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait(60)
         with SqliteStore(path) as store:  # the child lives: its input is still open
-            store.drive()
+            store.acquire()
             assert [tree.id for tree in store.trees()] == [1]
 
 
-def test_two_drivers_who_had_no_lock_are_still_told_apart_by_their_entries(path: Path):
+def test_two_owners_without_a_lock_are_fenced_by_their_entries(path: Path):
     with SqliteStore(path) as one:
-        one.drive()
-        one.append([asked(1), told(1, 2)])
-        (path.parent / "run.db-driver").unlink()  # somebody tidied up
+        one.acquire()
+        one.append([called(1), noted(1, 2)])
+        (path.parent / "run.db-driver").unlink()  # as if it was cleaned up
         with SqliteStore(path) as other:
-            other.drive()
-            other.append([told(1, 3)])
-            for entry in told(1, 3), asked(9):
+            other.acquire()
+            other.append([noted(1, 3)])
+            for entry in noted(1, 3), called(9):
                 with pytest.raises(FencedError, match=f"{path}: another runtime has written to it"):
                     one.append([entry])
             assert one.last() == 3
@@ -206,16 +206,16 @@ for tenth in range(300):
         armed = True
         signal.setitimer(signal.ITIMER_REAL, 20e-6 + tenth * 1e-6)
         while True:
-            store.append([told(1, n, "x" * 300, hash=f"{n:08x}"), told(1, n + 1)])
+            store.append([noted(1, n, "x" * 300, hash=f"{n:08x}"), noted(1, n + 1)])
             n += 2
             store.inbox()
     except KeyboardInterrupt:
         armed = False
-print(store.append([told(1, store.length(1) + 1)]))
+print(store.append([noted(1, store.length(1) + 1)]))
 """
 
 
-def test_whoever_was_interrupted_by_ctrl_c_at_any_moment_can_go_on_writing(path: Path):
+def test_a_store_can_be_written_after_a_keyboard_interrupt_at_any_moment(path: Path):
     with process(INTERRUPTED, path) as writer:
         last = line(writer)
     assert last.strip().isdecimal(), last
@@ -226,11 +226,11 @@ def test_whoever_was_interrupted_by_ctrl_c_at_any_moment_can_go_on_writing(path:
 THREADS = """
 import threading
 sys.setswitchinterval(1e-6)
-store.append([asked(node, tree=1, parent=1) for node in range(2, 6)])
+store.append([called(node, tree=1, parent=1) for node in range(2, 6)])
 
 def write(node):
     for n in range(2, 300):
-        store.append([told(node, n, tree=1)])
+        store.append([noted(node, n, tree=1)])
 
 threads = [threading.Thread(target=write, args=[node]) for node in range(2, 6)]
 for thread in threads:
@@ -241,7 +241,7 @@ print(store.last())
 """
 
 
-def test_threads_that_write_at_once_do_not_take_each_other_for_another_driver(path: Path):
+def test_concurrent_writers_in_one_process_do_not_fence_each_other(path: Path):
     with process(THREADS, path) as writer:
         assert line(writer) == f"{5 + 4 * 298}\n"
 
@@ -256,13 +256,13 @@ try:
     go_on(100_000)
 except StoreError as error:
     print("refused", error, flush=True)
-trees, n = store.trees(), store.length(1) + 1  # reading goes on
+trees, n = store.trees(), store.length(1) + 1  # reading still works
 try:
-    store.append([told(1, n, "x" * 1_000_000, hash="ff")])
+    store.append([noted(1, n, "x" * 1_000_000, hash="ff")])
 except StoreError:
     print("again", flush=True)
 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-store.append([told(1, n, f"{n} " * 300, hash=f"{n:08x}"), told(1, n + 1)])
+store.append([noted(1, n, f"{n} " * 300, hash=f"{n:08x}"), noted(1, n + 1)])
 print(n, flush=True)
 store.close()
 """
@@ -272,7 +272,7 @@ def test_a_disk_that_takes_no_more_loses_nothing_and_is_written_again_later(path
     with process(LIMITED, path) as writer:
         out, err = writer.communicate(timeout=60)
     *_, refused, again, last = out.splitlines()
-    assert refused.startswith(f"refused {path}: the disk would not read or write it"), err
+    assert refused.startswith(f"refused {path}: reading or writing it failed"), err
     assert again == "again"
     check_whole(path, int(last))
 
@@ -289,21 +289,21 @@ def open_folder() -> Generator[Path]:
 
 def append_to(path: Path) -> None:
     with SqliteStore(path) as store:
-        store.drive()
-        store.append([asked(2)])
+        store.acquire()
+        store.append([called(2)])
 
 
 def test_a_file_or_folder_that_may_only_be_read_says_so(open_folder: Path):
     path = open_folder / "run.db"
     with SqliteStore(path) as store:
-        store.drive()
-        store.append([asked(1)])
+        store.acquire()
+        store.append([called(1)])
     path.chmod(0o444)
     (open_folder / "run.db-driver").chmod(0o444)
     open_folder.chmod(0o555)
     with without_privileges():
         for file in (path, open_folder / "new.db"):
-            told = "may not be written; give it|cannot be opened; see whether|Permission denied"
+            told = "is read-only; give it|cannot be opened; check|Permission denied"
             with pytest.raises(StoreError, match=told):
                 append_to(file)
     with SqliteStore(path) as store:
@@ -315,34 +315,34 @@ def test_a_file_that_another_program_keeps_locked_says_so_after_a_while(path: Pa
         SqliteStore(path, patience=0.05) as store,
         closing(sqlite3.connect(path, isolation_level=None)) as other,
     ):
-        store.drive()
-        store.append([asked(1)])
+        store.acquire()
+        store.append([called(1)])
         other.execute("BEGIN IMMEDIATE")
         uses: list[Callable[[], object]] = [
-            lambda: store.append([told(1, 2)]),
+            lambda: store.append([noted(1, 2)]),
             lambda: store.post("hello"),
             lambda: store.done(1),
             store.vacuum,
         ]
         for use in uses:
-            with pytest.raises(StoreError, match="had it locked for too long; try again, or end"):
+            with pytest.raises(StoreError, match="had it locked for too long; try again, or stop"):
                 use()
         assert store.last() == 1
         other.execute("ROLLBACK")
-        assert store.append([told(1, 2)]) == 2
+        assert store.append([noted(1, 2)]) == 2
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "a copy"])
-def test_nothing_is_written_into_a_file_that_nobody_would_find(path: Path, meanwhile: str):
+def test_nothing_is_written_to_a_file_that_was_moved_away(path: Path, meanwhile: str):
     away = path.with_name("away.db")
     with SqliteStore(path) as store, SqliteStore(path) as other:
-        store.drive()
-        store.append([asked(1)])
+        store.acquire()
+        store.append([called(1)])
         path.rename(away)
         if meanwhile == "a copy":
             shutil.copy(away, path)
         uses: list[Callable[[], object]] = [
-            lambda: store.append([told(1, 2)]),
+            lambda: store.append([noted(1, 2)]),
             lambda: store.done(1),
             lambda: other.post("hello"),
         ]
@@ -350,7 +350,7 @@ def test_nothing_is_written_into_a_file_that_nobody_would_find(path: Path, meanw
             with pytest.raises(StoreError, match="moved, replaced or deleted .* put it back"):
                 use()
         away.rename(path)
-        assert store.append([told(1, 2)]) == 2
+        assert store.append([noted(1, 2)]) == 2
         assert other.post("hello")
     with SqliteStore(path) as store:
         assert [entry.number for entry in store.entries(1)] == [1, 2]
@@ -358,14 +358,14 @@ def test_nothing_is_written_into_a_file_that_nobody_would_find(path: Path, meanw
 
 def test_nothing_is_written_into_a_log_that_was_deleted_and_what_was_is_kept(path: Path):
     with SqliteStore(path) as store:
-        store.drive()
-        store.append([asked(1)])
+        store.acquire()
+        store.append([called(1)])
         path.with_name("run.db-wal").unlink()
         with pytest.raises(StoreError, match="run.db-wal was moved or deleted .* open it again"):
-            store.append([told(1, 2)])
+            store.append([noted(1, 2)])
     with SqliteStore(path) as store:
-        store.drive()
-        assert store.append([told(1, 2)]) == 2
+        store.acquire()
+        assert store.append([noted(1, 2)]) == 2
         assert [entry.number for entry in store.entries(1)] == [1, 2]
 
 
@@ -376,8 +376,8 @@ LOST = " entries, and 7 were committed: run.db-wal, which has the rest, is missi
 def test_a_log_that_is_lost_after_a_kill_is_an_error_until_it_is_put_back(path: Path, in_file: int):
     if in_file:  # otherwise even the tables are only in the log
         with SqliteStore(path) as store:
-            store.drive()
-            store.append([asked(1)])
+            store.acquire()
+            store.append([called(1)])
     with process("go_on(3); sys.stdin.read()", path) as writer:
         assert [line(writer) for _ in range(3)] == ["2\n", "4\n", "6\n"]
         writer.send_signal(signal.SIGKILL)
@@ -390,10 +390,10 @@ def test_a_log_that_is_lost_after_a_kill_is_an_error_until_it_is_put_back(path: 
     away.rename(log)
     with SqliteStore(path) as store:
         assert len(store.entries(1)) == 7
-        assert store.drive()  # the last driver was killed
-        store.append([told(1, 8)])
+        assert store.acquire()  # the last driver was killed
+        store.append([noted(1, 8)])
     with SqliteStore(path) as store:
-        assert not store.drive()
+        assert not store.acquire()
 
 
 def killed(path: Path, folder: str) -> Path:
@@ -407,10 +407,10 @@ def killed(path: Path, folder: str) -> Path:
 
 def test_a_log_that_is_lost_after_a_part_of_it_was_put_into_the_file_is_an_error(path: Path):
     with SqliteStore(path) as store, closing(sqlite3.connect(path)) as other:
-        store.drive()
-        store.append([asked(1)])
+        store.acquire()
+        store.append([called(1)])
         other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        store.append([told(1, n) for n in range(2, 8)])
+        store.append([noted(1, n) for n in range(2, 8)])
         left = killed(path, "left")
     with SqliteStore(path) as store:
         assert store.last() == 7
@@ -427,26 +427,26 @@ def test_a_log_that_is_lost_after_a_part_of_it_was_put_into_the_file_is_an_error
 
 def test_a_log_that_another_program_has_put_into_the_file_after_a_kill_is_not_missed(path: Path):
     with SqliteStore(path) as store:
-        store.drive()
-        store.append([asked(1), told(1, 2)])
+        store.acquire()
+        store.append([called(1), noted(1, 2)])
         left = killed(path, "left")
     with closing(sqlite3.connect(left)) as other:
         assert other.execute("SELECT count(*) FROM events").fetchone() == (2,)
     assert not left.with_name("run.db-wal").exists()
     with SqliteStore(left) as store:
-        assert store.drive()
+        assert store.acquire()
         assert store.last() == 2
 
 
 def test_a_log_that_others_keep_when_a_journal_is_closed_is_missed_if_it_is_lost(path: Path):
     with SqliteStore(path) as store, SqliteStore(path) as observer:
-        store.drive()
-        store.append([asked(1)])
+        store.acquire()
+        store.append([called(1)])
         store.close()
         left = killed(path, "left")
         assert observer.last() == 1
     with SqliteStore(left) as store:
-        assert not store.drive()  # it was closed
+        assert not store.acquire()  # it was closed
     with SqliteStore(path) as store:  # the observer has put the log into the file
         assert store.last() == 1
 
@@ -456,8 +456,8 @@ def test_a_journal_that_was_closed_or_deleted_may_be_replaced(path: Path):
     append_to(path)
     shutil.copy(path, older)
     with SqliteStore(path) as store:
-        store.drive()
-        store.append([told(2, 2)])
+        store.acquire()
+        store.append([noted(2, 2)])
         left = killed(path, "left")
     assert driver.read_bytes() == b""
     shutil.copy(older, path)  # a copy that was put back
@@ -466,11 +466,11 @@ def test_a_journal_that_was_closed_or_deleted_may_be_replaced(path: Path):
     for file in (left, left.with_name("run.db-wal")):  # a fresh start on purpose
         file.unlink()
     with SqliteStore(left) as store:
-        store.drive()
-        assert store.append([asked(1)]) == 1
+        store.acquire()
+        assert store.append([called(1)]) == 1
     driver.write_text("4711")  # as versions before wrote it, and never cleared it
     with SqliteStore(path) as store:
-        assert not store.drive()
+        assert not store.acquire()
 
 
 # Damage
@@ -482,10 +482,10 @@ Seen = tuple[list[Entry], list[str]]
 def written(path: Path) -> None:
     """A journal of 60 entries, of which the last are in the write-ahead log."""
     with SqliteStore(path) as store:
-        store.drive()
-        store.append([asked(1)])
+        store.acquire()
+        store.append([called(1)])
         for n in range(2, 60, 2):
-            store.append([told(1, n, f"{n} " * (n * 20), hash=f"{n:08x}"), told(1, n + 1)])
+            store.append([noted(1, n, f"{n} " * (n * 20), hash=f"{n:08x}"), noted(1, n + 1)])
 
 
 def seen(path: Path) -> Seen:
@@ -497,7 +497,7 @@ def seen(path: Path) -> Seen:
 
 
 def check_damaged(path: Path, whole: Seen, *, prefix: bool) -> bool:
-    """See that a damaged journal is told as such or is whole; return which."""
+    """Check that a journal is reported as damaged, or is whole; return whether it is whole."""
     try:
         entries, texts = seen(path)
     except StoreError:
@@ -537,7 +537,7 @@ def test_a_damaged_log_gives_what_was_committed_before_the_damage(path: Path, tm
     assert len(lengths) > 10
 
 
-def test_a_damaged_file_is_told_as_damaged_and_never_read_as_something_else(path: Path):
+def test_a_damaged_file_is_reported_as_damaged_and_never_misread(path: Path):
     written(path)
     whole, content = seen(path), path.read_bytes()
     chance, told = random.Random(1), 0
@@ -551,18 +551,21 @@ def test_a_damaged_file_is_told_as_damaged_and_never_read_as_something_else(path
     assert told > 50
 
 
-def test_one_byte_that_has_changed_in_a_text_or_an_entry_is_told(path: Path):
+def test_one_changed_byte_in_a_text_or_an_entry_is_reported(path: Path):
     with SqliteStore(path) as store:
-        store.drive()
-        store.append([asked(1), told(1, 2, "a long text " * 100, hash="01"), ended(1, 3)])
+        store.acquire()
+        store.append([called(1), noted(1, 2, "a long text " * 100, hash="01"), ended(1, 3)])
     content = path.read_bytes()
     path.write_bytes(content.replace(b"a long text a", b"a long test a", 1))
     with SqliteStore(path) as store:
         assert len(store.entries(1)) == 3
-        with pytest.raises(StoreError, match="a text is not what was written .hash 01.; it is dam"):
+        with pytest.raises(StoreError, match="the text with the hash 01 has a wrong checksum; it"):
             store.text("01")
     path.write_bytes(content.replace(b"success", b"running", 1))
-    with SqliteStore(path) as store, pytest.raises(StoreError, match="entry 3 is not what was wr"):
+    with (
+        SqliteStore(path) as store,
+        pytest.raises(StoreError, match="entry 3 has a wrong"),
+    ):
         store.entries(1)
 
 
@@ -599,26 +602,26 @@ def places(content: bytes, text: bytes) -> list[int]:
     return found
 
 
-def test_a_flipped_bit_in_a_key_does_not_have_a_finished_call_made_again(path: Path):
+def test_a_flipped_bit_in_a_key_does_not_repeat_a_finished_call(path: Path):
     settled(path)
     paid.clear()
     content = path.read_bytes()
     for at in places(content, b"=bill 1"):  # in the table, and in the index
         path.write_bytes(flipped(content, at + 6, 3))
-        with pytest.raises(StoreError, match="it is damaged; put back a copy, or move it away"):
+        with pytest.raises(StoreError, match="it is damaged; restore a copy, or move it away"):
             settled(path)
         with SqliteStore(path) as store, closing(sqlite3.connect(path)) as rows:
-            lost = lost_tree(rows)  # also if the journal is too long to be checked when opened
+            lost = find_lost_tree(rows)  # also if the journal is too long to be checked when opened
             assert lost is not None or store.find_key("=bill 1") is not None
     assert not paid
     path.write_bytes(content)
     settled(path)
     with closing(sqlite3.connect(path)) as rows:
-        assert lost_tree(rows) is None
+        assert find_lost_tree(rows) is None
 
 
 @pytest.mark.parametrize("index", ["events_by_tree", "sqlite_autoindex_events_1"])
-def test_a_last_event_that_an_index_has_lost_is_told_and_not_waited_for(path: Path, index: str):
+def test_a_last_event_that_is_missing_in_an_index_is_reported(path: Path, index: str):
     settled(path)
     with closing(sqlite3.connect(path)) as rows:
         query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
@@ -630,13 +633,13 @@ def test_a_last_event_that_an_index_has_lost_is_told_and_not_waited_for(path: Pa
     path.write_bytes(content)
     with attach(path) as observer:  # which checks no more than what it reads
         tree = observer.trees()[-1].id
-        with pytest.raises(StoreError, match=f"tree {tree}: .* it is damaged; put back a copy"):
+        with pytest.raises(StoreError, match=f"tree {tree}: .* it is damaged; restore a copy"):
             observer.get_view(tree)
-    with pytest.raises(StoreError, match="it is damaged; put back a copy"):
+    with pytest.raises(StoreError, match="it is damaged; restore a copy"):
         settled(path)
 
 
-def test_damage_in_the_schema_is_told_as_damage(path: Path):
+def test_damage_in_the_schema_is_reported_as_damage(path: Path):
     settled(path)
     content, chance = path.read_bytes(), random.Random(1)
     for number, statement in enumerate(sorted(statements(VERSION))):
@@ -644,11 +647,11 @@ def test_damage_in_the_schema_is_told_as_damage(path: Path):
         bit = 7 if number % 2 else chance.randrange(7)  # with the highest one it is no text
         path.write_bytes(flipped(content, at + chance.randrange(len(statement)), bit))
         for opened in (settled, SessionStore, attach):
-            with pytest.raises(StoreError, match="it is damaged; put back a copy"):
+            with pytest.raises(StoreError, match="it is damaged; restore a copy"):
                 opened(path)
 
 
-def test_no_flipped_bit_anywhere_has_a_call_made_again_or_gives_another_result(path: Path):
+def test_no_flipped_bit_repeats_a_call_or_changes_a_result(path: Path):
     receipts = settled(path)
     content, chance, refused = path.read_bytes(), random.Random(1), 0
     paid.clear()

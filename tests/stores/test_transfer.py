@@ -22,7 +22,7 @@ from treefold import (
 from treefold.core.errors import UnknownNodeError, UsageError
 from treefold.core.forking import Edit
 from treefold.stores import Entry, Store, TreeRow, export_tree, import_tree
-from treefold.testing.store_suite import asked, asking, asks, ended, moved, settles, told
+from treefold.testing.store_suite import a_question, asks, called, changed, ended, noted, settles
 
 LONG = "é 漢 \ud800 \u2028 \n " * 100
 
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def store() -> MemoryStore:
     store = MemoryStore()
-    store.drive()
+    store.acquire()
     return store
 
 
@@ -44,27 +44,31 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Store]:
     """A store of either kind, in which something has happened already."""
     store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "target.db")
     with closing(store):
-        store.drive()
-        store.append([asked(1, key="=nightly"), asked(5, tree=1, parent=1), asked(6, index=2)])
+        store.acquire()
+        store.append([
+            called(1, key="=nightly"),
+            called(5, tree=1, parent=1),
+            called(6, index=2),
+        ])
         yield store
 
 
 def says(node: int, number: int, text: str, hash: str, *, tree: int) -> Entry:
     """An entry that refers to a text as those of a runtime do."""
     body = json.dumps({"v": 1, "parts": [["ModelText", {"text": {"$": "text", "v": hash}}]]})
-    return replace(told(node, number, text, tree=tree, hash=hash), body=body)
+    return replace(noted(node, number, text, tree=tree, hash=hash), body=body)
 
 
 def fill(store: Store) -> None:
     """Two trees, of which the second is a fork of the first, and one beside them."""
-    first = replace(asked(10, key="=nightly", index=4), body='{"v":1,"sequence":4}')
-    store.append([first, asked(11), says(10, 2, LONG, "aa", tree=10)])
-    store.append([asked(13, tree=10, parent=10, key="a"), asks("13-1", 2, tree=10)])
+    first = replace(called(10, key="=nightly", index=4), body='{"v":1,"sequence":4}')
+    store.append([first, called(11), says(10, 2, LONG, "aa", tree=10)])
+    store.append([called(13, tree=10, parent=10, key="a"), asks("13-1", 2, tree=10)])
     store.append([settles("13-1", 3, tree=10), says(13, 4, LONG, "aa", tree=10)])
     store.append([ended(13, 5, tree=10), ended(10, 3, state=NodeState.Error)])
-    store.append([replace(asked(20, index=6, key="#20", source=10, inherited=1))])
-    store.append([asked(21, tree=20, parent=20, key="a"), says(21, 2, "more", "bb", tree=20)])
-    store.append([asked(25, tree=20, parent=21, key="b"), asks("25-3", 2, tree=20)])
+    store.append([replace(called(20, index=6, key="#20", source=10, inherited=1))])
+    store.append([called(21, tree=20, parent=20, key="a"), says(21, 2, "more", "bb", tree=20)])
+    store.append([called(25, tree=20, parent=21, key="b"), asks("25-3", 2, tree=20)])
 
 
 def test_a_fork_goes_over_with_what_it_comes_from(store: MemoryStore, target: Store, file: Path):
@@ -88,8 +92,8 @@ def test_a_fork_goes_over_with_what_it_comes_from(store: MemoryStore, target: St
                 source=ids.get(entry.call.source, 0),
             ),
             question={
-                "13-1": replace(asking("13-1"), id="8-1", node_id=8),
-                "25-3": replace(asking("25-3"), id="11-3", node_id=11),
+                "13-1": replace(a_question("13-1"), id="8-1", node_id=8),
+                "25-3": replace(a_question("25-3"), id="11-3", node_id=11),
             }.get(entry.question.id if entry.question else ""),
             settled="8-1" if entry.settled else None,
         )
@@ -103,7 +107,7 @@ def test_a_fork_goes_over_with_what_it_comes_from(store: MemoryStore, target: St
         replace(entry, seq=0, body="") for entry in expected
     ]
     assert (target.text("aa"), target.text("bb")) == (LONG, "more")
-    assert target.questions() == [replace(asking("25-3"), id="11-3", node_id=11)]
+    assert target.questions() == [replace(a_question("25-3"), id="11-3", node_id=11)]
     assert target.trees()[2:] == [
         TreeRow(
             id=7, number=3, key="#7", function="f", state=NodeState.Error, open=False, parked=False,
@@ -118,16 +122,16 @@ def test_a_fork_goes_over_with_what_it_comes_from(store: MemoryStore, target: St
     assert target.highest() == (11, 4)
 
 
-def test_a_tree_can_be_taken_in_often_and_keeps_its_key_if_nobody_has_it(
+def test_a_tree_can_be_imported_often_and_keeps_its_key_if_that_is_free(
     store: MemoryStore, file: Path
 ):
     fill(store)
     export_tree(store, 10, file)
     target = MemoryStore()
-    target.drive()
+    target.acquire()
     assert [import_tree(target, file) for _ in range(3)] == [1, 3, 5]
     assert [tree.key for tree in target.trees()] == ["=nightly", "#3", "#5"]
-    target.append([asked(7, index=4)])
+    target.append([called(7, index=4)])
     for tree in (1, 3, 5):
         target.delete(tree)
     with pytest.raises(StoreError):
@@ -136,12 +140,12 @@ def test_a_tree_can_be_taken_in_often_and_keeps_its_key_if_nobody_has_it(
 
 def test_ids_of_nodes_that_only_a_fork_took_over_go_over_as_well(store: MemoryStore, file: Path):
     store.append([
-        asked(1),
+        called(1),
         ended(1),
-        asked(4, source=1, inherited=3),
-        moved(4, 2, NodeState.Running),
+        called(4, source=1, inherited=3),
+        changed(4, 2, NodeState.Running),
     ])
-    store.append([asked(9, tree=4, parent=7)])  # of one that was taken over
+    store.append([called(9, tree=4, parent=7)])  # of one that was taken over
     export_tree(store, 4, file)
     assert import_tree(store, file) == 11
     assert [store.find(node=node) for node in range(10, 17)] == [10, 11, 11, 11, 11, 11, None]
@@ -170,8 +174,8 @@ def test_what_a_runtime_has_written_is_read_by_another(tmp_path: Path, file: Pat
         assert fork.result() == "wx"
     with SqliteStore(tmp_path / "here.db") as here, SqliteStore(tmp_path / "there.db") as there:
         export_tree(here, fork.id, file)
-        there.drive()
-        there.append([asked(1), ended(1)])
+        there.acquire()
+        there.append([called(1), ended(1)])
         tree = import_tree(there, file)
     with Runtime([quarter], store=tmp_path / "there.db") as runtime:
         view = runtime.get_view(tree)
@@ -187,15 +191,15 @@ def there_source(folder: Path, tree: int) -> int:
         return row.source
 
 
-def test_the_file_is_the_owners_and_is_there_whole_or_not_at_all(store: MemoryStore, file: Path):
+def test_the_file_is_private_and_written_whole_or_not_at_all(store: MemoryStore, file: Path):
     fill(store)
     file.write_text("before")
     file.chmod(0o644)
     with pytest.raises(UnknownNodeError, match="memory has no tree 13"):
         export_tree(store, 13, file)
     assert file.read_text() == "before"
-    store.append([replace(told(11, 2), body='{"$":"text","v":"cc"}')])
-    with pytest.raises(StoreError, match="a text is not there"):
+    store.append([replace(noted(11, 2), body='{"$":"text","v":"cc"}')])
+    with pytest.raises(StoreError, match="the text with the hash cc is missing"):
         export_tree(store, 11, file)
     assert file.read_text() == "before"
     export_tree(store, 10, file)
@@ -231,20 +235,18 @@ def test_a_damaged_file_is_refused_whole(store: MemoryStore, file: Path):
         for damaged in (content[:at], content[:at] + b"~" + content[at + 1 :]):
             file.write_bytes(damaged)
             message = unchanged(store, lambda: import_tree(store, file), StoreError)
-            assert message.startswith(f"{file}: it cannot be taken in: ")
+            assert message.startswith(f"{file}: it cannot be imported: ")
             if at > first:
-                assert message.endswith(
-                    "it is not what was written, or not all of it; get another copy"
-                )
+                assert message.endswith("it is damaged or incomplete; get another copy")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "no tree was exported into it; give the path of another file"),
-        ("hello", "no tree was exported into it; give the path of another file"),
-        ('{"format":"other","version":1}\n', "no tree was exported into it; give the path of"),
-        ("[]\n[]\n", "no tree was exported into it; give the path of another file"),
+        ("", "it is not an exported tree; give the path of another file"),
+        ("hello", "it is not an exported tree; give the path of another file"),
+        ('{"format":"other","version":1}\n', "it is not an exported tree; give the path of"),
+        ("[]\n[]\n", "it is not an exported tree; give the path of another file"),
         (
             '{"format":"treefold journal","version":2,"tree":1}\n',
             "a newer treefold has written it (version 2, this one knows 1); install that treefold",
@@ -260,7 +262,7 @@ def test_other_files_are_refused(store: MemoryStore, file: Path, content: str, m
 def test_a_call_that_was_given_no_key_gets_none_that_another_will_have(
     store: MemoryStore, target: Store, file: Path
 ):
-    store.append([asked(1, key="#9"), ended(1)])
+    store.append([called(1, key="#9"), ended(1)])
     export_tree(store, 1, file)
     import_tree(target, file)
     assert target.trees()[-1].key == f"#{target.trees()[-1].id}"
@@ -269,20 +271,20 @@ def test_a_call_that_was_given_no_key_gets_none_that_another_will_have(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"inherited":0', '"inherited":9000000000000', "has more calls than there are"),
-        ('"parent":0', '"parent":7', "the top-level call of a tree is not in it"),
-        ('"node":1', '"node":[1]', "[1] is no node of an entry"),
-        ('"number":1', '"number":-1', "-1 is no number of an entry"),
-        ('"key":"a"', '"key":{}', "{} is no key of an entry"),
-        ('"index":1', '"index":1000000000000000000000000', "is no index of an entry"),
+        ('"inherited":0', '"inherited":9000000000000', "shares more calls than there are"),
+        ('"parent":0', '"parent":7', "the top-level call of a tree is missing"),
+        ('"node":1', '"node":[1]', "[1] is not a valid node of an entry"),
+        ('"number":1', '"number":-1', "-1 is not a valid number of an entry"),
+        ('"key":"a"', '"key":{}', "{} is not a valid key of an entry"),
+        ('"index":1', '"index":1000000000000000000000000', "is not a valid index of an entry"),
     ],
 )
-def test_a_file_that_somebody_has_written_with_nonsense_in_it_is_refused(
+def test_a_forged_file_with_invalid_data_is_refused(
     store: MemoryStore, file: Path, old: str, new: str, message: str
 ):
     source = MemoryStore()
-    source.drive()
-    source.append([asked(1, key="a"), ended(1)])
+    source.acquire()
+    source.append([called(1, key="a"), ended(1)])
     export_tree(source, 1, file)
     *lines, _ = file.read_bytes().splitlines(keepends=True)
     content = b"".join(lines).replace(old.encode(), new.encode())
@@ -291,7 +293,7 @@ def test_a_file_that_somebody_has_written_with_nonsense_in_it_is_refused(
     assert unchanged(store, lambda: import_tree(store, file), StoreError).endswith(message)
 
 
-def test_only_who_drives_can_take_in_a_tree(store: MemoryStore, file: Path):
+def test_only_the_owner_can_import_a_tree(store: MemoryStore, file: Path):
     fill(store)
     export_tree(store, 10, file)
     target = MemoryStore()

@@ -25,7 +25,7 @@ from treefold.testing import HANGS, Replay, ScriptedModel, replay
 def cut_off(store: MemoryStore, entries: int) -> MemoryStore:
     """Return the journal, which has no long texts, as it was after so many entries."""
     cut = MemoryStore()
-    cut.drive()
+    cut.acquire()
     cut.append(store.entries(1)[:entries])
     cut.close()
     return cut

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from copy import copy, deepcopy
@@ -26,13 +27,15 @@ from treefold.core.errors import (
 )
 from treefold.core.function import Node
 from treefold.core.messages import Message
+from treefold.core.sessions import Sessions
 from treefold.core.states import NodeState
+from treefold.core.store import Store
 from treefold.core.transcript import ToolResult
 from treefold.core.usage import TokenUsage
 from treefold.models.json_text import parse_json_object
 from treefold.runtime.ambient import current_context
 from treefold.runtime.graph import check_listed, reachable
-from treefold.stores.sessions import SessionStore
+from treefold.stores.sessions import SessionStore, SqliteSessions
 
 _TICKS: Final = 10
 
@@ -72,7 +75,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
     Args:
         options: who to talk to, and how.
         session: keep the conversation under this name, and go on with it if there is one.
-        store: where to keep it, a file or a SessionStore; by default in the user's data folder.
+        store: where to save it: the path of a file, or a store, which may be that of a Runtime; by
+            default ``chats.db`` in the user's data folder.
 
     Attributes:
         options: who to talk to, and how.
@@ -105,7 +109,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         options: AgentOptions,
         *,
         session: str | None = None,
-        store: SessionStore | str | Path | None = None,
+        store: Store | SessionStore | str | Path | None = None,
     ) -> None:
         if not isinstance(options, AgentOptions):
             raise InvalidValueError(f"a Client needs AgentOptions(...), not {options!r}")
@@ -120,11 +124,13 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         self._used = TokenUsage()  # by turns before the newest
         self._reader: object = None  # stands for the newest receive_messages()
         self._goes_on = False  # query("") waits until all of this turn has been handed out
-        self._place = store  # where the session is kept
-        self._store = _store(session, store)
+        self._store = store
+        self._opened: SessionStore | None = None  # by this client, which closes it
         self._saver = None
-        if session is not None and self._store is not None:
-            self._saver = Saver(self._store, session, options.model_name)
+        if session is not None:
+            self._saver = Saver(self._sessions(), session, options.model_name)
+        elif store is not None:
+            raise InvalidValueError("store= needs session=, the name to save the chat under")
         self._loaded = self._saver is None
 
     def __repr__(self) -> str:
@@ -371,8 +377,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         await self._load()
         if session is not None and self._saver is None:
             raise UsageError("this conversation is not kept: give the Client a session, too")
-        place = self._store if self._place == ":memory:" else self._place
-        other = Client(copy(self.options), session=session, store=place if session else None)
+        store = self._opened if self._store == ":memory:" else self._store
+        other = Client(copy(self.options), session=session, store=store if session else None)
         other._conversation = self._conversation.copied()
         try:
             if other._saver is not None and self._saver is not None:
@@ -415,9 +421,23 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         finally:
             self._close_store()
 
+    def _sessions(self) -> Sessions:
+        """Return the sessions of the store, which is opened if it is a path."""
+        store = self._store
+        if store is None or isinstance(store, str | os.PathLike):
+            self._opened = SessionStore(store)
+            return self._opened
+        if isinstance(store, SqliteSessions):
+            return store
+        if (found := getattr(store, "sessions", None)) is None:
+            raise InvalidValueError(
+                f"store must be the path of a file or a store that has sessions, got {store!r}"
+            )
+        return found
+
     def _close_store(self) -> None:
-        if self._store is not None and self._store is not self._place:
-            self._store.close()
+        if self._opened is not None:
+            self._opened.close()
 
     async def _end(self) -> None:
         saver = self._saver
@@ -454,11 +474,3 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-def _store(session: str | None, store: SessionStore | str | Path | None) -> SessionStore | None:
-    if session is None and store is not None:
-        raise InvalidValueError("a store keeps sessions: say which this is, session='...'")
-    if session is None:
-        return None
-    return store if isinstance(store, SessionStore) else SessionStore(store)

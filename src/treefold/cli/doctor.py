@@ -27,7 +27,7 @@ from treefold.models.secret import Secret
 from treefold.models.servers import find_servers
 from treefold.models.wire_model import WireModel
 from treefold.stores.database import SQLITE, absolute
-from treefold.stores.file_system import mounts, refuse_network
+from treefold.stores.file_system import read_mounts, refuse_network
 from treefold.stores.sqlite_store import SqliteStore
 from treefold.version import __version__
 from treefold.views.text import printable
@@ -139,12 +139,12 @@ def _weights() -> dict[str, Any]:
 def _journal_fault(folder: str) -> str | None:
     """Return why no journal can be kept in *folder*, or None; a journal is created to find out."""
     try:
-        refuse_network(absolute(os.path.join(folder, "run.db")), mounts())
+        refuse_network(absolute(os.path.join(folder, "run.db")), read_mounts())
         with (
             TemporaryDirectory(prefix=".treefold-doctor-", dir=folder) as inside,
             SqliteStore(os.path.join(inside, "run.db")) as store,
         ):
-            store.drive()
+            store.acquire()
     except StoreError as error:
         return str(error.args[1])  # without the path of the temporary folder
     except TreefoldError as error:

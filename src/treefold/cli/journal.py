@@ -62,7 +62,7 @@ def driven(path: str) -> Generator[Store]:
     from treefold.stores import SqliteStore  # noqa: PLC0415 - commands that only read need none
 
     with SqliteStore(path) as store:
-        store.drive()
+        store.acquire()
         yield store
 
 

@@ -17,7 +17,7 @@ from treefold.cli.options import FILE, command, node_argument, store_option
 from treefold.core.errors import InvalidValueError, StoreError
 from treefold.core.store import Store, TreeRow
 from treefold.runtime.observer import attach
-from treefold.stores.refusals import forked, still_open
+from treefold.stores.errors import forked_error, still_open_error
 from treefold.views.text import printable, readable
 
 
@@ -41,7 +41,7 @@ def import_run(tree: str, store: str | None) -> int:
     with _input_file(tree) as path:
         # A faulty file fails here, before a journal is created.
         rehearsal = MemoryStore()
-        rehearsal.drive()
+        rehearsal.acquire()
         written = _import(rehearsal, path)
         with driven(journal) as target:
             rows = _import(target, path)
@@ -108,9 +108,9 @@ def delete(node: str, store: str | None, *, yes: bool) -> int:
         rows = {row.id: row for row in observer.trees()}
     # The store refuses these, too, but only after the user has been asked for confirmation.
     if rows[run].open:
-        raise still_open(run)
+        raise still_open_error(run)
     if any(row.source == run for row in rows.values()):
-        raise forked(run)
+        raise forked_error(run)
     name = printable(f"{rows[run].function} (node {run})")
     if not yes and not _confirmed(name):
         print("nothing was deleted", file=sys.stderr)

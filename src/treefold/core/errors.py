@@ -47,8 +47,8 @@ TreefoldError
 ├── StoreError                    a file of ours cannot be read or written: see to the disk
 │   ├── SessionConflictError      somebody else went on with the session
 │   ├── StoreBusyError            another program has locked the file
-│   ├── StoreOwnedError           another runtime drives what is in it
-│   └── FencedError               another runtime has written what this one was to write
+│   ├── StoreOwnedError           another runtime owns it
+│   └── FencedError               another runtime has written to it
 └── TracedError                   with an agent traceback; AgentException is one, too
     └── ModelProviderException    a model's provider failed: nothing the agent did
 
@@ -239,7 +239,7 @@ class UnknownSessionError(UnregisteredError):
         ...         store.delete("trip")
         ...     except UnknownSessionError as error:
         ...         print(error)
-        no session is called 'trip'; there are none
+        there is no session 'trip'; none is saved
     """
 
 
@@ -424,9 +424,9 @@ class StoreBusyError(StoreError):
 
 
 class StoreOwnedError(StoreError):
-    """Another runtime drives what is in the store: only one may, so that nothing runs twice.
+    """Another runtime owns the store; only one may, so that nothing runs twice.
 
-    Others may look, and answer questions.
+    Other processes may read it, and answer questions, with ``attach``.
 
     Example:
         >>> from treefold import Runtime, StoreOwnedError
@@ -437,17 +437,17 @@ class StoreOwnedError(StoreError):
         ...         Runtime(store=store)
         ...     except StoreOwnedError as error:
         ...         print(error)
-        memory: another runtime drives it...
+        memory: it is owned by another runtime...
     """
 
 
 class FencedError(StoreError):
-    """Another has written what was to be written here, so this runtime must not go on.
+    """Another runtime has written to the store that this one owns, so this one must stop.
 
     Example:
         >>> from treefold import FencedError
-        >>> print(FencedError("run.db", "node 3 has an entry 7 already"))
-        run.db: node 3 has an entry 7 already
+        >>> print(FencedError("run.db", "node 3 already has an entry 7"))
+        run.db: node 3 already has an entry 7
     """
 
 

@@ -1,8 +1,8 @@
-"""What a journal is kept in: the contract of every store.
+"""The ``Store`` protocol: where a runtime writes its journal.
 
-A journal is the list of all that happened, in order. A store keeps it and, in the same transaction,
-what has to be found without reading it: which trees there are, what is open, which questions wait.
-It knows numbers and texts, and nothing of what they mean.
+A journal is the ordered list of all events. A store keeps it and, in the same transaction, indexes
+what has to be found without reading it: the trees, the open nodes, the pending questions. A store
+handles ids, states and texts; it does not interpret them.
 """
 
 import json
@@ -16,42 +16,42 @@ from treefold.core.states import NodeState
 
 T = TypeVar("T")
 
-may_wait: Final[ContextVar[bool]] = ContextVar("may_wait", default=True)
+may_block: Final[ContextVar[bool]] = ContextVar("may_block", default=True)
 
 
-class without_waiting:  # noqa: N801 - it is used as a function
-    """Have a store raise StoreBusyError at once where it would wait for the lock of another.
+# A class, because every commit enters one, and a generator takes three times as long.
+class nonblocking:  # noqa: N801 - it is used as a function
+    """Make a store raise StoreBusyError at once instead of waiting for a lock.
 
-    For calls on an event loop. Nothing else may be done meanwhile: tasks inherit this. A class,
-    since every commit enters one, and a generator takes three times as long.
+    For calls on an event loop. Start no task in the block: it would inherit the setting.
     """
 
     __slots__ = ("_token",)
 
     def __enter__(self) -> None:
-        self._token = may_wait.set(False)
+        self._token = may_block.set(False)
 
     def __exit__(self, *_exc: object) -> None:
-        may_wait.reset(self._token)
+        may_block.reset(self._token)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def _kept(cls: type[T]) -> type[T]:
-    """Make a dataclass that the type checker holds to be frozen, as ``events.fact`` does."""
+def _row(cls: type[T]) -> type[T]:
+    """Make a dataclass that only the type checker treats as frozen, as ``events.fact`` does."""
     return dataclass(slots=True, kw_only=True)(cls)
 
 
-@_kept
+@_row
 class Call:
-    """What a node is found by; part of its first entry.
+    """How a node was called; part of its first entry.
 
     Attributes:
         parent: the node that made the call; 0 for a top-level call.
-        key: what tells it from the other calls of its parent.
-        index: its place among them, from 1; of a top-level call, the number of its tree.
-        idles: whether it does nothing of its own while a call that it made is open.
-        source: of the top-level node of a fork, the tree that it goes on from; otherwise 0.
-        inherited: how many ids after its own belong to nodes that the fork took over.
+        key: unique among the calls of its parent.
+        index: its position among them, from 1; for a top-level call, the number of its tree.
+        idles: whether it does nothing of its own while one of its child calls is open.
+        source: for the top-level node of a fork, the tree that was forked; otherwise 0.
+        inherited: how many ids after its own belong to nodes that the fork shares.
 
     Example:
         >>> from treefold.stores import Call
@@ -68,28 +68,29 @@ class Call:
     inherited: int = 0
 
 
-@_kept
+@_row
 class Entry:
-    """One event, as it is kept.
+    """One event, as a store keeps it.
 
     Attributes:
         tree: the id of the top-level node.
-        number: its place among the entries of its node, from 1, without a gap.
-        kind: what happened.
-        body: the rest, as JSON; long texts are referred to by their hash.
-        texts: the long texts that it refers to, by their hash; only when it is written.
-        call: with the first entry of a node, and no other.
-        state: the state of the node from now on, if that changes.
-        question: one that waits for an answer from now on.
-        settled: the id of one that does so no longer; the end of a node settles all of its own.
-        at: when it happened, in seconds since the epoch, if that is known.
-        seq: its place in the journal; the store gives it.
+        number: its position among the entries of its node, from 1, without a gap.
+        kind: the type of the event.
+        body: the event's data as JSON; long texts are referenced by their hash.
+        texts: the long texts that it references, by hash; set only when it is written.
+        call: set on the first entry of a node, and on no other.
+        state: the new state of the node, if the event changes it.
+        question: a question that is pending from now on.
+        settled: the id of a question that is no longer pending; the end of a node settles all of
+            its own.
+        at: when it happened, in seconds since the epoch, if known.
+        seq: its position in the journal; assigned by the store.
 
     Example:
         >>> from treefold.stores import Call, Entry, MemoryStore
         >>> call = Call(parent=0, key="nightly", index=1, function="report")
         >>> store = MemoryStore()
-        >>> _ = store.drive()
+        >>> _ = store.acquire()
         >>> store.append([Entry(tree=1, node=1, number=1, kind="Asked", body="{}", call=call)])
         1
         >>> store.entries(1)[0].kind
@@ -110,8 +111,8 @@ class Entry:
     seq: int = 0
 
 
-def size_of(entry: Entry) -> int:
-    """Return the bytes of the largest part of *entry*, of those that a store keeps in one piece."""
+def largest_part(entry: Entry) -> int:
+    """Return the size in bytes of the largest part of *entry* that a store keeps in one piece."""
     sizes = [_bytes(text) for text in entry.texts.values()]
     asked, call = entry.question, entry.call
     said = () if asked is None else (json.dumps([asked.text, asked.choices]),)
@@ -127,23 +128,23 @@ def _bytes(*texts: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeRow:
-    """A tree in a list of them.
+    """One row of the list of trees.
 
     Attributes:
-        key: of its top-level call, as it is kept: ``=name``, or ``#id`` if it was given none. An
-            Observer gives the name itself.
-        open: whether any node of it has not ended.
-        parked: whether it is open, and each of its open nodes has a question that waits, or idles
-            and has an open child: nothing can go on in it until somebody answers.
+        key: the key of its top-level call, as stored: ``=name``, or ``#id`` for a call without a
+            key. An Observer returns the plain name.
+        open: whether any of its nodes has not ended.
+        parked: whether it is open, and each of its open nodes has a pending question, or idles and
+            has an open child: nothing can continue until a question is answered.
         started: when its top-level call began to run, in seconds since the epoch.
         ended: when that call ended.
-        last: when its last event happened, if it is open, and that is known.
+        last: when its last event happened, if it is open and the time is known.
 
     Example:
         >>> from treefold.stores import Call, Entry, MemoryStore
         >>> call = Call(parent=0, key="nightly", index=1, function="report")
         >>> store = MemoryStore()
-        >>> _ = store.drive()
+        >>> _ = store.acquire()
         >>> _ = store.append([Entry(tree=1, node=1, number=1, kind="Asked", body="{}", call=call)])
         >>> [(tree.key, tree.state.name, tree.open) for tree in store.trees()]
         [('nightly', 'Waiting', True)]
@@ -164,7 +165,7 @@ class TreeRow:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What another process wants of the driver.
+    """A command that another process posted for the owner of the store.
 
     Example:
         >>> from treefold.stores import MemoryStore
@@ -179,18 +180,19 @@ class Message:
     body: str
 
 
-class Store(Protocol):  # noqa: PLR0904 - one journal, and what is found in it
+class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in it
     """Keeps one journal; every method may be called from any thread.
 
-    Reading needs no permission, and any number of processes may read at once; ``append``,
-    ``delete`` and ``done`` are for the driver.
+    Reading needs no permission, and any number of processes may read at once. Only the owner, the
+    store object that called ``acquire``, may call ``append``, ``delete`` and ``done``.
 
     Every method raises StoreError if the medium fails; then nothing of the call was kept.
-    ``treefold.testing.StoreSuite`` tests whether a class does all that is said here.
+    ``treefold.testing.StoreSuite`` tests whether a class implements this contract.
 
-    A store may have the attribute ``patience``: for how many seconds a write that failed is retried
-    before a person is asked. Without it that is 5. And the attribute ``largest``: how many bytes of
-    UTF-8 one text, or one entry without its texts, may have.
+    Three attributes are optional. ``patience``: for how many seconds a failed write is retried
+    before a question is asked (default 5). ``largest``: how many bytes of UTF-8 one text, or one
+    entry without its texts, may have. ``sessions``: the chats saved beside the journal, a
+    ``Sessions``; a Client can only save its conversation in a store that has it.
 
     Example:
         >>> from treefold.stores import MemoryStore, Store
@@ -201,49 +203,49 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is found in it
 
     @property
     def id(self) -> str:
-        """What tells this journal from every other, for ever."""
+        """Identifies this journal among all journals; never changes."""
         ...
 
     @property
     def name(self) -> str:
-        """Where it is, for messages."""
+        """Where the journal is, for messages."""
         ...
 
-    def drive(self) -> bool:
-        """Become the only one that may write, until ``close`` or the end of the process.
+    def acquire(self) -> bool:
+        """Become the owner, the only one that may write, until ``close`` or the process ends.
 
         Returns:
-            Whether the process of the last driver was killed, as far as that is known: it ended
-            without ``close`` and without ending in order.
+            Whether the process of the last owner was killed, as far as that is known: it ended
+            without ``close`` and without exiting normally.
 
         Raises:
-            StoreOwnedError: another is.
+            StoreOwnedError: the journal has an owner.
         """
         ...
 
-    def is_driven(self) -> bool:
-        """Whether somebody may write now, in whichever process."""
+    def is_owned(self) -> bool:
+        """Whether the journal has an owner, in any process."""
         ...
 
     def append(self, entries: Sequence[Entry]) -> int:
-        """Keep *entries*, all or none, and return the place of the last when they are safe.
+        """Write *entries*, all or none; return the position of the last once they are durable.
 
         Raises:
             FencedError: a node has an entry of that number, or a parent a call of that key.
-            UsageError: ``drive`` was not called.
+            UsageError: ``acquire`` was not called.
         """
         ...
 
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
-        """Return the entries of a tree whose place in the journal is later than *after*."""
+        """Return the entries of a tree whose position in the journal is greater than *after*."""
         ...
 
     def texts(self, tree: int) -> dict[str, str]:
-        """Return all long texts of a tree by their hash, for who reads all of it."""
+        """Return all long texts of a tree by hash, for callers that read all of it."""
         ...
 
     def text(self, hash: str) -> str:
-        """Return the long text that has this hash.
+        """Return the long text with this hash.
 
         Raises:
             StoreError: there is none; the journal is damaged.
@@ -255,7 +257,7 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is found in it
         ...
 
     def find(self, *, node: int) -> int | None:
-        """Return the tree that a node is in, ids taken over by a fork included."""
+        """Return the tree that a node belongs to; ids that a fork shares are found in the fork."""
         ...
 
     def find_key(self, key: str) -> int | None:
@@ -271,18 +273,18 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is found in it
         ...
 
     def last(self) -> int:
-        """Return the place of the newest entry, 0 if there is none."""
+        """Return the position of the newest entry, 0 if there is none."""
         ...
 
     def questions(self) -> list[Question]:
-        """Return the questions that wait and that nobody has posted an answer to, oldest first."""
+        """Return the pending questions to which no answer was posted, oldest first."""
         ...
 
     def post(self, body: str, *, question: str | None = None) -> bool:
-        """Leave a message for the driver, from any process.
+        """Post a message for the owner, from any process.
 
-        With *question*, it answers that one: False if the question does not wait any longer, or
-        somebody has answered it already.
+        With *question*, the message answers that question. Returns False if the question is no
+        longer pending, or an answer was already posted.
         """
         ...
 
@@ -291,33 +293,34 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is found in it
         ...
 
     def done(self, message: int) -> None:
-        """Forget a message that was followed."""
+        """Remove a message that was handled."""
         ...
 
-    def tell(self, text: str) -> None:
-        """Let those know *text* who look on just now; it is not kept, and may be lost."""
+    def broadcast(self, text: str) -> None:
+        """Send *text* to the current observers; best effort, and not kept."""
         ...
 
-    def told(self, after: int = 0) -> tuple[int, list[str]]:
-        """Return what was told since *after*, and what to give as that the next time.
+    def read_broadcasts(self, after: int = 0) -> tuple[int, list[str]]:
+        """Return the position after the newest broadcast, and the broadcasts since *after*.
 
-        What was told long ago, or by an earlier driver, is gone.
+        Pass the position as *after* to the next call. Old broadcasts, and those of an earlier
+        owner, are gone.
         """
         ...
 
     def delete(self, tree: int) -> None:
-        """Forget a tree, and the texts that no other has.
+        """Delete a tree, and the texts that no other tree references.
 
         Raises:
-            UsageError: it is open, or a fork goes on from it.
+            UsageError: it is open, or a fork shares its calls.
             UnknownNodeError: there is no such tree.
         """
         ...
 
     def vacuum(self) -> None:
-        """Give back the room that deleted trees took."""
+        """Return the space of deleted trees to the system."""
         ...
 
     def close(self) -> None:
-        """Let go of it; closing twice is fine."""
+        """Close the store, and give up ownership; closing twice is fine."""
         ...

@@ -39,7 +39,7 @@ from treefold.core.function import Function, Node
 from treefold.core.packing import is_lost
 from treefold.core.question import Answer, Question
 from treefold.core.reviving import revived
-from treefold.core.store import Store, TreeRow, without_waiting
+from treefold.core.store import Store, TreeRow, nonblocking
 from treefold.runtime.asking import wait_for_help
 from treefold.runtime.call_request import CallRequest
 from treefold.runtime.doubt import gate_after_crash
@@ -53,6 +53,7 @@ from treefold.runtime.node import CallNode
 from treefold.runtime.threads import finish_in_thread
 from treefold.runtime.tree_reader import read_events
 from treefold.runtime.trials import Trials
+from treefold.stores.deprecated import checked_store
 
 log = logging.getLogger(__name__)
 
@@ -431,7 +432,7 @@ class Archive:
         home.call(self._deleting.add, tree)
         try:
             self._flush(home)  # also a fork of it that was made before
-            with without_waiting() if home.is_here() else nullcontext():
+            with nonblocking() if home.is_here() else nullcontext():
                 self.store.delete(tree)
         finally:
             self._deleting.discard(tree)
@@ -466,19 +467,18 @@ def open_archive(
     """Return what is in a store, as its driver.
 
     Raises:
-        StoreOwnedError: another runtime drives it.
+        StoreOwnedError: another runtime owns it.
         StoreError: it cannot be opened.
     """
     if not isinstance(store, str | os.PathLike):
-        if not hasattr(store, "drive"):
-            raise InvalidValueError(f"a store is the path of a file or a Store, not {store!r}")
-        was_killed = store.drive()  # or it stays as it is: somebody else uses it
+        store = checked_store(store)
+        was_killed = store.acquire()  # if this raises, the caller's store stays open
     else:
         from treefold.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - who has one needs none
 
         store = SqliteStore(os.fspath(store))
         try:
-            was_killed = store.drive()
+            was_killed = store.acquire()
         except BaseException:
             store.close()
             raise

@@ -22,7 +22,7 @@ class Hearer:
 
         *numbers* says how many entries each node has: what was told before the last one is void.
         """
-        self._place, lines = self._store.told(self._place)
+        self._place, lines = self._store.read_broadcasts(self._place)
         for line in lines:
             self._take(line)
         for node, (entry, _, _) in tuple(self._heard.items()):

@@ -19,7 +19,7 @@ from treefold.core.errors import (
     UnknownQuestionError,
 )
 from treefold.core.question import Question
-from treefold.core.store import Message, without_waiting
+from treefold.core.store import Message, nonblocking
 from treefold.runtime.journal import Journal
 from treefold.runtime.wish import read_wish, refusal_of
 
@@ -68,7 +68,7 @@ class Inbox:
         except TreefoldError as error:
             log.warning("what another process asked for was not done: %s", error)
             if isinstance(key := wish.get("key"), str):  # by which it is waited for
-                self._journal.store.tell(refusal_of(key, error))
+                self._journal.store.broadcast(refusal_of(key, error))
         self._kept.discard(message.id)
         return True
 
@@ -78,7 +78,7 @@ class Inbox:
             self._journal.mark()  # it may have failed the last time
         for message, mark in tuple(self._followed.items()):
             if self._journal.is_saved(mark):
-                with without_waiting():  # or the next time
+                with nonblocking():  # or the next time
                     self._journal.store.done(message)
                 # The thread that closes the runtime may do the same at this moment.
                 self._followed.pop(message, None)
@@ -91,7 +91,7 @@ class Inbox:
             UnknownQuestionError: another process has answered it already.
             StoreBusyError: another program has the store locked, and this is *on_loop*.
         """
-        store, mode = self._journal.store, without_waiting if on_loop else nullcontext
+        store, mode = self._journal.store, nonblocking if on_loop else nullcontext
         claim = json.dumps({"do": "claim", "id": question, "by": os.urandom(8).hex()})
         self._claims.add(claim)
         try:

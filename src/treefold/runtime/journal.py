@@ -21,7 +21,7 @@ from treefold.core.events import CallEnded, CallRequested, Event
 from treefold.core.journaling import entry_of
 from treefold.core.long_texts import LongTexts
 from treefold.core.packing import Packer, unpack
-from treefold.core.store import Entry, Store, size_of, without_waiting
+from treefold.core.store import Entry, Store, largest_part, nonblocking
 from treefold.runtime.home import settle_from_anywhere
 from treefold.runtime.telling import Teller
 
@@ -169,7 +169,7 @@ class Journal:
             characters += len(call.key)
         if (question := entry.question) is not None:
             characters += sum(map(len, (question.text, *question.choices)))
-        if 12 * characters > self._largest and (size := size_of(entry)) > self._largest:
+        if 12 * characters > self._largest and (size := largest_part(entry)) > self._largest:
             raise TooLargeError(
                 f"{entry.kind} of node {entry.node} takes {size:,} bytes, and {self.store.name}"
                 f" accepts at most {self._largest:,}: keep it in a file, and pass the path of that"
@@ -434,7 +434,7 @@ class Journal:
 
     def _write_on_loop(self, entries: list[Entry]) -> bool:
         """Write in this thread; False if the writer has to, since another program has a lock."""
-        with without_waiting():
+        with nonblocking():
             failure = self._append(entries)
         if isinstance(failure, StoreBusyError):
             self._writing = None

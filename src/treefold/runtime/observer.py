@@ -25,6 +25,7 @@ from treefold.runtime.poll import Poll
 from treefold.runtime.tree_reader import TreeReader
 from treefold.runtime.watch import Watch
 from treefold.runtime.wish import edit_as_data, read_wish, refusals_in, written_wish
+from treefold.stores.deprecated import checked_store
 
 _UNDER_WAY: Final = (NodeState.Waiting.value, NodeState.Running.value)
 _KEPT: Final = 32  # trees that were looked at last, and are not read anew
@@ -49,7 +50,7 @@ def attach(source: Store | str | os.PathLike[str]) -> "Observer":
         [('add', 3)]
     """
     if not isinstance(source, str | os.PathLike):
-        return Observer(source)
+        return Observer(checked_store(source))
     path = os.fspath(source)
     if not os.path.exists(os.path.expanduser(path)):
         raise StoreError(
@@ -173,7 +174,7 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
     @property
     def is_driven(self) -> bool:
         """Whether somebody drives the journal now, in whichever process."""
-        return self._store.is_driven()
+        return self._store.is_owned()
 
     def interrupted(self) -> Mapping[int, float]:
         """Return the trees that a process left open when it ended, by their ids.
@@ -289,8 +290,10 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
             UsageError: the driver will not make it; the message says why.
         """
         found = self._store.find_key(key)
-        if found is None and (why := refusals_in(self._store.told()[1]).get(key)) is not None:
-            raise UsageError(why)
+        if found is None:
+            _, lines = self._store.read_broadcasts()
+            if (why := refusals_in(lines).get(key)) is not None:
+                raise UsageError(why)
         return found
 
     def _post(self, wish: Mapping[str, Any]) -> None:

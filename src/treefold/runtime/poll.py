@@ -78,7 +78,7 @@ class Poll:
 
     def _has_changed(self) -> bool:
         try:
-            last, (told, _) = self._store.last(), self._store.told(self._told)
+            last, (told, _) = self._store.last(), self._store.read_broadcasts(self._told)
         except TreefoldError:  # whoever waits looks himself, and is told
             return True
         changed = (last, told) != (self._last, self._told)

@@ -59,6 +59,6 @@ class Teller:
             elif response.news:
                 text = "".join(response.news)
                 line = [response.tree, node, response.entry, response.tell_from, text]
-                self._store.tell(json.dumps(line))
+                self._store.broadcast(json.dumps(line))
                 response.tell_from += len(text)
                 response.news = []

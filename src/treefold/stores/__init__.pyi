@@ -1,5 +1,10 @@
 """What ``treefold.stores`` exports, for type checkers; ``__init__.py`` loads it on first use."""
 
+from treefold.core.sessions import (
+    SavedSession as SavedSession,
+    SessionInfo as SessionInfo,
+    Sessions as Sessions,
+)
 from treefold.core.store import (
     Call as Call,
     Entry as Entry,

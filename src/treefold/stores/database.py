@@ -1,7 +1,7 @@
-"""One SQLite file: made, recognised, brought up to date, and its errors in our words.
+"""One SQLite file: created, recognised, upgraded, and its errors translated to StoreError.
 
-Does not know what the tables mean. What was committed survives a killed process, and a power cut
-unless somebody chose otherwise.
+It does not interpret the tables. Commits survive a killed process, and a power cut unless
+``synchronous`` is ``"NORMAL"``.
 """
 
 import os
@@ -20,12 +20,12 @@ from treefold.core.errors import (
     StoreError,
     UsageError,
 )
-from treefold.core.store import may_wait
-from treefold.stores.driver_mark import check_complete, forget_mark, read_mark
+from treefold.core.store import may_block
+from treefold.stores.commit_mark import check_complete, clear_mark, read_mark
 from treefold.stores.schema import STEPS, VERSION, statements
 
 SQLITE: Final = sqlite3.sqlite_version
-APPLICATION_ID: Final = 0x72616D66  # which program a file belongs to; older than the name
+APPLICATION_ID: Final = 0x72616D66  # of files of this program; older than its name
 
 Synchronous = Literal["NORMAL", "FULL"]
 
@@ -33,47 +33,45 @@ MEMORY: Final = ":memory:"
 _FIRST_DELAY: Final = 0.001  # seconds until a lock is tried again
 _RETRY_AFTER: Final = 0.01
 PATIENCE: Final = 5.0
-_OTHER_COLUMNS: Final = 1000  # bytes, more than they take
+_OTHER_COLUMNS: Final = 1000  # bytes; more than the columns beside a text need
 
 _FULL: Final = "the disk is full; make room and try again"
-_LOCKED: Final = "another program has had it locked for too long; try again, or end that program"
-_READ_ONLY: Final = "it may not be written; give it and its folder write permission"
+_LOCKED: Final = "another program has had it locked for too long; try again, or stop that program"
+_READ_ONLY: Final = "it is read-only; give it and its folder write permission"
 _FAULTS: Final = {
     sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_IOERR: (
-        "the disk would not read or write it; see whether it is full or at a limit, or failing"
+        "reading or writing it failed; check whether the disk is full, at a limit, or failing"
     ),
     sqlite3.SQLITE_BUSY: _LOCKED,
     sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_PERM: _READ_ONLY,
-    sqlite3.SQLITE_CANTOPEN: (
-        "it cannot be opened; see whether its folder is there and may be written"
-    ),
+    sqlite3.SQLITE_CANTOPEN: ("it cannot be opened; check that its folder exists and is writable"),
     sqlite3.SQLITE_CORRUPT: (
-        "it is damaged; put back a copy, or move it away and save what can be read of it with "
+        "it is damaged; restore a copy, or move it away and save what can be read with "
         "'sqlite3 FILE .recover'"
     ),
     sqlite3.SQLITE_NOTADB: "it is not a database; give the path of another file",
 }
 
-# Closing a file ends every lock that this process has on it, so none is opened but by SQLite:
-# only a new file is, and nobody else may come to have it open meanwhile.
+# Closing a file releases every lock that this process has on it, so only SQLite opens existing
+# files. A new file is created under this lock, so that no other thread has it open meanwhile.
 _creating = threading.Lock()
 
 
 class Database:
     """A connection to a file, safe to use from any thread; one thread at a time has it.
 
-    The file is made if it is not there, and then only its owner may read it.
+    The file is created, readable by its owner only, if it does not exist.
 
     Args:
-        path: the file, or ``":memory:"`` for one that is gone with this object.
+        path: the file, or ``":memory:"`` for a database that is gone with this object.
         patience: how many seconds to wait for another program that writes.
-        synchronous: ``"FULL"``, or ``"NORMAL"`` if a power cut may take the last moments away.
+        synchronous: ``"FULL"``, or ``"NORMAL"`` if a power cut may undo the last commits.
 
     Raises:
-        StoreError: it cannot be opened, or is not ours.
+        StoreError: it cannot be opened, or belongs to another program.
     """
 
     def __init__(
@@ -84,21 +82,21 @@ class Database:
         synchronous: Synchronous = "FULL",
     ) -> None:
         if synchronous not in get_args(Synchronous):
-            raise InvalidValueError(f"synchronous is 'FULL' or 'NORMAL', not {synchronous!r}")
+            raise InvalidValueError(f"synchronous must be 'FULL' or 'NORMAL', got {synchronous!r}")
         self.path = absolute(path)
         self._patience = patience
-        self._busy_timeout: float | None = patience  # of the connection; None: unknown
+        self._busy_timeout: float | None = patience  # of the connection; None if unknown
         self._synchronous = synchronous
         self._lock = threading.RLock()
-        self._in_our_words = _InOurWords(self.path)
+        self._translated_errors = _TranslatedErrors(self.path)
         self._process = os.getpid()
         self._identity: tuple[int, int] | None = None
         self._log_identity: tuple[int, int] | None = None
-        with self._in_our_words:
+        with self._translated_errors:
             _create(self.path)
             self._connection: sqlite3.Connection | None = self._connect()
         try:
-            with self._in_our_words:
+            with self._translated_errors:
                 self._prepare(self._connection)
                 if self.path != MEMORY:
                     self._identity = _identity(self.path)
@@ -109,35 +107,35 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
-        """Lend the connection; all that is done with it is kept, or nothing if this raises.
+        """Lend the connection for one transaction, which is rolled back if the block raises.
 
         Raises:
-            StoreBusyError: another program has had it locked for too long, or for a moment if
-                ``may_wait`` is not set.
+            StoreBusyError: another program has had it locked for too long, or at all if
+                ``may_block`` is not set.
         """
-        end = time.monotonic() + (self._patience if may_wait.get() else 0.0)
+        end = time.monotonic() + (self._patience if may_block.get() else 0.0)
         delay = _FIRST_DELAY
         while True:
-            with self._lock, self._in_our_words:
+            with self._lock, self._translated_errors:
                 connection = self._usable()
-                self._check_place()
+                self._check_not_moved()
                 try:
                     if self._begin_writing(connection, end):
                         yield connection
                         connection.execute("COMMIT")
                         return
                 except BaseException:
-                    if connection.in_transaction:  # SQLite may have taken it back already
+                    if connection.in_transaction:  # SQLite may have rolled it back already
                         connection.execute("ROLLBACK")
                     raise
-            # Without our own lock, so that no other thread of this process waits for that program.
+            # Sleep without our own lock, so that other threads need not wait for that program.
             time.sleep(delay)
             delay = min(2 * delay, _RETRY_AFTER)
 
     def _begin_writing(self, connection: sqlite3.Connection, end: float) -> bool:
         """Begin a transaction; False if another program has the lock and it is not *end* yet."""
-        # The timeout stays 0 for the next transaction: with a write-ahead log, who has begun to
-        # write needs no further lock.
+        # The timeout is left at 0 for the next transaction, too: with a write-ahead log, a writer
+        # that has begun needs no further lock.
         self._set_busy_timeout(connection, 0.0)
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -148,16 +146,16 @@ class Database:
         return True
 
     def _set_busy_timeout(self, connection: sqlite3.Connection, seconds: float) -> None:
-        """Have SQLite wait *seconds* for a lock; a PRAGMA costs more than to remember the last."""
+        """Set how long SQLite waits for a lock, if that has changed; a PRAGMA costs more."""
         if self._busy_timeout != seconds:
-            self._busy_timeout = None  # until it is set, in case of Ctrl-C
+            self._busy_timeout = None  # in case a KeyboardInterrupt comes before it is set
             connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
             self._busy_timeout = seconds
 
     @contextmanager
     def snapshot(self) -> Generator[sqlite3.Connection]:
-        """Lend the connection for reading; whatever others write meanwhile is not seen."""
-        with self._lock, self._in_our_words:
+        """Lend the connection for reading; the block does not see what others write meanwhile."""
+        with self._lock, self._translated_errors:
             connection = self._usable()
             self._set_busy_timeout(connection, self._patience)
             try:
@@ -168,8 +166,8 @@ class Database:
                     connection.execute("ROLLBACK")
 
     def vacuum(self) -> None:
-        """Make the file as small as what is in it."""
-        with self._lock, self._in_our_words:
+        """Shrink the file to the size of its content."""
+        with self._lock, self._translated_errors:
             connection = self._usable()
             self._set_busy_timeout(connection, self._patience)
             connection.execute("VACUUM")
@@ -181,12 +179,12 @@ class Database:
         return self._usable().getlimit(sqlite3.SQLITE_LIMIT_LENGTH) - _OTHER_COLUMNS
 
     def damaged(self, what: str) -> StoreError:
-        """Return the error for something in the file that nobody here has written."""
+        """Return the error for damage in the file."""
         return _damaged(self.path, what)
 
     def close(self) -> None:
-        """Give the file back; closing it twice is fine."""
-        with self._lock, self._in_our_words:
+        """Close the connection; closing it twice is fine."""
+        with self._lock, self._translated_errors:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
@@ -195,28 +193,34 @@ class Database:
     def closed(self) -> bool:
         return self._connection is None
 
+    def check_open(self) -> None:
+        """Raise an error if it was closed, belongs to another process, or its file was moved."""
+        with self._translated_errors:
+            self._usable()
+            self._check_not_moved()
+
     def _usable(self) -> sqlite3.Connection:
         if self._connection is None:
             raise ClosedError(f"{self.path} was closed; open it again")
         if self._process != os.getpid():
             raise UsageError(
-                f"{self.path} was opened in process {self._process}, and this is a fork of it; "
-                "open it here as well"
+                f"{self.path} was opened in process {self._process}, and this process was forked"
+                " from it; open it here as well"
             )
         return self._connection
 
-    def _check_place(self) -> None:
-        """See that whoever opens the path finds what is written now; SQLite would not mind."""
+    def _check_not_moved(self) -> None:
+        """Check that the open file is the one at its path; SQLite would write to it anyway."""
         if self._identity is not None and _identity(self.path) != self._identity:
             raise self._error(
-                "it was moved, replaced or deleted while it was open, and what is written now would"
-                " not be found; put it back where it was"
+                "it was moved, replaced or deleted while it was open, so that new entries would be"
+                " lost; put it back where it was"
             )
         log = f"{self.path}-wal"
         if self._log_identity is not None and _identity(log) != self._log_identity:
             raise self._error(
-                f"{os.path.basename(log)} was moved or deleted while it was open; close what has it"
-                " open here, which puts into the file what was written so far, and open it again"
+                f"{os.path.basename(log)} was moved or deleted while it was open; close the store,"
+                " which copies what was written so far into the file, and open it again"
             )
 
     def _connect(self) -> sqlite3.Connection:
@@ -225,19 +229,19 @@ class Database:
         )
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """See that the file is one of ours, and make it one if it is new."""
+        """Check that the file belongs to this program; create or upgrade its tables."""
         mark = None if self.path == MEMORY else read_mark(self.path)
         with self.snapshot():
             version = self._version(connection)
             check_complete(self.path, mark, connection)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-        connection.execute("PRAGMA fullfsync = ON")  # macOS alone needs to be told
+        connection.execute("PRAGMA fullfsync = ON")  # has an effect on macOS only
         self._write_ahead(connection)
         if version == VERSION:
             return
         with self.transaction():
-            for step in STEPS[self._version(connection) :]:  # another may have been quicker
+            for step in STEPS[self._version(connection) :]:  # another process may have done some
                 for statement in step:
                     connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -247,20 +251,20 @@ class Database:
         """Return the version of the tables, which is 0 in an empty file."""
         (owner,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        made = connection.execute("SELECT sql FROM sqlite_master").fetchall()
-        if owner != APPLICATION_ID and (owner or version or made):
+        created = connection.execute("SELECT sql FROM sqlite_master").fetchall()
+        if owner != APPLICATION_ID and (owner or version or created):
             raise self._error("it is the database of another program; give another path")
         if version > VERSION:
             raise self._error(
                 f"a newer treefold has written it (version {version}, this one knows {VERSION}); "
                 "install that treefold, or give another path"
             )
-        if not statements(version) <= {sql.strip() for (sql,) in made if sql is not None}:
-            raise self.damaged("its tables are not those that treefold made")
+        if not statements(version) <= {sql.strip() for (sql,) in created if sql is not None}:
+            raise self.damaged("its tables are not those that treefold created")
         return version
 
     def _write_ahead(self, connection: sqlite3.Connection) -> None:
-        """Let others read while one writes; SQLite does not wait for a lock here, so we do."""
+        """Enable the write-ahead log; SQLite does not wait for a lock here, so this does."""
         end = time.monotonic() + self._patience
         while True:
             try:
@@ -276,12 +280,11 @@ class Database:
         return StoreError(self.path, message)
 
 
-class _InOurWords:
-    """Raises a StoreError about the file for what SQLite or the system raises within.
+class _TranslatedErrors:
+    """Context manager that translates errors of SQLite and the system to a StoreError."""
 
-    A class, since every read and write enters one, and a generator takes much longer. It knows the
-    path and not the database: a cycle would keep a dropped one open.
-    """
+    # A class, because every read and write enters one, and a generator takes much longer. It has
+    # the path and not the database: a reference cycle would keep an unused connection open.
 
     __slots__ = ("_path",)
 
@@ -292,21 +295,21 @@ class _InOurWords:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if error is not None and (ours := _in_our_words(self._path, error)) is not None:
-            raise ours from error
+        if error is not None and (translated := _translate(self._path, error)) is not None:
+            raise translated from error
 
 
-def _in_our_words(path: str, error: BaseException) -> StoreError | None:
-    """Return the error for *error*, or None if it is not about the file."""
+def _translate(path: str, error: BaseException) -> StoreError | None:
+    """Return the StoreError for *error*, or None if it is not about the file."""
     if isinstance(error, sqlite3.Error):
-        # an extended code says more than its last byte, and that is the one with a remedy
+        # The last byte of an extended code is the general one, for which there is a remedy.
         code = getattr(error, "sqlite_errorcode", None)
         if code is None and isinstance(error, sqlite3.OperationalError):
             return _damaged(path, "a text in it cannot be decoded")
         fault = _FAULTS.get(code & 0xFF) if code is not None else None
         kind = StoreBusyError if fault == _LOCKED else StoreError
         return kind(path, f"{fault} ({error})" if fault else str(error))
-    if isinstance(error, UnicodeDecodeError):  # from SQLite's message about a damaged name
+    if isinstance(error, UnicodeDecodeError):  # from an error message with a damaged name
         return _damaged(path, f"something in it cannot be read ({error})")
     if isinstance(error, OSError):
         return StoreError(path, f"{error.strerror or error}; {_advice(path)}")
@@ -318,16 +321,16 @@ def _damaged(path: str, what: str) -> StoreError:
 
 
 def absolute(path: str | Path) -> str:
-    """Return *path* as it is used from now on, wherever the process goes."""
+    """Return the absolute *path*, which stays valid if the process changes its directory."""
     if str(path) == MEMORY:
         return MEMORY
     if not str(path) or "\0" in str(path):
-        raise InvalidValueError(f"{str(path)!r} is no path of a file")
+        raise InvalidValueError(f"path must be the path of a file, got {str(path)!r}")
     return str(Path(path).expanduser().resolve())
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells the file that is there from any other; None if there is none."""
+    """Return the device and inode of the file at *path*; None if there is none."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -336,18 +339,18 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _create(path: str) -> None:
-    """Make the file if it is not there; what SQLite puts beside it gets the same mode."""
+    """Create the file if it does not exist; the files that SQLite adds get the same mode."""
     if path == MEMORY:
         return
     if os.path.isdir(path):
         raise IsADirectoryError(None, "it is a folder")
     with _creating, suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        forget_mark(path)
+        clear_mark(path)
 
 
 def _advice(path: str) -> str:
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
-        return f"make the folder {folder} first"
-    return "give the path of a file in a folder that may be written"
+        return f"create the folder {folder} first"
+    return "give the path of a file in a writable folder"

@@ -1,27 +1,25 @@
-"""Which kind of file system a path is on, as far as the system tells."""
+"""Refuses paths on network file systems, on which SQLite's write-ahead log is not safe.
+
+SQLite does not notice them itself; docs/decisions/0021 says why this is checked.
+"""
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from treefold.core.errors import StoreError
 
-_MOUNTS: Final = Path("/proc/self/mountinfo")  # of Linux; elsewhere nothing is known
-_OVER_NETWORK: Final = frozenset({
-    "9p", "afs", "afpfs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.sshfs", "gfs", "gfs2",
-    "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs",
-})  # fmt: skip
-_OVER_NETWORK_BY_FUSE: Final = (
-    "blob", "ceph", "dav", "drive", "ftp", "gcs", "gluster", "goofys", "juicefs", "moosefs", "nfs",
-    "rclone", "s3", "seaweed", "smb",
-)  # fmt: skip
+_MOUNTS: Final = Path("/proc/self/mountinfo")  # Linux only; on other systems nothing is checked
+_NETWORK: Final = re.compile(
+    r"9p|afs|beegfs|ceph|cifs|davfs|glusterfs|gpfs|lustre|nfs4?|smb3|smbfs"
+    r"|fuse\..*(blob|ceph|dav|gcs|gluster|juicefs|nfs|rclone|s3|smb|sshfs).*"
+)
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 
-def mounts() -> str:
-    """Return what this system says of its file systems, which is nothing but on Linux."""
+def read_mounts() -> str:
+    """Return the mount table of this process; empty on systems other than Linux."""
     try:
         return os.fsdecode(_MOUNTS.read_bytes())
     except OSError:
@@ -29,9 +27,9 @@ def mounts() -> str:
 
 
 def refuse_network(path: str, mounts: str) -> None:
-    """Raise StoreError if *path* is on a file system of another machine."""
+    """Raise StoreError if *path* is on a network file system."""
     kind = file_system_of(path, mounts)
-    if kind is not None and over_network(kind):
+    if kind is not None and is_network(kind):
         raise StoreError(
             path,
             f"it is on a network file system ({kind}), which has no shared memory, and a journal "
@@ -39,32 +37,27 @@ def refuse_network(path: str, mounts: str) -> None:
         )
 
 
-def over_network(kind: str) -> bool:
-    """Return whether files of this type of file system are on another machine."""
-    if kind.startswith("fuse.") and any(name in kind[5:] for name in _OVER_NETWORK_BY_FUSE):
-        return True
-    return kind in _OVER_NETWORK or kind.startswith("gluster")
+def is_network(kind: str) -> bool:
+    """Return whether this type of file system keeps its files on another machine."""
+    return _NETWORK.fullmatch(kind) is not None
 
 
 def file_system_of(path: str, mounts: str) -> str | None:
-    """Return the type of the file system that *path* is on.
+    """Return the type of the file system that the absolute *path* is on.
 
     Args:
-        path: without links, ``..`` and the like.
-        mounts: as Linux has it in ``/proc/self/mountinfo``.
+        path: a path without symbolic links.
+        mounts: the mount table, in the format of ``/proc/self/mountinfo``.
     """
     found, longest = None, -1
-    for point, kind in _mounted(mounts):
+    for line in mounts.split("\n"):
+        head, dash, tail = line.partition(" - ")
+        fields, kind = head.split(" "), tail.partition(" ")[0]
+        if not dash or not kind or len(fields) <= 4:
+            continue
+        point = _OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= longest:  # of two on one point, the later hides the earlier
+        # Of two mounts at one point, the later one hides the earlier.
+        if inside and len(point) >= longest:
             found, longest = kind, len(point)
     return found
-
-
-def _mounted(mounts: str) -> Iterator[tuple[str, str]]:
-    """Yield each mount point and its type; lines that are of another form are left out."""
-    for line in mounts.split("\n"):
-        place, dash, source = line.partition(" - ")
-        fields, kind = place.split(" "), source.partition(" ")[0]
-        if dash and kind and len(fields) > 4:
-            yield _OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[4]), kind

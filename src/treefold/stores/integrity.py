@@ -1,8 +1,8 @@
-"""Whether the indexes of a journal agree with its tables.
+"""Checks that the indexes of a journal agree with its tables.
 
-SQLite believes its indexes: a damaged one hides rows and raises nothing. So they are checked when a
-journal is opened for driving, as far as that gets in a short time, and what was not reached is
-checked against a second index where a row that is missing would do harm.
+SQLite trusts its indexes: a damaged one hides rows and raises nothing. So they are checked when a
+journal is acquired, for a limited time; what was not reached is checked against a second index
+where a missing row would do harm.
 """
 
 import sqlite3
@@ -14,8 +14,8 @@ from typing import Any, Final
 from treefold.core.states import NodeState
 from treefold.core.store import Entry
 
-_BUDGET: Final = 0.25  # seconds; enough for about 50 MB
-_SMALL: Final = 4_000_000  # bytes, which take less than the budget on any disk
+_TIME_LIMIT: Final = 0.25  # seconds; enough for about 50 MB
+_SMALL: Final = 4_000_000  # bytes, which take less than the time limit on any disk
 _TABLES: Final = ("journal", "inbox", "questions", "nodes", "events", "refs", "texts")
 
 # One step of the recursion is one search in the index, however many events a tree has.
@@ -34,21 +34,21 @@ _TREES_WITH_EVENTS: Final = """
 _COUNT_TREES: Final = "SELECT count(*) FROM nodes WHERE parent = 0"
 
 
-def damage_of(rows: sqlite3.Connection) -> tuple[str, bool]:
-    """Return what is damaged, or an empty text, and whether everything was looked at.
+def check_indexes(rows: sqlite3.Connection) -> tuple[str, bool]:
+    """Return a description of the damage, empty if none was found, and whether all was checked.
 
-    *rows* has to be in a transaction, and nothing else may use it meanwhile.
+    *rows* must be in a transaction, and nothing else may use it at the same time.
     """
     (pages,) = rows.execute("PRAGMA page_count").fetchone()
     (size,) = rows.execute("PRAGMA page_size").fetchone()
     if pages * size <= _SMALL:
-        return _checked(rows, "1"), True
+        return _integrity_check(rows, "1"), True
     try:
         with _time_limit(rows):
             for table in _TABLES:
-                if damage := _checked(rows, table):
+                if damage := _integrity_check(rows, table):
                     return damage, True
-    except RuntimeError:  # there is no thread to be had that could end the check in time
+    except RuntimeError:  # no thread could be started to limit the time of the check
         return "", False
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
@@ -57,28 +57,30 @@ def damage_of(rows: sqlite3.Connection) -> tuple[str, bool]:
     return "", True
 
 
-def _checked(rows: sqlite3.Connection, what: str) -> str:
+def _integrity_check(rows: sqlite3.Connection, what: str) -> str:
     (found,) = rows.execute(f"PRAGMA integrity_check({what})").fetchone()
-    return "" if found == "ok" else found.rpartition("\n")[2]  # the first line names no damage
+    # The first line is a heading.
+    return "" if found == "ok" else found.rpartition("\n")[2]
 
 
 @contextmanager
 def _time_limit(rows: sqlite3.Connection) -> Generator[None]:
-    # A progress handler would do without a thread, but SQLite calls none while it checks a table.
-    timer = threading.Timer(_BUDGET, rows.interrupt)
+    # A progress handler would need no thread, but SQLite calls none while it checks a table.
+    timer = threading.Timer(_TIME_LIMIT, rows.interrupt)
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        timer.join()  # or it might interrupt what comes next
+        # A timer that is still running might interrupt the next statement.
+        timer.join()
 
 
-def lost_tree(rows: sqlite3.Connection) -> int | None:
-    """Return a tree that is not found by its key though it has events, or the reverse.
+def find_lost_tree(rows: sqlite3.Connection) -> int | None:
+    """Return a tree that is not found by its key though it has events; 0 for the reverse.
 
-    The cost grows with the number of trees, not with what happened in them.
+    The cost grows with the number of trees, not with the number of their events.
     """
     count = 0
     for tree, found in rows.execute(_TREES_WITH_EVENTS):
@@ -89,12 +91,14 @@ def lost_tree(rows: sqlite3.Connection) -> int | None:
 
 
 def damage_in_tree(tree: int, entries: Sequence[Entry], nodes: Sequence[Sequence[Any]]) -> str:
-    """Return what the tables say otherwise than all *entries* of a tree, or an empty text.
+    """Return where the tables disagree with all *entries* of a tree; empty if they agree.
 
-    Both indexes of the events, and the nodes, must agree about the calls and their ends.
+    Both indexes of the events, and the nodes, must agree about the calls and their states.
 
     Args:
-        nodes: the rows of those that the entries begin, and that of the tree.
+        tree: its id.
+        entries: all of its entries.
+        nodes: the rows of the nodes whose first entry is in *entries*, and that of the tree.
     """
     states: dict[int, NodeState] = {}
     numbers: dict[int, int] = {}
@@ -102,7 +106,7 @@ def damage_in_tree(tree: int, entries: Sequence[Entry], nodes: Sequence[Sequence
     for entry in entries:
         node, number = entry.node, entry.number
         if numbers.get(node, 0) != number - 1:
-            return f"node {node} has lost entries"
+            return f"node {node} has missing entries"
         numbers[node] = number
         if (call := entry.call) is not None:
             called[call.parent] = called.get(call.parent, 0) + 1
@@ -111,12 +115,12 @@ def damage_in_tree(tree: int, entries: Sequence[Entry], nodes: Sequence[Sequence
             states[node] = entry.state
     found = [row[1:6] for row in nodes if row[1] in states or row[2] == tree]
     if len(found) != len(states):
-        return "it has lost entries, or nodes"
+        return "entries or nodes are missing"
     for node, _, state, number, calls in found:
         if state != states[node]:
-            return f"node {node} is {state}, and its entries say {states[node]}"
+            return f"node {node} is {state}, but its entries say {states[node]}"
         if number != numbers[node]:
-            return f"node {node} has lost entries"
+            return f"node {node} has missing entries"
         if calls != called.get(node, 0):
-            return f"node {node} has lost calls"
+            return f"node {node} has missing calls"
     return ""

@@ -1,7 +1,8 @@
-"""A journal in memory, for tests and for whoever needs no file: it lives as long as the object."""
+"""A journal in memory, which lives as long as its object; for tests, and when no file is needed."""
 
 import threading
 import uuid
+import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,24 +10,32 @@ from typing import Final, Self
 
 from treefold.core.errors import StoreError, UnknownNodeError
 from treefold.core.question import Question
+from treefold.core.sessions import Sessions
 from treefold.core.store import Call, Entry, Message, TreeRow
-from treefold.stores.parking import OpenNode, parked
-from treefold.stores.refusals import fenced, forked, not_driving, owned, still_open, without_call
-from treefold.stores.standing import Standing
+from treefold.stores.deprecated import FormerNames
+from treefold.stores.errors import (
+    fenced_error,
+    forked_error,
+    missing_call_error,
+    not_owner_error,
+    owned_error,
+    still_open_error,
+)
+from treefold.stores.node_status import NodeStatus, OpenNode, parked_trees
 
 _NAME: Final = "memory"
-_TOLD: Final = 1000  # lines
+_MAX_BROADCASTS: Final = 1000
 
 
 @dataclass(slots=True)
 class _Node:
     tree: int
     call: Call
-    standing: Standing = field(default_factory=Standing)
+    status: NodeStatus = field(default_factory=NodeStatus)
 
 
-class MemoryStore:  # noqa: PLR0904 - the contract has as many
-    """A journal that is gone with this object; ``close`` only lets another drive it.
+class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
+    """A journal, and saved chats, that are gone with this object; ``close`` only ends ownership.
 
     Example:
         >>> from treefold import MemoryStore
@@ -41,7 +50,7 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         self.id: str = uuid.uuid4().hex
         self.name: str = _NAME
         self._lock = threading.RLock()
-        self._driving = False
+        self._owned = False
         self._last = 0
         self._highest = (0, 0)
         self._messages = 0
@@ -53,22 +62,23 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         self._refs: dict[int, set[str]] = {}
         self._questions: dict[str, Question] = {}
         self._inbox: dict[int, tuple[Message, str | None]] = {}
-        self._told: deque[tuple[int, str]] = deque(maxlen=_TOLD)
-        self._tellings = 0
+        self._broadcasts: deque[tuple[int, str]] = deque(maxlen=_MAX_BROADCASTS)
+        self._broadcast_count = 0
+        self._sessions: Sessions | None = None
 
-    def drive(self) -> bool:
+    def acquire(self) -> bool:
         with self._lock:
-            if self._driving:
-                raise owned(_NAME)
-            self._driving = True
+            if self._owned:
+                raise owned_error(_NAME)
+            self._owned = True
             return False
 
-    def is_driven(self) -> bool:
-        return self._driving
+    def is_owned(self) -> bool:
+        return self._owned
 
     def append(self, entries: Sequence[Entry]) -> int:
         with self._lock:
-            self._check_driving()
+            self._check_owned()
             self._check(entries)
             for entry in entries:
                 self._last += 1
@@ -86,25 +96,25 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
     def text(self, hash: str) -> str:
         with self._lock:
             if hash not in self._texts:
-                raise StoreError(_NAME, f"a text is not there (hash {hash})")
+                raise StoreError(_NAME, f"the text with the hash {hash} is missing")
             return self._texts[hash]
 
     def trees(self) -> list[TreeRow]:
         with self._lock:
-            waiting = parked(self._open_nodes())
+            parked = parked_trees(self._open_nodes())
             return [
                 TreeRow(
                     id=tree,
                     number=top.call.index,
                     key=top.call.key,
                     function=top.call.function,
-                    state=top.standing.state,
-                    open=tree in waiting,
-                    parked=bool(waiting.get(tree)),
+                    state=top.status.state,
+                    open=tree in parked,
+                    parked=bool(parked.get(tree)),
                     source=top.call.source,
-                    started=top.standing.started,
-                    ended=top.standing.ended,
-                    last=self._last_time(tree) if tree in waiting else None,
+                    started=top.status.started,
+                    ended=top.status.ended,
+                    last=self._last_time(tree) if tree in parked else None,
                 )
                 for tree, top in self._tops()
             ]
@@ -153,27 +163,28 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
 
     def done(self, message: int) -> None:
         with self._lock:
-            self._check_driving()
+            self._check_owned()
             self._inbox.pop(message, None)
 
-    def tell(self, text: str) -> None:
+    def broadcast(self, text: str) -> None:
         with self._lock:
-            self._tellings += 1
-            self._told.append((self._tellings, text))
+            self._broadcast_count += 1
+            self._broadcasts.append((self._broadcast_count, text))
 
-    def told(self, after: int = 0) -> tuple[int, list[str]]:
+    def read_broadcasts(self, after: int = 0) -> tuple[int, list[str]]:
         with self._lock:
-            return self._tellings, [text for place, text in self._told if place > after]
+            found = [text for number, text in self._broadcasts if number > after]
+            return self._broadcast_count, found
 
     def delete(self, tree: int) -> None:
         with self._lock:
-            self._check_driving()
+            self._check_owned()
             if tree not in self._trees:
                 raise UnknownNodeError(f"{_NAME} has no tree {tree}")
             if any(node.tree == tree for node in self._open_nodes()):
-                raise still_open(tree)
+                raise still_open_error(tree)
             if any(top.call.source == tree for _, top in self._tops()):
-                raise forked(tree)
+                raise forked_error(tree)
             for node in {entry.node for entry in self._trees.pop(tree)}:
                 del self._numbers[node]
                 self._settle(node)
@@ -183,13 +194,26 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
             for hash in gone.difference(*self._refs.values()):
                 del self._texts[hash]
 
+    @property
+    def sessions(self) -> Sessions:
+        """The chats saved in this object."""
+        from treefold.stores.database import MEMORY, Database  # noqa: PLC0415 - few need SQLite
+        from treefold.stores.sessions import SqliteSessions  # noqa: PLC0415
+
+        with self._lock:
+            if self._sessions is None:
+                database = Database(MEMORY)
+                self._sessions = SqliteSessions(database)
+                weakref.finalize(self._sessions, database.close)
+            return self._sessions
+
     def vacuum(self) -> None:
-        pass  # memory is given back by itself
+        pass  # Python frees the memory by itself
 
     def close(self) -> None:
         with self._lock:
-            self._driving = False
-            self._told.clear()
+            self._owned = False
+            self._broadcasts.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -200,28 +224,28 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
     def __repr__(self) -> str:
         return f"<MemoryStore, {len(self._trees)} trees>"
 
-    def _check_driving(self) -> None:
-        if not self._driving:
-            raise not_driving(_NAME)
+    def _check_owned(self) -> None:
+        if not self._owned:
+            raise not_owner_error(_NAME)
 
     def _check(self, entries: Sequence[Entry]) -> None:
-        """See that all of *entries* can be kept, before any is."""
+        """Check that all of *entries* can be written, before any is."""
         numbers: set[tuple[int, int]] = set()
         keys: set[tuple[int, str]] = set()
         nodes: set[int] = set()
         for entry in entries:
             node, number, call = entry.node, entry.number, entry.call
             if number in self._numbers.get(node, ()) or (node, number) in numbers:
-                raise fenced(_NAME, entry)
+                raise fenced_error(_NAME, entry)
             numbers.add((node, number))
             if call is not None:
                 key = (call.parent, call.key)
                 if key in self._keys or key in keys or node in self._nodes or node in nodes:
-                    raise fenced(_NAME, entry, call)
+                    raise fenced_error(_NAME, entry, call)
                 keys.add(key)
                 nodes.add(node)
             elif entry.state is not None and node not in self._nodes and node not in nodes:
-                raise without_call(entry)
+                raise missing_call_error(entry)
 
     def _add(self, entry: Entry, texts: Mapping[str, str]) -> None:
         node, call, state = entry.node, entry.call, entry.state
@@ -235,11 +259,11 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
                 number = max(number, call.index)
             self._highest = (max(highest, node + call.inherited), number)
         if state is not None:
-            self._nodes[node].standing.take(state, entry.at)
+            self._nodes[node].status.update(state, entry.at)
         self._texts.update(texts)
         self._refs.setdefault(entry.tree, set()).update(texts)
         if entry.question is not None:
-            self._questions.pop(entry.question.id, None)  # the newest comes last
+            self._questions.pop(entry.question.id, None)  # so that it is listed last
             self._questions[entry.question.id] = entry.question
         if entry.settled is not None:
             self._questions.pop(entry.settled, None)
@@ -255,7 +279,7 @@ class MemoryStore:  # noqa: PLR0904 - the contract has as many
         return [
             OpenNode(node.tree, id, node.call.parent, node.call.idles, id in asking)
             for id, node in self._nodes.items()
-            if not node.standing.state.final
+            if not node.status.state.final
         ]
 
     def _last_time(self, tree: int) -> float | None:

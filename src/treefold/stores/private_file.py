@@ -10,7 +10,7 @@ from treefold.core.errors import StoreError
 
 
 def write_file(path: str | Path, parts: Iterable[bytes]) -> None:
-    """Write *parts* into a file; what was there is replaced when all is written.
+    """Write *parts* to a file; an existing file is replaced once everything is written.
 
     Raises:
         StoreError: it cannot be written.
@@ -21,7 +21,7 @@ def write_file(path: str | Path, parts: Iterable[bytes]) -> None:
     except OSError as error:
         raise StoreError(
             str(path),
-            f"it cannot be written ({error.strerror or error}); see to its folder and the disk",
+            f"it cannot be written ({error.strerror or error}); check its folder and the disk",
         ) from error
 
 

@@ -1,6 +1,7 @@
-"""Entries as the rows of our tables, and back. Does not know the connection that they go through.
+"""Converts entries to rows of the tables and back.
 
-SQLite tells of a damaged page only if its structure is: each row has a sum over what is in it.
+SQLite reports a damaged page only if its structure is damaged, so each row has a checksum of its
+content.
 """
 
 import json
@@ -31,8 +32,8 @@ _EVENT: Final = """
 _EVENT_COLUMNS: Final = 11
 _CALL: Final = "nodes.parent, call_key, place, function, idles, source, inherited"
 EVENTS: Final = f"SELECT {_EVENT} FROM events WHERE tree = ? AND seq > ? ORDER BY seq"
-# For the nodes in a JSON list: where each stands, and its call, which its first event belongs to.
-# To join them with the events would search for a call with every event, and takes longer.
+# For the nodes in a JSON list: their state, and their call, which belongs to their first event.
+# Joining the nodes with the events would search for a call for every event, and takes longer.
 NODES: Final = f"""
     SELECT nodes.seq, nodes.id, tree, state,
         (SELECT max(n) FROM events WHERE events.node = nodes.id),
@@ -40,8 +41,8 @@ NODES: Final = f"""
         {_CALL}
     FROM json_each(?) AS asked CROSS JOIN nodes ON nodes.id = asked.value
 """
-# A question whose entry is lost has a row of nothing: the damage is not to hide it.
-UNANSWERED: Final = f"""
+# A question whose entry is lost yields a row of NULLs, so that the damage does not hide it.
+UNANSWERED_QUESTIONS: Final = f"""
     SELECT {_EVENT}, {_CALL}, questions.id
     FROM questions LEFT JOIN events ON events.seq = questions.seq
     LEFT JOIN nodes ON nodes.id = events.node AND nodes.seq = events.seq
@@ -50,32 +51,32 @@ UNANSWERED: Final = f"""
 """
 
 _NUMBERS: Final = Struct("<qqqd")
-_NO_TEXTS: Final[dict[str, str]] = {}  # one for all: to make many takes long
+_NO_TEXTS: Final[dict[str, str]] = {}  # shared by all entries: creating many dicts is slow
 _STATES: Final[dict[str, NodeState]] = {state.value: state for state in NodeState}
 
 
 def event_row(seq: int, entry: Entry) -> tuple[Any, ...]:
-    """Return the row of an entry among the events; plain types only, others are slow to bind."""
+    """Return the row of an entry in ``events``; plain types only, others are slow to bind."""
     tree, node, number, kind, body, at = (
         entry.tree, entry.node, entry.number, entry.kind, entry.body, entry.at
     )  # fmt: skip
     state = None if entry.state is None else entry.state.value
-    question = None if entry.question is None else question_text(entry.question)
+    question = None if entry.question is None else dump_question(entry.question)
     settled = entry.settled
-    crc = _sum(tree, node, number, kind, body, at, state, question, settled, entry.call)
-    return seq, tree, node, number, kind, kept(body), at, state, question, settled, crc
+    crc = _entry_checksum(tree, node, number, kind, body, at, state, question, settled, entry.call)
+    return seq, tree, node, number, kind, encode_text(body), at, state, question, settled, crc
 
 
 def node_row(seq: int, entry: Entry, call: Call) -> tuple[Any, ...]:
-    """Return the row of the node that an entry is the first of, but for its state and times."""
+    """Return the row in ``nodes`` for the first entry of a node, without its state and times."""
     return (
         entry.node,
         seq,
         entry.tree,
         call.parent,
-        kept(call.key),
+        encode_text(call.key),
         call.index,
-        kept(call.function),
+        encode_text(call.function),
         int(call.idles),
         call.source,
         call.inherited,
@@ -83,17 +84,17 @@ def node_row(seq: int, entry: Entry, call: Call) -> tuple[Any, ...]:
 
 
 def first_nodes(events: Iterable[Sequence[Any]]) -> list[int]:
-    """Return the nodes whose first entries are among these rows of *events*."""
+    """Return the ids of the nodes whose first entry is in these rows of ``events``."""
     return [row[2] for row in events if row[3] == 1]
 
 
 def calls_by_seq(nodes: Iterable[Sequence[Any]]) -> dict[int, Call]:
-    """Return the calls of these rows of *nodes*, by the places of their entries."""
+    """Return the calls in these rows of ``nodes``, by the position of their entry."""
     return {seq: _call_of_row(call) for seq, _, _, _, _, _, *call in nodes}
 
 
-def asking_entry(row: Sequence[Any]) -> Entry | None:
-    """Return the entry of a row of an event and a call; None if that is not what was written."""
+def question_entry(row: Sequence[Any]) -> Entry | None:
+    """Return the entry of a row of UNANSWERED_QUESTIONS; None if its checksum is wrong."""
     call = row[_EVENT_COLUMNS:]
     return entry_of_row(row[:_EVENT_COLUMNS], None if call[0] is None else _call_of_row(call))
 
@@ -102,9 +103,9 @@ def _call_of_row(row: Sequence[Any]) -> Call:
     parent, key, index, function, idles, source, inherited = row
     return Call(
         parent=parent,
-        key=given(key),
+        key=decode_text(key),
         index=index,
-        function=given(function),
+        function=decode_text(function),
         idles=bool(idles),
         source=source,
         inherited=inherited,
@@ -112,10 +113,10 @@ def _call_of_row(row: Sequence[Any]) -> Call:
 
 
 def entry_of_row(row: Sequence[Any], call: Call | None) -> Entry | None:
-    """Return the entry that was written as *row*, or None if that is not what was written."""
+    """Return the entry that was written as *row*; None if its checksum is wrong."""
     seq, tree, node, number, kind, body, at, state, question, settled, crc = row
-    body = given(body)
-    if _sum(tree, node, number, kind, body, at, state, question, settled, call) != crc:
+    body = decode_text(body)
+    if _entry_checksum(tree, node, number, kind, body, at, state, question, settled, call) != crc:
         return None
     return Entry(
         tree=tree,
@@ -126,14 +127,14 @@ def entry_of_row(row: Sequence[Any], call: Call | None) -> Entry | None:
         texts=_NO_TEXTS,
         call=call,
         state=None if state is None else _STATES[state],
-        question=None if question is None else question_of(question),
+        question=None if question is None else load_question(question),
         settled=settled,
         at=at,
         seq=seq,
     )
 
 
-def _sum(  # noqa: PLR0913 - one for each column
+def _entry_checksum(  # noqa: PLR0913 - one for each column
     tree: int,
     node: int,
     number: int,
@@ -145,55 +146,56 @@ def _sum(  # noqa: PLR0913 - one for each column
     settled: str | None,
     call: Call | None,
 ) -> int:
-    """Return the sum over all that an entry says, its texts aside."""
-    numbers = _NUMBERS.pack(tree, node, number, -1.0 if at is None else at)  # text is slow to make
+    """Return the checksum of an entry without its texts."""
+    # Packing the numbers is faster than formatting them as text.
+    numbers = _NUMBERS.pack(tree, node, number, -1.0 if at is None else at)
     text = f"{kind} {state} {settled} {question} {body}"
     if call is not None:
         text += f" {call.parent} {call.key} {call.index} {call.function}"
         text += f" {call.idles} {call.source} {call.inherited}"
-    return text_sum(text, crc32(numbers))
+    return checksum(text, crc32(numbers))
 
 
-def question_text(question: Question) -> str:
-    """Return a question as text."""
-    said = [question.id, question.node_id, question.kind, question.text, question.choices]
-    return json.dumps([*said, question.key])
+def dump_question(question: Question) -> str:
+    """Return a question as JSON."""
+    fields = [question.id, question.node_id, question.kind, question.text, question.choices]
+    return json.dumps([*fields, question.key])
 
 
-def question_of(text: str) -> Question:
-    """Return the question that was written as *text*."""
-    id, node, kind, words, choices, *key = json.loads(text)
+def load_question(json_text: str) -> Question:
+    """Return the question that was written as *json_text*."""
+    id, node, kind, text, choices, *key = json.loads(json_text)
     return Question(
         id=id,
         node_id=node,
         kind=QuestionKind(kind),
-        text=words,
+        text=text,
         choices=tuple(choices),
-        key=key[0] if key else version_1.key_of_question(QuestionKind(kind), words),
+        key=key[0] if key else version_1.key_of_question(QuestionKind(kind), text),
     )
 
 
-def text_sum(text: str, before: int = 0) -> int:
-    """Return the sum over a text, and over what was *before* it."""
-    return crc32(text.encode("utf-8", "surrogatepass"), before)
+def checksum(text: str, start: int = 0) -> int:
+    """Return the CRC-32 of a text, continuing from *start*."""
+    return crc32(text.encode("utf-8", "surrogatepass"), start)
 
 
-def short_hash(hash: str) -> str | bytes:
-    """Return a hash in half the room, if it is one as they are usually written."""
+def pack_hash(hash: str) -> str | bytes:
+    """Return a hexadecimal hash as bytes, in half the space, and any other hash as text."""
     try:
-        short = bytes.fromhex(hash)
+        packed = bytes.fromhex(hash)
     except ValueError:
-        return kept(hash)
-    return short if short.hex() == hash else kept(hash)
+        return encode_text(hash)
+    return packed if packed.hex() == hash else encode_text(hash)
 
 
-def long_hash(short: str | bytes) -> str:
-    """Return the hash that was made short; one that is kept as text may have half a character."""
-    return short if isinstance(short, str) else short.hex()
+def unpack_hash(packed: str | bytes) -> str:
+    """Return the hash that was packed."""
+    return packed if isinstance(packed, str) else packed.hex()
 
 
-def kept(text: str) -> str | bytes:
-    """Return *text* as it can be stored: one with half a character in it as bytes."""
+def encode_text(text: str) -> str | bytes:
+    """Return *text* as SQLite can store it: as bytes if it has a lone surrogate."""
     if text.isascii():
         return text
     try:
@@ -203,6 +205,6 @@ def kept(text: str) -> str | bytes:
     return text
 
 
-def given(kept: str | bytes) -> str:
-    """Return the text that was stored."""
-    return kept if isinstance(kept, str) else kept.decode("utf-8", "surrogatepass")
+def decode_text(stored: str | bytes) -> str:
+    """Return the text that ``encode_text`` encoded."""
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")

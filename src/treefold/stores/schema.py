@@ -1,14 +1,14 @@
-"""The tables of our database, as the steps that lead from each version to the next.
+"""The tables of the database, as the steps from each version to the next.
 
-A step that was released is never changed: another one is added.
+A step that was released is never changed; a new one is added instead.
 """
 
 from functools import cache
 from typing import Final
 
 _SESSIONS: Final = (
-    # Conversations are linked lists, as in git: whoever has an entry has all before it. An id is
-    # never given twice, so that an outdated head cannot mean a newer entry.
+    # Saved chats are linked lists, as in git: an entry leads to all entries before it. An id is
+    # never used twice, so that an outdated head cannot refer to a newer entry.
     """
     CREATE TABLE entries (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -33,8 +33,8 @@ _SESSIONS: Final = (
 )
 
 _JOURNAL: Final = (
-    # One row: which journal this is, and the highest numbers that were ever given. They are not
-    # given again, whatever is deleted.
+    # One row: the id of the journal, and the highest numbers of deleted rows, which are not used
+    # again.
     """
     CREATE TABLE journal (
         one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -45,7 +45,7 @@ _JOURNAL: Final = (
     )
     """,
     "INSERT INTO journal VALUES (1, lower(hex(randomblob(16))), 0, 0, 0)",
-    # SQLite tells of a damaged page only if its structure is: what is in it, the sums vouch for.
+    # SQLite reports a damaged page only if its structure is; the checksums cover the content.
     """
     CREATE TABLE events (
         seq INTEGER PRIMARY KEY,
@@ -63,8 +63,8 @@ _JOURNAL: Final = (
     )
     """,
     "CREATE INDEX events_by_tree ON events (tree, seq)",
-    # What the events have come to so far. A top-level call has the parent 0, the number of its tree
-    # as its place, and the tree that it goes on from, if it is a fork, as its source.
+    # The current state, derived from the events. A top-level call has the parent 0, the number of
+    # its tree as its place, and as its source the tree that was forked, if it is a fork.
     """
     CREATE TABLE nodes (
         id INTEGER PRIMARY KEY,
@@ -85,7 +85,7 @@ _JOURNAL: Final = (
     """,
     "CREATE INDEX nodes_open ON nodes (tree) WHERE state IN ('waiting', 'running', 'paused')",
     "CREATE INDEX nodes_forked ON nodes (source) WHERE source > 0",
-    # A text is kept once, however many refer to it; and as long as some tree does.
+    # A text is kept once, however many events reference it, as long as some tree does.
     """
     CREATE TABLE texts (
         id INTEGER PRIMARY KEY,
@@ -95,7 +95,7 @@ _JOURNAL: Final = (
     )
     """,
     "CREATE TABLE refs (tree INTEGER, text INTEGER, PRIMARY KEY (tree, text)) WITHOUT ROWID",
-    # Those that wait; what they say is in the event.
+    # The pending questions; their text is in the event.
     """
     CREATE TABLE questions (
         node INTEGER NOT NULL,
@@ -114,6 +114,6 @@ VERSION: Final = len(STEPS)
 
 @cache
 def statements(version: int) -> frozenset[str]:
-    """Return the statements that make the tables of this version, as SQLite keeps them."""
-    made = (statement.strip() for step in STEPS[:version] for statement in step)
-    return frozenset(statement for statement in made if statement.startswith("CREATE "))
+    """Return the statements that create the tables of this version, as SQLite keeps them."""
+    all_statements = (statement.strip() for step in STEPS[:version] for statement in step)
+    return frozenset(statement for statement in all_statements if statement.startswith("CREATE "))

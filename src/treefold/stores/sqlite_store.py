@@ -1,7 +1,7 @@
-"""A journal in a SQLite file.
+"""A journal and saved chats in one SQLite file.
 
-Writing has a connection of its own, so that nobody who reads waits for a commit. Does not know what
-the entries mean.
+Reading the journal, writing it and saving chats each have a connection, so that none of them waits
+for a lock of this process. The store does not interpret the entries.
 """
 
 import json
@@ -17,37 +17,40 @@ from typing import Any, Final, Self
 
 from treefold.core.errors import UnknownNodeError
 from treefold.core.question import Question
+from treefold.core.sessions import Sessions
 from treefold.core.states import NodeState
 from treefold.core.store import Entry, Message, TreeRow
-from treefold.stores.appending import Appender
+from treefold.stores.appender import Appender
+from treefold.stores.broadcast_file import BroadcastFile
+from treefold.stores.commit_mark import CommitMark, new_mark
 from treefold.stores.database import MEMORY, PATIENCE, Database, Synchronous, absolute
-from treefold.stores.driver_lock import DriverLock
-from treefold.stores.driver_mark import DriverMark, new_mark
-from treefold.stores.file_system import mounts, refuse_network
-from treefold.stores.integrity import damage_in_tree, damage_of, lost_tree
-from treefold.stores.live_file import LiveFile
-from treefold.stores.parking import OpenNode, parked
-from treefold.stores.refusals import forked, not_driving, owned, still_open
+from treefold.stores.deprecated import FormerNames
+from treefold.stores.errors import forked_error, not_owner_error, owned_error, still_open_error
+from treefold.stores.file_system import read_mounts, refuse_network
+from treefold.stores.integrity import check_indexes, damage_in_tree, find_lost_tree
+from treefold.stores.node_status import OpenNode, parked_trees
+from treefold.stores.owner_lock import OwnerLock
 from treefold.stores.rows import (
     EVENTS,
     NODES,
-    UNANSWERED,
-    asking_entry,
+    UNANSWERED_QUESTIONS,
     calls_by_seq,
+    checksum,
+    decode_text,
+    encode_text,
     entry_of_row,
     first_nodes,
-    given,
-    kept,
-    long_hash,
-    short_hash,
-    text_sum,
+    pack_hash,
+    question_entry,
+    unpack_hash,
 )
+from treefold.stores.sessions import SqliteSessions
 
 _ID: Final = re.compile("[0-9a-f]{32}")
-_HIGHEST: Final = 2**63 - 1  # number that SQLite knows
-_IS_OPEN: Final = "state IN ('waiting', 'running', 'paused')"  # as the index has it
+_MAX_INTEGER: Final = 2**63 - 1  # in SQLite
+_IS_OPEN: Final = "state IN ('waiting', 'running', 'paused')"  # exactly as in the index
 
-# Numbers are not given again when what had the highest ones is deleted: then they are put down.
+# The highest numbers are recorded when their rows are deleted, so that none is used twice.
 _LAST_SEQ: Final = """
     SELECT max(journal.seq, coalesce((SELECT max(seq) FROM events), 0)) FROM journal
 """
@@ -80,7 +83,7 @@ _OPEN_NODES: Final = f"""
         EXISTS (SELECT 1 FROM questions WHERE questions.node = nodes.id)
     FROM nodes WHERE {_IS_OPEN}
 """
-_FORGET: Final = (
+_DELETE_TREE: Final = (
     "DELETE FROM questions WHERE node IN (SELECT node FROM events WHERE tree = :tree)",
     "DELETE FROM nodes WHERE id IN (SELECT node FROM events WHERE tree = :tree)",
     "DELETE FROM events WHERE tree = :tree",
@@ -93,19 +96,21 @@ _FORGET: Final = (
 )
 
 
-class SqliteStore:  # noqa: PLR0904 - the contract has as many
-    """The file that a journal is kept in; safe to use from any thread, and to read in any process.
+class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
+    """A journal, and saved chats, in one SQLite file; safe to use from any thread.
+
+    Any process may read the journal, answer its questions, and save chats; one at a time owns it.
 
     Args:
-        path: the file, which is made if it is not there, and then only its owner can read it;
-            ``":memory:"`` for none.
-        synchronous: with ``"NORMAL"`` a commit does not wait for the disk: what was committed
-            survives a killed process, and a power cut may take the last moments away.
-        patience: how many seconds to wait for another program that writes, and to retry what could
-            not be written before a person is asked.
+        path: the file, which is created, readable by its owner only, if it does not exist;
+            ``":memory:"`` for no file.
+        synchronous: with ``"NORMAL"`` a commit does not wait for the disk: committed entries
+            survive a killed process, but a power cut may undo the last commits.
+        patience: how many seconds to wait for another program that writes, and to retry a failed
+            write before a question is asked.
 
     Raises:
-        StoreError: from every method, if the file cannot be read or written; the message says why.
+        StoreError: from every method, if the file cannot be read or written.
 
     Example:
         >>> from treefold import SqliteStore
@@ -124,21 +129,22 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         patience: float = PATIENCE,
     ) -> None:
         if str(path) != MEMORY:
-            refuse_network(absolute(path), mounts())
+            refuse_network(absolute(path), read_mounts())
         self._writer = Database(path, synchronous=synchronous, patience=patience)
+        self._synchronous: Synchronous = synchronous
         self.name: str = self._writer.path
         self.patience = patience
         self.largest = self._writer.largest
         self._reader = self._writer
         in_memory = self.name == MEMORY
-        self._lock = None if in_memory else DriverLock(self.name)
-        self._live = None if in_memory else LiveFile(self.name)
-        self._driving = False
-        self._keys_checked = False  # a key that the index does not have is in no tree
-        self._survives_power_cut = synchronous == "FULL"
+        self._lock = None if in_memory else OwnerLock(self.name)
+        self._broadcasts = None if in_memory else BroadcastFile(self.name)
+        self._owned = False
+        self._keys_checked = False  # whether a key that is missing in the index is in no tree
         self._appending = threading.Lock()
-        self._appender: Appender | None = None  # while it is known what is there
+        self._appender: Appender | None = None  # None while its cache may be outdated
         self._changing = threading.Lock()
+        self._sessions: SqliteSessions | None = None
         try:
             if not in_memory:
                 self._reader = Database(path, patience=patience)
@@ -151,65 +157,67 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         with self._reading() as rows:
             (id,) = rows.execute("SELECT id FROM journal").fetchone()
             if not _ID.fullmatch(id):
-                raise self._reader.damaged("the id of the journal is not what was written")
+                raise self._reader.damaged("the id of the journal is wrong")
             return id
 
-    def drive(self) -> bool:
+    def acquire(self) -> bool:
         with self._changing:
-            if self._driving:
-                raise owned(self.name)
-            with self._writer.snapshot():  # one that was closed would keep others from it
-                pass
-            former = self._take_lock()
-            self._driving = True
+            if self._owned:
+                raise owned_error(self.name)
+            self._writer.check_open()
+            former = self._acquire_lock()
+            self._owned = True
             self._appender = None
-            if self._live is not None:
-                self._live.forget()
+            if self._broadcasts is not None:
+                self._broadcasts.remove()
             return former is not None and bool(former.process)
 
-    def _take_lock(self) -> DriverMark | None:
-        """Take the lock and check the file; return what the last driver left beside it."""
+    def _acquire_lock(self) -> CommitMark | None:
+        """Acquire the lock and check the file; return the mark of the last owner."""
         if self._lock is None:
             return None
-        former = self._lock.take()
+        former = self._lock.acquire()
         try:
-            last, survives = self._checked_last(), self._survives_power_cut
-            self._lock.mark(new_mark(self.name, self.id, last, survives_power_cut=survives))
+            last, survives = self._checked_last(), self._synchronous == "FULL"
+            self._lock.write_mark(new_mark(self.name, self.id, last, survives_power_cut=survives))
         except BaseException:
-            self._lock.let_go()
+            self._lock.release()
             raise
         return former
 
     def _checked_last(self) -> int:
-        """Check the file; return the place of its last entry, deleted ones included."""
+        """Check the file; return the position of its last entry, deleted ones included."""
         with self._reading() as rows:
-            damage, self._keys_checked = damage_of(rows)
+            damage, self._keys_checked = check_indexes(rows)
             if damage:
                 raise self._reader.damaged(damage)
             return rows.execute(_LAST_SEQ).fetchone()[0]
 
-    def is_driven(self) -> bool:
-        return self._driving or (self._lock is not None and self._lock.is_taken())
+    def is_owned(self) -> bool:
+        return self._owned or (self._lock is not None and self._lock.is_held())
 
     def append(self, entries: Sequence[Entry]) -> int:
-        self._check_driving()
+        self._check_owned()
         with self._appending:
-            known, self._appender = self._appender, None  # if Ctrl-C comes, nobody knows
+            # After a KeyboardInterrupt it is unknown whether the entries were committed; then the
+            # next call creates a new appender.
+            known, self._appender = self._appender, None
             try:
                 with self._writer.transaction() as rows:
                     appender = self._new_appender(rows) if known is None else known
                     appended = appender.append(rows, entries)
-            except Exception:  # and all is as it was
+            except Exception:
+                # The transaction was rolled back.
                 self._appender = known
                 raise
-            appender.done(appended)
+            appender.committed(appended)
             self._appender = appender
             if self._lock is not None:
-                self._lock.wrote(appended.last)
+                self._lock.advance_mark(appended.last)
             return appended.last
 
     def _new_appender(self, rows: sqlite3.Connection) -> Appender:
-        """Return one that knows what is there; from then on nobody else writes."""
+        """Return an appender for what is in the file now; only its owner writes from here on."""
         return Appender(self.name, rows, int(rows.execute(_LAST_SEQ).fetchone()[0]))
 
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
@@ -232,36 +240,37 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
     def texts(self, tree: int) -> dict[str, str]:
         with self._reading() as rows:
             found = rows.execute(_TEXTS, (tree,)).fetchall()
-        return {long_hash(hash): self._checked(hash, text, crc) for hash, text, crc in found}
+        return {unpack_hash(hash): self._checked(hash, text, crc) for hash, text, crc in found}
 
     def text(self, hash: str) -> str:
         with self._reading() as rows:
             found = rows.execute(
-                "SELECT text, crc FROM texts WHERE hash = ?", (short_hash(hash),)
+                "SELECT text, crc FROM texts WHERE hash = ?", (pack_hash(hash),)
             ).fetchone()
             if found is None:
-                raise self._reader.damaged(f"a text is not there (hash {hash})")
+                raise self._reader.damaged(f"the text with the hash {hash} is missing")
         return self._checked(hash, *found)
 
-    def _checked(self, hash: str | bytes, kept: str | bytes, crc: int) -> str:
-        text = given(kept)
-        if text_sum(text) != crc:
-            raise self._reader.damaged(f"a text is not what was written (hash {long_hash(hash)})")
+    def _checked(self, hash: str | bytes, stored: str | bytes, crc: int) -> str:
+        text = decode_text(stored)
+        if checksum(text) != crc:
+            found = unpack_hash(hash)
+            raise self._reader.damaged(f"the text with the hash {found} has a wrong checksum")
         return text
 
     def trees(self) -> list[TreeRow]:
         with self._reading() as rows:
-            waiting = parked(OpenNode(*row) for row in rows.execute(_OPEN_NODES))
-            last = {id: at for id in waiting for (at,) in rows.execute(_LAST, (id,))}
+            parked = parked_trees(OpenNode(*row) for row in rows.execute(_OPEN_NODES))
+            last = {id: at for id in parked for (at,) in rows.execute(_LAST, (id,))}
             found = [
                 TreeRow(
                     id=id,
                     number=number,
-                    key=given(key),
-                    function=given(function),
+                    key=decode_text(key),
+                    function=decode_text(function),
                     state=NodeState(state),
-                    open=id in waiting,
-                    parked=bool(waiting.get(id)),
+                    open=id in parked,
+                    parked=bool(parked.get(id)),
                     source=source,
                     started=started,
                     ended=ended,
@@ -269,33 +278,35 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
                 )
                 for id, number, key, function, state, source, started, ended in rows.execute(_TREES)
             ]
-        # Either index may have lost a tree that the other has.
-        if not waiting.keys() <= {tree.id for tree in found}:
-            raise self._reader.damaged("a tree that is open is not found among all trees")
+        # Either index may miss a tree that the other has.
+        if not parked.keys() <= {tree.id for tree in found}:
+            raise self._reader.damaged("an open tree is not in the list of all trees")
         if any(not tree.open and not tree.state.final for tree in found):
-            raise self._reader.damaged("a tree that has not ended is not found among the open ones")
+            raise self._reader.damaged("a tree that has not ended is not in the list of open ones")
         return found
 
     def find(self, *, node: int) -> int | None:
-        if not 0 < node <= _HIGHEST:
+        if not 0 < node <= _MAX_INTEGER:
             return None
         if (found := self._row(_FIND, node, node, node)) is None:
             return None
         tree, in_events = found
         if tree != in_events:
-            raise self._reader.damaged(f"node {node} is not in the tree that it was written to")
+            raise self._reader.damaged(f"node {node} and its first entry are in different trees")
         return tree
 
     def find_key(self, key: str) -> int | None:
-        found = self._row("SELECT id FROM nodes WHERE parent = 0 AND call_key = ?", kept(key))
-        if found is None and self._driving and not self._keys_checked:
-            self._check_keys()  # or a finished call would be made again
+        search = "SELECT id FROM nodes WHERE parent = 0 AND call_key = ?"
+        found = self._row(search, encode_text(key))
+        if found is None and self._owned and not self._keys_checked:
+            # If the index hid the key, a finished call would be made again.
+            self._check_keys()
         return found and found[0]
 
     def _check_keys(self) -> None:
-        """Check once that every tree is found by its key; from now on this process adds them."""
+        """Check that every tree is found by its key; once, since only this process adds keys."""
         with self._reading() as rows:
-            if (lost := lost_tree(rows)) is not None:
+            if (lost := find_lost_tree(rows)) is not None:
                 raise self._reader.damaged(f"tree {lost} is not found by its key")
         self._keys_checked = True
 
@@ -311,75 +322,90 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
 
     def questions(self) -> list[Question]:
         with self._reading() as rows:
-            return [self._question(id, row) for *row, id in rows.execute(UNANSWERED)]
+            return [self._question(id, row) for *row, id in rows.execute(UNANSWERED_QUESTIONS)]
 
     def _question(self, id: str, row: Sequence[Any]) -> Question:
-        entry = None if row[0] is None else asking_entry(row)
+        entry = None if row[0] is None else question_entry(row)
         if entry is None or entry.question is None or entry.question.id != id:
-            raise self._reader.damaged(f"question {id} is not what was written")
+            raise self._reader.damaged(f"question {id} is missing, or has a wrong checksum")
         return entry.question
 
     def post(self, body: str, *, question: str | None = None) -> bool:
         with self._writer.transaction() as rows:
             if question is None:
-                rows.execute("INSERT INTO inbox (body) VALUES (?)", (kept(body),))
+                rows.execute("INSERT INTO inbox (body) VALUES (?)", (encode_text(body),))
                 return True
             return rows.execute(
                 "INSERT INTO inbox (body, question) SELECT ?, id FROM questions WHERE id = ?"
                 " ON CONFLICT DO NOTHING",
-                (kept(body), question),
+                (encode_text(body), question),
             ).rowcount == 1  # fmt: skip
 
     def inbox(self) -> list[Message]:
         with self._reading() as rows:
             found = rows.execute("SELECT id, body FROM inbox ORDER BY id")
-            return [Message(id, given(body)) for id, body in found]
+            return [Message(id, decode_text(body)) for id, body in found]
 
     def done(self, message: int) -> None:
-        self._check_driving()
+        self._check_owned()
         with self._writer.transaction() as rows:
             rows.execute("DELETE FROM inbox WHERE id = ?", (message,))
 
-    def tell(self, text: str) -> None:
-        if self._driving and self._live is not None:
-            self._live.tell(text)
+    def broadcast(self, text: str) -> None:
+        if self._owned and self._broadcasts is not None:
+            self._broadcasts.write(text)
 
-    def told(self, after: int = 0) -> tuple[int, list[str]]:
-        return (after, []) if self._live is None else self._live.told(after)
+    def read_broadcasts(self, after: int = 0) -> tuple[int, list[str]]:
+        return (after, []) if self._broadcasts is None else self._broadcasts.read(after)
 
     def delete(self, tree: int) -> None:
-        self._check_driving()
-        self._appender = None  # what it remembers may go
+        self._check_owned()
+        self._appender = None  # it may have cached what is deleted now
         with self._writer.transaction() as rows:
             if not _any(rows, "SELECT 1 FROM nodes WHERE id = ? AND parent = 0", tree):
                 raise UnknownNodeError(f"{self.name} has no tree {tree}")
             if _any(rows, f"SELECT 1 FROM nodes WHERE tree = ? AND {_IS_OPEN}", tree):
-                raise still_open(tree)
+                raise still_open_error(tree)
             if _any(rows, "SELECT 1 FROM nodes WHERE source = ? AND source > 0", tree):
-                raise forked(tree)
+                raise forked_error(tree)
             rows.execute(
                 "UPDATE journal SET seq = ?, node = ?, number = ?",
                 rows.execute(_NUMBERS).fetchone(),
             )
-            for statement in _FORGET:
+            for statement in _DELETE_TREE:
                 rows.execute(statement, {"tree": tree})
+
+    @property
+    def sessions(self) -> Sessions:
+        """The chats saved in the file; saving one needs no ownership of the journal."""
+        with self._changing:
+            self._writer.check_open()
+            if self._sessions is None:
+                # A connection of its own: a commit of the journal on the event loop must not wait
+                # for a thread that saves a chat.
+                self._sessions = SqliteSessions(
+                    Database(self.name, synchronous=self._synchronous, patience=self.patience)
+                )
+            return self._sessions
 
     def vacuum(self) -> None:
         self._writer.vacuum()
 
     def close(self) -> None:
         with self._changing:
-            self._driving = False
+            self._owned = False
             try:
+                if self._sessions is not None:
+                    self._sessions.close()
                 self._reader.close()
                 self._writer.close()
-                if self._live is not None:
-                    self._live.close()
+                if self._broadcasts is not None:
+                    self._broadcasts.close()
                 if self._lock is not None:
-                    self._lock.closed(complete=not _has_log(self.name))
+                    self._lock.mark_closed(complete=not _has_log(self.name))
             finally:
                 if self._lock is not None:
-                    self._lock.let_go()
+                    self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -391,21 +417,22 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
         closed = ", closed" if self._writer.closed else ""
         return f"<SqliteStore {self.name}{closed}>"
 
-    def _check_driving(self) -> None:
-        if not self._driving and not self._writer.closed:  # which is told by whoever uses it
-            raise not_driving(self.name)
+    def _check_owned(self) -> None:
+        # A closed store raises ClosedError when its connection is used.
+        if not self._owned and not self._writer.closed:
+            raise not_owner_error(self.name)
 
     def _check_numbers(self, entries: Sequence[Entry]) -> None:
-        """See that none is missing between others: a damaged index does not say so."""
+        """Check that no entry is missing between others; a damaged index would hide it."""
         numbers: dict[int, int] = {}
         for entry in entries:
             if numbers.get(entry.node, entry.number - 1) != entry.number - 1:
-                raise self._reader.damaged(f"node {entry.node} has lost entries")
+                raise self._reader.damaged(f"node {entry.node} has missing entries")
             numbers[entry.node] = entry.number
 
     @contextmanager
     def _reading(self) -> Generator[sqlite3.Connection]:
-        """Lend the connection for reading; what nobody here has written is told as damage."""
+        """Lend the connection for reading; values of a wrong type are reported as damage."""
         with self._reader.snapshot() as rows:
             try:
                 yield rows
@@ -413,19 +440,19 @@ class SqliteStore:  # noqa: PLR0904 - the contract has as many
                 raise self._reader.damaged(f"something in it cannot be read ({error})") from error
 
     def _row(self, statement: str, *values: object) -> Any:
-        """Return the first row that is found, or nothing if that is a search."""
+        """Return the first row; a statement with *values* is a search, and may find none."""
         with self._reading() as rows:
             found = rows.execute(statement, values).fetchone()
             if found is None and not values:
-                raise ValueError("the row about the journal itself is gone")
+                raise ValueError("the row about the journal itself is missing")
             return found
 
     def _damaged_entry(self, seq: int) -> Entry:
-        raise self._reader.damaged(f"entry {seq} is not what was written")
+        raise self._reader.damaged(f"entry {seq} has a wrong checksum")
 
 
 def _has_log(path: str) -> bool:
-    """Whether others have kept the write-ahead log from being put into the main file."""
+    """Whether entries are still in the write-ahead log, because others have the file open."""
     try:
         return os.path.getsize(f"{path}-wal") > 0
     except OSError:

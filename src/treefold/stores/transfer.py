@@ -1,6 +1,7 @@
-"""One tree as a file that another journal can take in: JSON, a line for each text and entry.
+"""Exports a tree to a file, and imports it into another journal.
 
-Knows the contract of a store and nothing of any one. A fork goes with the trees that it comes from.
+The file has one JSON object per line, for each text and entry. Works with any store. A fork is
+exported together with the trees that it was forked from.
 """
 
 import json
@@ -18,10 +19,10 @@ from treefold.core.store import Call, Entry, Store
 from treefold.stores.private_file import write_file
 
 FORMAT: Final = "treefold journal"
-_ANY_FORMAT: Final = " journal"  # how it ends; files are older than the name before it
+_ANY_FORMAT: Final = " journal"  # the ending; older files have another name before it
 VERSION: Final = 1
 
-_HIGHEST: Final = 2**53  # number that anybody who writes JSON knows
+_MAX_INTEGER: Final = 2**53  # that every JSON library represents exactly
 _CALL: Final = {
     **dict.fromkeys(("parent", "index", "source", "inherited"), int),
     **dict.fromkeys(("key", "function"), str),
@@ -35,9 +36,9 @@ _ENTRY: Final = {
 
 
 def export_tree(store: Store, tree: int, path: str | Path) -> None:
-    """Write a tree, and those that it is a fork of, into a file that only its owner can read.
+    """Write a tree, and those it was forked from, to a file that only its owner can read.
 
-    What was there is replaced when all is written.
+    An existing file is replaced once everything is written.
 
     Raises:
         UnknownNodeError: there is no such tree.
@@ -57,7 +58,7 @@ def export_tree(store: Store, tree: int, path: str | Path) -> None:
         ...     _ = node.result()
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     export_tree(here, node.id, Path(folder) / "add.jsonl")
-        ...     _ = there.drive()
+        ...     _ = there.acquire()
         ...     import_tree(there, Path(folder) / "add.jsonl")
         1
         >>> [row.function for row in there.trees()]
@@ -67,15 +68,15 @@ def export_tree(store: Store, tree: int, path: str | Path) -> None:
 
 
 def import_tree(store: Store, path: str | Path) -> int:
-    """Take in what ``export_tree`` has written, all or nothing; return the id of the tree.
+    """Import a file that ``export_tree`` wrote, all or nothing; return the id of the tree.
 
-    Everything gets ids of its own here, and a key that another tree has is left out. A tree that
-    was open is open here, too. Call ``store.drive()`` before, and use no runtime on it meanwhile:
-    it would give the same ids to its own calls.
+    All nodes get new ids, and a key that is taken is dropped. A tree that was open stays open. Call
+    ``store.acquire()`` before, and do not use the store in a runtime at the same time, which would
+    give the same ids to its own calls.
 
     Raises:
         StoreError: the file cannot be read, is damaged, or is from a newer version.
-        UsageError: ``drive`` was not called.
+        UsageError: ``acquire`` was not called.
 
     Example:
         >>> from treefold import MemoryStore, StoreError
@@ -93,12 +94,12 @@ def import_tree(store: Store, path: str | Path) -> int:
         raise StoreError(file, f"it cannot be read ({error.strerror or error})") from error
     try:
         tree, entries = _read(content)
-        moved = _Move(store, entries)
-        fitting = [moved.entry(entry) for entry in entries]
-        new = moved.ids[tree]
+        renumbering = _Renumbering(store, entries)
+        renumbered = [renumbering.entry(entry) for entry in entries]
+        new = renumbering.ids[tree]
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise StoreError(file, f"it cannot be taken in: {_words(error)}") from error
-    store.append(fitting)
+        raise StoreError(file, f"it cannot be imported: {_message(error)}") from error
+    store.append(renumbered)
     return new
 
 
@@ -108,12 +109,13 @@ def import_tree(store: Store, path: str | Path) -> int:
 def _lines(store: Store, tree: int) -> Iterator[bytes]:
     trees: list[list[Entry]] = []
     source = tree
-    while source:  # first the fork: what it comes from can only have grown since
+    # The fork is read first: the tree it was forked from can only grow meanwhile.
+    while source:
         entries = store.entries(source)
         if not entries or (call := entries[0].call) is None:
             raise UnknownNodeError(f"{store.name} has no tree {source}")
         if call.source >= source:
-            raise StoreError(store.name, f"tree {source} is a fork of {call.source}, a later one")
+            raise StoreError(store.name, f"tree {source} is a fork of the later tree {call.source}")
         trees.append(entries)
         source = call.source
     yield _line({"format": FORMAT, "version": VERSION, "store": store.id, "tree": tree})
@@ -136,20 +138,20 @@ def _hashes(store: Store, entry: Entry) -> list[str]:
 
 
 def _plain(entry: Entry) -> dict[str, Any]:
-    """Return an entry as data, without what is not said or only said here."""
-    said = {name: value for name, value in asdict(entry).items() if value is not None}
-    return {name: value for name, value in said.items() if name not in {"texts", "seq"}}
+    """Return an entry as JSON data, without empty fields, its texts and its position."""
+    fields = {name: value for name, value in asdict(entry).items() if value is not None}
+    return {name: value for name, value in fields.items() if name not in {"texts", "seq"}}
 
 
 def _line(data: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-    except UnicodeEncodeError:  # half a character, which only an escape can say
+    except UnicodeEncodeError:  # a lone surrogate, which has to be escaped
         return json.dumps(data, separators=(",", ":")).encode() + b"\n"
 
 
 def _with_end(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield *lines*, and a last one by which damage is noticed."""
+    """Yield *lines*, and a last one with their number and checksum."""
     crc, count = 0, 0
     for line in lines:
         crc, count = crc32(line, crc), count + 1
@@ -166,7 +168,7 @@ def _read(content: bytes) -> tuple[int, list[Entry]]:
     header = _header(lines[0] if lines else b"")
     before, end = b"".join(lines[:-1]), lines[-1]
     if end != _line({"lines": len(lines) - 1, "crc": crc32(before)}):
-        raise ValueError("it is not what was written, or not all of it; get another copy")
+        raise ValueError("it is damaged or incomplete; get another copy")
     texts: dict[str, str] = {}
     entries: list[Entry] = []
     for line in lines[1:-1]:
@@ -174,8 +176,8 @@ def _read(content: bytes) -> tuple[int, list[Entry]]:
         if "text" in data:
             texts[data["hash"]] = data["text"]
         else:
-            said = {hash: texts[hash] for hash in data["texts"]}
-            entries.append(_entry(data["entry"], said))
+            referenced = {hash: texts[hash] for hash in data["texts"]}
+            entries.append(_entry(data["entry"], referenced))
     return header["tree"], entries
 
 
@@ -186,7 +188,7 @@ def _header(line: bytes) -> dict[str, Any]:
     except (AttributeError, KeyError, TypeError, ValueError):
         header, version = {"version": None}, None
     if not isinstance(version, int):
-        raise ValueError("no tree was exported into it; give the path of another file")  # noqa: TRY004 - of the file
+        raise ValueError("it is not an exported tree; give the path of another file")  # noqa: TRY004 - of the file
     if version > VERSION:
         raise ValueError(
             f"a newer treefold has written it (version {version}, this one knows {VERSION}); "
@@ -196,55 +198,56 @@ def _header(line: bytes) -> dict[str, Any]:
 
 
 def _entry(data: dict[str, Any], texts: Mapping[str, str]) -> Entry:
-    said = dict(data)
-    _check(said, _ENTRY)
-    if "call" in said:
-        _check(said["call"], _CALL)
-        said["call"] = Call(**said["call"])
-    if "state" in said:
-        said["state"] = NodeState(said["state"])
-    if "question" in said:
-        question = said["question"]
+    fields = dict(data)
+    _check_types(fields, _ENTRY)
+    if "call" in fields:
+        _check_types(fields["call"], _CALL)
+        fields["call"] = Call(**fields["call"])
+    if "state" in fields:
+        fields["state"] = NodeState(fields["state"])
+    if "question" in fields:
+        question = fields["question"]
         kind, choices = QuestionKind(question["kind"]), tuple(question["choices"])
-        said["question"] = Question(**question | {"kind": kind, "choices": choices})
-    return Entry(**said, texts=texts)
+        fields["question"] = Question(**question | {"kind": kind, "choices": choices})
+    return Entry(**fields, texts=texts)
 
 
-def _check(said: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
-    """Raise ValueError if something is no such thing as a store keeps there."""
-    for name, kind in kinds.items():
-        value = said.get(name)
-        if not isinstance(value, kind | None) or (kind is int and not -1 < (value or 0) < _HIGHEST):
-            raise ValueError(f"{value!r} is no {name} of an entry")
+def _check_types(fields: Mapping[str, Any], types: Mapping[str, Any]) -> None:
+    """Raise ValueError if a field is not of its type."""
+    for name, kind in types.items():
+        value = fields.get(name)
+        too_large = kind is int and isinstance(value, int) and not -1 < value < _MAX_INTEGER
+        if not isinstance(value, kind | None) or too_large:
+            raise ValueError(f"{value!r} is not a valid {name} of an entry")
 
 
-def _words(error: Exception) -> str:
-    return str(error) if type(error) is ValueError else f"something in it is wrong ({error!r})"
+def _message(error: Exception) -> str:
+    return str(error) if type(error) is ValueError else f"it has invalid data ({error!r})"
 
 
-class _Move:
-    """Which ids and numbers what is taken in gets in a store: the next, in the same order.
+class _Renumbering:
+    """The ids and numbers that imported entries get in a store: the next ones, in the same order.
 
-    The nodes that a fork took over are counted from its own id, so that these are moved as well.
+    The nodes that a fork shares are counted from its own id, so they are renumbered as well.
     """
 
     def __init__(self, store: Store, entries: Sequence[Entry]) -> None:
         node, number = store.highest()
         calls = [(entry.node, entry.call) for entry in entries if entry.call is not None]
         if any(call.inherited > len(calls) for _, call in calls):
-            raise ValueError("a fork in it has more calls than there are")
+            raise ValueError("a fork in it shares more calls than there are")
         if not {entry.tree for entry in entries} <= {id for id, call in calls if not call.parent}:
-            raise ValueError("the top-level call of a tree is not in it")
+            raise ValueError("the top-level call of a tree is missing")
         nodes = {id for entry in entries for id in (entry.node, entry.tree)}
         for id, call in calls:
             nodes.update(range(id, id + call.inherited + 1))
         self.ids = dict(zip(sorted(nodes), range(node + 1, node + 1 + len(nodes)), strict=True))
         tops = {id: call for id, call in calls if call.parent == 0}
-        self._numbers = {id: number + place for place, id in enumerate(sorted(tops), 1)}
+        self._numbers = {id: number + index for index, id in enumerate(sorted(tops), 1)}
         self._taken = {call.key for call in tops.values() if store.find_key(call.key) is not None}
 
     def entry(self, entry: Entry) -> Entry:
-        """Return *entry* as it is to be appended."""
+        """Return *entry* with its new ids."""
         return replace(
             entry,
             tree=self.ids[entry.tree],
@@ -258,7 +261,7 @@ class _Move:
     def _call(self, node: int, call: Call) -> Call:
         if call.parent:
             return replace(call, parent=self.ids[call.parent])
-        unnamed = call.key[:1] == "#" and call.key[1:].isdecimal()  # it is called by its id
+        unnamed = call.key[:1] == "#" and call.key[1:].isdecimal()  # the key is its id
         named = not unnamed and call.key not in self._taken
         return replace(
             call,
@@ -276,7 +279,7 @@ class _Move:
         return f"{self.ids[int(node)]}-{number}"
 
     def _body(self, entry: Entry) -> str:
-        """Return the body, which has no ids in it, with the number of the tree as it is here."""
+        """Return the body, which has no ids, with the new number of the tree."""
         if entry.call is None or entry.call.parent:
             return entry.body
         body = json.loads(entry.body)

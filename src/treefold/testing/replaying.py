@@ -167,7 +167,7 @@ def _opened(source: Source) -> Generator[Store]:
             yield store
     else:
         store = MemoryStore()
-        store.drive()
+        store.acquire()
         import_tree(store, path)
         yield store
 

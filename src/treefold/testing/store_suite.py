@@ -1,6 +1,6 @@
-"""What every store of a journal has to do, as tests that anybody can run on theirs.
+"""Tests of the ``Store`` protocol, which users can run on their own stores.
 
-Needs nothing but the contract; any runner that calls methods named ``test_...`` will do.
+They use nothing but the protocol; any test runner that calls methods named ``test_...`` works.
 """
 
 import threading
@@ -9,21 +9,32 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from unittest import SkipTest
 
 from treefold.core.errors import (
+    DuplicateNameError,
     FencedError,
+    InvalidValueError,
+    SessionConflictError,
     StoreError,
     StoreOwnedError,
     UnknownNodeError,
+    UnknownSessionError,
     UsageError,
 )
+from treefold.core.exchange import Exchange, Finish
 from treefold.core.question import Question, QuestionKind
+from treefold.core.sessions import SavedSession, Sessions
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry, Message, Store, TreeRow
+from treefold.core.transcript import ToolResult
+from treefold.core.usage import TokenUsage
 
 
 class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
-    """Tests of a store: name a subclass ``Test...`` and say how one of yours is made.
+    """Tests of a store: name a subclass ``Test...``, and implement how a store is created.
+
+    Stores without the attribute ``sessions`` skip the tests of saved chats.
 
     Example:
         >>> from treefold.stores import MemoryStore, Store
@@ -37,14 +48,14 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
     """
 
     def make_store(self) -> Store:
-        """Return a store with nothing in it, which nobody drives."""
+        """Return a new, empty store that has no owner."""
         raise NotImplementedError
 
     def reopen(self, store: Store) -> Store:
-        """Return the journal of *store*, which may be open or closed, as another process has it."""
+        """Open the journal of *store*, which may be open or closed, as another process would."""
         raise NotImplementedError
 
-    # What is there
+    # Entries
 
     def test_a_new_store_is_empty(self) -> None:
         with _closing(self.make_store()) as store:
@@ -53,24 +64,24 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             assert (store.find(node=1), store.find_key("a"), store.entries(1)) == (None, None, [])
 
     def test_a_journal_keeps_its_id_and_no_other_has_it(self) -> None:
-        with self._driven() as store, self._driven() as other:
+        with self._owned() as store, self._owned() as other:
             assert store.id not in {other.id, ""}
             with self._opened_again(store) as again:
                 assert (again.id, again.name) == (store.id, store.name)
 
     def test_entries_come_back_whole_and_in_order(self) -> None:
-        question = asking("1-1")
+        question = a_question("1-1")
         entries = [
-            asked(1, key="nightly", index=7),
-            replace(told(1, 2, "漢 é \0 \n", hash="ab01"), body='{"é":"漢"}'),
-            replace(asked(2, tree=1, parent=1), state=NodeState.Running),
+            called(1, key="nightly", index=7),
+            replace(noted(1, 2, "漢 é \0 \n", hash="ab01"), body='{"é":"漢"}'),
+            replace(called(2, tree=1, parent=1), state=NodeState.Running),
             Entry(tree=1, node=1, number=3, kind="Q", body="{}", question=question),
             Entry(tree=1, node=1, number=4, kind="S", body="", settled="1-1"),
             ended(2, tree=1, state=NodeState.Error),
             ended(1, 5, state=NodeState.Canceled),
         ]
         kept = [replace(entry, texts={}, seq=n) for n, entry in enumerate(entries, 1)]
-        with self._driven() as store:
+        with self._owned() as store:
             assert store.append(entries[:3]) == 3
             assert store.append(entries[3:]) == 7
             assert store.entries(1) == kept
@@ -80,25 +91,25 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
                 assert again.text("ab01") == "漢 é \0 \n"
                 assert again.texts(1)["ab01"] == "漢 é \0 \n"
 
-    def test_places_are_counted_over_all_trees(self) -> None:
-        with self._driven() as store:
-            assert store.append([asked(1), asked(2)]) == 2
-            assert store.append([told(1, 2), told(2, 2), told(1, 3)]) == 5
+    def test_positions_are_counted_over_all_trees(self) -> None:
+        with self._owned() as store:
+            assert store.append([called(1), called(2)]) == 2
+            assert store.append([noted(1, 2), noted(2, 2), noted(1, 3)]) == 5
             assert [entry.seq for entry in store.entries(1)] == [1, 3, 5]
             assert [entry.seq for entry in store.entries(2, after=2)] == [4]
             assert (store.last(), store.append([]), store.last()) == (5, 5, 5)
 
     def test_the_length_of_a_node_is_how_many_entries_it_has(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1), told(1, 2), asked(2, tree=1, parent=1), told(1, 3)])
+        with self._owned() as store:
+            store.append([called(1), noted(1, 2), called(2, tree=1, parent=1), noted(1, 3)])
             assert [store.length(node) for node in (1, 2, 3)] == [3, 1, 0]
 
-    # Who may write
+    # Ownership
 
-    def test_only_who_drives_may_write(self) -> None:
+    def test_only_the_owner_may_write(self) -> None:
         with _closing(self.make_store()) as store:
             for write in (
-                lambda: store.append([asked(1)]),
+                lambda: store.append([called(1)]),
                 lambda: store.delete(1),
                 lambda: store.done(1),
             ):
@@ -106,104 +117,122 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             assert store.post("hello")
             assert store.trees() == []
 
-    def test_only_one_drives_until_it_is_closed(self) -> None:
-        with self._driven() as store, _closing(self.reopen(store)) as other:
-            error = _raises(StoreOwnedError, other.drive)
+    def test_a_journal_has_one_owner_until_it_is_closed(self) -> None:
+        with self._owned() as store, _closing(self.reopen(store)) as other:
+            error = _raises(StoreOwnedError, other.acquire)
             assert store.name in str(error)
-            _raises(StoreOwnedError, store.drive)
-            store.append([asked(1)])
+            _raises(StoreOwnedError, store.acquire)
+            store.append([called(1)])
             store.close()
             store.close()
-            with self._driven(self.reopen(store)) as next_one:
-                next_one.append([asked(2)])
+            with self._owned(self.reopen(store)) as next_one:
+                next_one.append([called(2)])
                 assert [tree.id for tree in next_one.trees()] == [1, 2]
 
     def test_nothing_of_a_batch_is_kept_if_a_number_or_a_key_is_taken(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1, key="a"), asked(2, tree=1, parent=1, key="b"), told(1, 2)])
-            before = self._seen(store)
+        with self._owned() as store:
+            store.append([
+                called(1, key="a"),
+                called(2, tree=1, parent=1, key="b"),
+                noted(1, 2),
+            ])
+            before = self._content(store)
             for refused in (
-                [told(1, 2)],
-                [told(1, 3), told(1, 3)],
-                [asked(3, key="a")],
-                [asked(3, tree=1, parent=1, key="b")],
-                [asked(3, key="c"), asked(4, key="c")],
-                [replace(asked(1, key="d"), number=9)],
+                [noted(1, 2)],
+                [noted(1, 3), noted(1, 3)],
+                [called(3, key="a")],
+                [called(3, tree=1, parent=1, key="b")],
+                [called(3, key="c"), called(4, key="c")],
+                [replace(called(1, key="d"), number=9)],
             ):
                 batch = [
-                    asked(8, index=8, key="new", source=1, inherited=5),
-                    told(8, 2, "a new text", hash="ff"),
-                    Entry(tree=8, node=8, number=3, kind="Q", body="{}", question=asking("8-1")),
+                    called(8, index=8, key="new", source=1, inherited=5),
+                    noted(8, 2, "a new text", hash="ff"),
+                    Entry(
+                        tree=8, node=8, number=3, kind="Q", body="{}", question=a_question("8-1")
+                    ),
                     replace(ended(1, 7), settled="1-1"),
                     *refused,
                 ]
                 _raises(FencedError, lambda batch=batch: store.append(batch))
                 _raises(FencedError, lambda batch=batch: store.append(batch[::-1]))
-                assert self._seen(store) == before
+                assert self._content(store) == before
                 _raises(StoreError, lambda: store.text("ff"))
-            assert store.append([told(1, 3)]) == 4
+            assert store.append([noted(1, 3)]) == 4
 
     def test_a_key_is_taken_in_its_parent_alone(self) -> None:
-        with self._driven() as store:
+        with self._owned() as store:
             store.append([
-                asked(1, key="a"),
-                asked(2, tree=1, parent=1, key="a"),
-                asked(3, tree=1, parent=2, key="a"),
+                called(1, key="a"),
+                called(2, tree=1, parent=1, key="a"),
+                called(3, tree=1, parent=2, key="a"),
             ])
             assert (store.find_key("a"), store.length(3)) == (1, 1)
 
-    def test_the_first_entry_of_a_node_says_who_called_it(self) -> None:
-        with self._driven() as store:
-            _raises(UsageError, lambda: store.append([asked(1), ended(2, 1, tree=1)]))
+    def test_the_first_entry_of_a_node_has_its_call(self) -> None:
+        with self._owned() as store:
+            _raises(UsageError, lambda: store.append([called(1), ended(2, 1, tree=1)]))
             assert (store.trees(), store.last()) == ([], 0)
 
-    # What is found
+    # Lookups
 
     def test_texts_are_found_by_their_hash(self) -> None:
         long = "word " * 50_000
-        with self._driven() as store:
-            store.append([asked(1), told(1, 2, long, hash="aa"), told(1, 3, "b", hash="Not hex!")])
-            store.append([asked(2), told(2, 2, long, hash="aa")])
+        with self._owned() as store:
+            store.append([
+                called(1),
+                noted(1, 2, long, hash="aa"),
+                noted(1, 3, "b", hash="Not hex!"),
+            ])
+            store.append([called(2), noted(2, 2, long, hash="aa")])
             assert (store.text("aa"), store.text("Not hex!")) == (long, "b")
             _raises(StoreError, lambda: store.text("AA"))
             _raises(StoreError, lambda: store.text("bb"))
 
     def test_a_node_is_found_in_its_tree(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1), asked(2, tree=1, parent=1), ended(2, tree=1), ended(1)])
-            store.append([asked(3, source=1, inherited=3)])
-            store.append([asked(5, tree=3, parent=3), asked(7), asked(8, tree=3, parent=5)])
+        with self._owned() as store:
+            store.append([called(1), called(2, tree=1, parent=1), ended(2, tree=1), ended(1)])
+            store.append([called(3, source=1, inherited=3)])
+            store.append([
+                called(5, tree=3, parent=3),
+                called(7),
+                called(8, tree=3, parent=5),
+            ])
             found = [store.find(node=node) for node in range(10)]
             assert found == [None, 1, 1, 3, 3, 3, 3, 7, 3, None]
 
     def test_the_key_of_a_top_level_call_finds_its_tree(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1, key="a"), asked(2, tree=1, parent=1, key="b"), asked(3)])
-            store.append([asked(4, key="é 漢")])
+        with self._owned() as store:
+            store.append([
+                called(1, key="a"),
+                called(2, tree=1, parent=1, key="b"),
+                called(3),
+            ])
+            store.append([called(4, key="é 漢")])
             found = [store.find_key(key) for key in ("a", "b", "A", "", "é 漢")]
             assert found == [1, None, None, None, 4]
 
-    def test_the_highest_numbers_count_what_a_fork_took_over_and_what_is_deleted(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1, index=1), asked(5, tree=1, parent=1, index=70)])
+    def test_the_highest_numbers_include_ids_that_a_fork_shares_and_deleted_ones(self) -> None:
+        with self._owned() as store:
+            store.append([called(1, index=1), called(5, tree=1, parent=1, index=70)])
             assert store.highest() == (5, 1)
-            store.append([ended(5, tree=1), ended(1), asked(6, index=2, source=1, inherited=4)])
+            store.append([ended(5, tree=1), ended(1), called(6, index=2, source=1, inherited=4)])
             assert store.highest() == (10, 2)
             store.append([ended(6)])
             last = store.last()
             store.delete(6)
             store.delete(1)
             assert (store.highest(), store.trees()) == ((10, 2), [])
-            assert store.append([asked(11, index=3)]) == last + 1
+            assert store.append([called(11, index=3)]) == last + 1
             with self._opened_again(store) as again:
                 assert again.highest() == (11, 3)
 
     def test_trees_are_listed_oldest_first_with_the_state_of_their_top_level_call(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1, key="b", index=1)])
-            store.append([asked(2, key="a", index=2), moved(2, 2, NodeState.Running)])
+        with self._owned() as store:
+            store.append([called(1, key="b", index=1)])
+            store.append([called(2, key="a", index=2), changed(2, 2, NodeState.Running)])
             store.append([ended(2, 3, state=NodeState.Error)])
-            store.append([replace(asked(3, key="c", index=3, source=2, inherited=1), state=None)])
+            store.append([replace(called(3, key="c", index=3, source=2, inherited=1), state=None)])
             expected = [
                 TreeRow(
                     id=id,
@@ -226,55 +255,59 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
                 assert again.trees() == expected
 
     def test_a_tree_is_open_until_all_of_its_nodes_have_ended(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1), asked(2, tree=1, parent=1), ended(1)])
+        with self._owned() as store:
+            store.append([called(1), called(2, tree=1, parent=1), ended(1)])
             assert [(tree.state, tree.open) for tree in store.trees()] == [
                 (NodeState.Success, True)
             ]
             store.append([ended(2, tree=1, state=NodeState.Canceled)])
             assert [tree.open for tree in store.trees()] == [False]
 
-    def test_a_tree_is_parked_if_whatever_could_go_on_waits_for_an_answer(self) -> None:
-        with self._driven() as store:
+    def test_a_tree_is_parked_if_nothing_can_continue_without_an_answer(self) -> None:
+        with self._owned() as store:
 
             def parked(*entries: Entry) -> list[bool]:
                 store.append(entries)
                 return [tree.parked for tree in store.trees()]
 
-            assert parked(asked(1), asked(2, tree=1, parent=1)) == [False]
-            assert parked(asks("1-1", 2)) == [False]  # the other can go on
+            assert parked(called(1), called(2, tree=1, parent=1)) == [False]
+            assert parked(asks("1-1", 2)) == [False]  # the other can continue
             assert parked(asks("2-1", 2, tree=1)) == [True]
-            assert parked(asked(3, tree=1, parent=1), asked(9)) == [False, False]
+            assert parked(called(3, tree=1, parent=1), called(9)) == [False, False]
             assert parked(asks("3-1", 2, tree=1), asks("3-2", 3, tree=1)) == [True, False]
             assert parked(settles("3-1", 4, tree=1)) == [True, False]
             assert parked(settles("3-2", 5, tree=1)) == [False, False]
             assert parked(ended(3, 6, tree=1)) == [True, False]
-            assert parked(ended(2, 3, tree=1)) == [True, False]  # by the question of the first
+            assert parked(ended(2, 3, tree=1)) == [True, False]  # by the question of node 1
             assert parked(ended(1, 3)) == [False, False]
-            below = [asked(21, tree=20, parent=20), asks("21-1", 2, tree=20)]
-            assert parked(asked(20), *below) == [False, False, True]
-            code = [asked(30, idles=False), asked(31, tree=30, parent=30), asks("31-1", 2, tree=30)]
-            assert parked(*code)[-1] is False  # nobody knows what else it does
+            below = [called(21, tree=20, parent=20), asks("21-1", 2, tree=20)]
+            assert parked(called(20), *below) == [False, False, True]
+            code = [
+                called(30, idles=False),
+                called(31, tree=30, parent=30),
+                asks("31-1", 2, tree=30),
+            ]
+            assert parked(*code)[-1] is False  # it may be doing something else
             assert parked(asks("30-1", 2))[-1] is True
 
-    # Questions, and what others want
+    # Questions and messages
 
-    def test_questions_wait_until_they_are_settled_or_their_node_ends(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1), asked(2, tree=1, parent=1), asks("2-1", 2, tree=1)])
+    def test_questions_are_pending_until_they_are_settled_or_their_node_ends(self) -> None:
+        with self._owned() as store:
+            store.append([called(1), called(2, tree=1, parent=1), asks("2-1", 2, tree=1)])
             store.append([asks("1-1", 2), asks("1-2", 3), asks("1-3", 4)])
-            waiting = [asking(id) for id in ("2-1", "1-1", "1-2", "1-3")]
+            waiting = [a_question(id) for id in ("2-1", "1-1", "1-2", "1-3")]
             assert store.questions() == waiting
             with self._opened_again(store) as again:
                 assert again.questions() == waiting
             store.append([settles("1-2", 5)])
-            assert store.questions() == [asking(id) for id in ("2-1", "1-1", "1-3")]
-            store.append([moved(1, 6, NodeState.Running)])
+            assert store.questions() == [a_question(id) for id in ("2-1", "1-1", "1-3")]
+            store.append([changed(1, 6, NodeState.Running)])
             store.append([ended(1, 7)])
-            assert store.questions() == [asking("2-1")]
+            assert store.questions() == [a_question("2-1")]
 
-    def test_messages_wait_in_order_until_they_are_done(self) -> None:
-        with self._driven() as store, self._opened_again(store) as other:
+    def test_messages_stay_in_order_until_they_are_done(self) -> None:
+        with self._owned() as store, self._opened_again(store) as other:
             assert [other.post("first"), store.post("é \0"), other.post("first")] == [True] * 3
             messages = store.inbox()
             assert [message.body for message in messages] == ["first", "é \0", "first"]
@@ -287,63 +320,63 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             assert store.inbox()[-1].id > messages[-1].id
 
     def test_a_question_is_answered_once(self) -> None:
-        with self._driven() as store, self._opened_again(store) as other:
-            store.append([asked(1), asks("1-1", 2), asks("1-2", 3), asks("1-3", 4)])
+        with self._owned() as store, self._opened_again(store) as other:
+            store.append([called(1), asks("1-1", 2), asks("1-2", 3), asks("1-3", 4)])
             store.append([settles("1-2", 5)])
             answered = [other.post(id, question=id) for id in ("1-1", "1-1", "1-2", "1-9")]
             assert answered == [True, False, False, False]
             assert store.post("again", question="1-1") is False
-            assert store.questions() == other.questions() == [asking("1-3")]
+            assert store.questions() == other.questions() == [a_question("1-3")]
             assert [message.body for message in store.inbox()] == ["1-1"]
-            assert store.trees()[0].parked  # nobody has followed it yet
+            assert store.trees()[0].parked  # the answer was not handled yet
 
-    def test_a_question_whose_answer_was_put_aside_waits_again(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1), asks("1-1", 2)])
+    def test_a_question_whose_answer_was_discarded_is_pending_again(self) -> None:
+        with self._owned() as store:
+            store.append([called(1), asks("1-1", 2)])
             assert store.post("nonsense", question="1-1")
             store.done(store.inbox()[0].id)
-            assert store.questions() == [asking("1-1")]
+            assert store.questions() == [a_question("1-1")]
             assert store.post("yes", question="1-1")
             store.append([settles("1-1", 3)])
             store.done(store.inbox()[0].id)
             assert (store.questions(), store.inbox()) == ([], [])
 
-    def test_of_many_who_answer_at_once_one_is_heard(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1), *[asks(f"1-{n}", n + 1) for n in range(1, 6)]])
+    def test_one_of_many_concurrent_answers_is_accepted(self) -> None:
+        with self._owned() as store:
+            store.append([called(1), *[asks(f"1-{n}", n + 1) for n in range(1, 6)]])
 
             def answer(who: int) -> list[bool]:
                 return [store.post(f"{who}", question=f"1-{n}") for n in range(1, 6)]
 
-            heard = _at_once([lambda who=who: answer(who) for who in range(4)])
-            assert [sum(one) for one in zip(*heard, strict=True)] == [1] * 5
+            accepted = _at_once([lambda who=who: answer(who) for who in range(4)])
+            assert [sum(one) for one in zip(*accepted, strict=True)] == [1] * 5
             assert len(store.inbox()) == 5
 
     # Deleting
 
     def test_a_tree_that_is_open_unknown_or_forked_is_not_deleted(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1), asked(2, tree=1, parent=1), ended(1)])
+        with self._owned() as store:
+            store.append([called(1), called(2, tree=1, parent=1), ended(1)])
             _raises(UsageError, lambda: store.delete(1))
-            store.append([ended(2, tree=1), asked(3, source=1, inherited=1), ended(3)])
-            before = self._seen(store)
+            store.append([ended(2, tree=1), called(3, source=1, inherited=1), ended(3)])
+            before = self._content(store)
             _raises(UsageError, lambda: store.delete(1))
             for unknown in (2, 4, 9):
                 _raises(UnknownNodeError, lambda unknown=unknown: store.delete(unknown))
-            assert self._seen(store) == before
+            assert self._content(store) == before
             store.delete(3)
             store.delete(1)
             assert store.trees() == []
 
-    def test_a_deleted_tree_leaves_nothing_and_takes_nothing_of_others(self) -> None:
-        with self._driven() as store:
-            store.append([asked(1, key="a"), told(1, 2, "one", hash="01")])
+    def test_deleting_a_tree_removes_all_of_it_and_nothing_of_others(self) -> None:
+        with self._owned() as store:
+            store.append([called(1, key="a"), noted(1, 2, "one", hash="01")])
             store.append([
-                told(1, 3, "both", hash="02"),
-                told(1, 4, "both", hash="02"),
+                noted(1, 3, "both", hash="02"),
+                noted(1, 4, "both", hash="02"),
                 ended(1, 5),
             ])
-            store.append([asked(2, key="b"), told(2, 2, "both", hash="02"), asks("2-1", 3)])
+            store.append([called(2, key="b"), noted(2, 2, "both", hash="02"), asks("2-1", 3)])
             kept = store.entries(2)
             store.delete(1)
             assert (store.entries(1), store.length(1), store.find(node=1)) == ([], 0, None)
@@ -351,36 +384,36 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             _raises(StoreError, lambda: store.text("01"))
             _raises(UnknownNodeError, lambda: store.delete(1))
             assert (store.entries(2), store.text("02")) == (kept, "both")
-            assert store.questions() == [asking("2-1")]
-            store.append([asked(3, key="a"), told(3, 2, "one", hash="01"), ended(2, 4)])
+            assert store.questions() == [a_question("2-1")]
+            store.append([called(3, key="a"), noted(3, 2, "one", hash="01"), ended(2, 4)])
             store.delete(2)
             _raises(StoreError, lambda: store.text("02"))
             assert (store.find_key("a"), store.text("01")) == (3, "one")
 
-    def test_giving_back_room_changes_nothing_that_can_be_seen(self) -> None:
-        with self._driven() as store:
+    def test_vacuum_changes_nothing_that_can_be_read(self) -> None:
+        with self._owned() as store:
             for tree in range(1, 6):
-                store.append([asked(tree), told(tree, 2, f"{tree}" * 9000, hash=f"0{tree}")])
+                store.append([called(tree), noted(tree, 2, f"{tree}" * 9000, hash=f"0{tree}")])
                 store.append([ended(tree, 3)])
             for tree in range(1, 5):
                 store.delete(tree)
-            before = self._seen(store)
+            before = self._content(store)
             store.vacuum()
-            assert (self._seen(store), store.text("05")) == (before, "5" * 9000)
-            assert store.append([asked(9)]) == store.last()
+            assert (self._content(store), store.text("05")) == (before, "5" * 9000)
+            assert store.append([called(9)]) == store.last()
 
     # Threads
 
-    def test_threads_write_and_read_at_once_and_see_whole_batches(self) -> None:
-        with self._driven() as store:
-            store.append([asked(tree) for tree in range(1, 4)])
+    def test_concurrent_readers_see_whole_batches(self) -> None:
+        with self._owned() as store:
+            store.append([called(tree) for tree in range(1, 4)])
             writing = threading.Semaphore(0)
             odd: list[int] = []
 
             def write(tree: int) -> list[int]:
                 try:
                     return [
-                        store.append([told(tree, n), told(tree, n + 1)]) for n in range(2, 60, 2)
+                        store.append([noted(tree, n), noted(tree, n + 1)]) for n in range(2, 60, 2)
                     ]
                 finally:
                     writing.release()
@@ -403,17 +436,79 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             for tree in range(1, 4):
                 assert [entry.number for entry in store.entries(tree)] == list(range(1, 60))
 
-    # How the tests look at a store
+    # Saved chats
+
+    def test_a_session_is_saved_without_owning_the_store(self) -> None:
+        with _closing(self.make_store()) as store:
+            sessions = _sessions_of(store)
+            assert (sessions.find("trip"), sessions.list()) == (None, [])
+            assert sessions.open("trip") == SavedSession("trip", None, (), ())
+            first = sessions.append("trip", exchange("a"), after=None, model="m", preview="Hi")
+            head = sessions.append("trip", exchange("é \0"), after=first)
+            sessions.keep("trip", [ToolResult("1", "42")], after=head)
+            saved = SavedSession(
+                "trip", head, (exchange("a"), exchange("é \0")), (ToolResult("1", "42"),)
+            )
+            with self._opened_again(store) as again:
+                others = _sessions_of(again)
+                assert others.find("trip") == others.open("trip") == saved
+                [info] = others.list()
+            assert (info.name, info.model, info.exchanges, info.preview) == ("trip", "m", 2, "Hi")
+            assert info.created_at <= info.updated_at
+
+    def test_an_outdated_head_of_a_session_writes_nothing(self) -> None:
+        with _closing(self.make_store()) as store:
+            sessions = _sessions_of(store)
+            sessions.open("trip")
+            head = sessions.append("trip", exchange("a"), after=None)
+            for write in (
+                lambda: sessions.append("trip", exchange("b"), after=None),
+                lambda: sessions.keep("trip", [ToolResult("1", "42")], after=head + 1),
+                lambda: sessions.replace("trip", [], after=None),
+            ):
+                _raises(SessionConflictError, write)
+            assert sessions.open("trip") == SavedSession("trip", head, (exchange("a"),), ())
+
+    def test_a_forked_session_keeps_what_the_other_loses(self) -> None:
+        with _closing(self.make_store()) as store:
+            sessions = _sessions_of(store)
+            sessions.open("trip")
+            head = sessions.append("trip", exchange("a"), after=None)
+            assert sessions.fork("trip", "fork").head == head
+            new = sessions.replace("trip", [exchange("a"), exchange("b")], after=head)
+            sessions.append("fork", exchange("c"), after=head)
+            assert sessions.open("trip").exchanges == (exchange("a"), exchange("b"))
+            assert sessions.replace("trip", [], after=new) is None
+            sessions.delete("trip")
+            assert sessions.open("fork").exchanges == (exchange("a"), exchange("c"))
+            assert [info.name for info in sessions.list()] == ["fork"]
+
+    def test_names_of_sessions_are_checked(self) -> None:
+        with _closing(self.make_store()) as store:
+            sessions = _sessions_of(store)
+            sessions.open("trip")
+            sessions.check_free("new")
+            _raises(DuplicateNameError, lambda: sessions.check_free("trip"))
+            _raises(DuplicateNameError, lambda: sessions.fork("trip", "trip"))
+            for use in (
+                lambda: sessions.fork("x", "new"),
+                lambda: sessions.delete("x"),
+                lambda: sessions.append("x", exchange("a"), after=None),
+            ):
+                _raises(UnknownSessionError, use)
+            _raises(InvalidValueError, lambda: sessions.open(" "))
+
+    # Helpers
 
     @contextmanager
-    def _driven(self, store: Store | None = None) -> Generator[Store]:
-        with _closing(store or self.make_store()) as driven:
-            driven.drive()
-            yield driven
+    def _owned(self, store: Store | None = None) -> Generator[Store]:
+        with _closing(store or self.make_store()) as owned:
+            owned.acquire()
+            yield owned
 
     @contextmanager
     def _opened_again(self, store: Store) -> Generator[Store]:
-        """The same journal as another has it, who does not drive it."""
+        """Open the same journal again, without acquiring it."""
         again = self.reopen(store)
         try:
             yield again
@@ -421,8 +516,8 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
             if again is not store:
                 again.close()
 
-    def _seen(self, store: Store) -> list[Any]:
-        """All that can be seen of a journal without knowing what is in it."""
+    def _content(self, store: Store) -> list[Any]:
+        """Return everything that can be read from a journal."""
         trees = [store.entries(tree) for tree in range(1, 12)]
         found = [store.find(node=node) for node in range(20)]
         lengths = [store.length(node) for node in range(20)]
@@ -430,10 +525,10 @@ class StoreSuite:  # noqa: PLR0904 - a test for each sentence of the contract
         return [store.trees(), trees, found, lengths, *asked]
 
 
-# Entries, with nothing in them but what a store has to know
+# Entries with just the fields that a store uses
 
 
-def asked(
+def called(
     node: int,
     *,
     tree: int = 0,
@@ -444,7 +539,7 @@ def asked(
     inherited: int = 0,
     idles: bool = True,
 ) -> Entry:
-    """Return the first entry of a node, a top-level one unless a *parent* is given."""
+    """Return the first entry of a node, a top-level one unless it has a *parent*."""
     call = Call(
         parent=parent,
         key=key or f"call {node}",
@@ -454,35 +549,37 @@ def asked(
         source=source,
         inherited=inherited,
     )
-    return replace(moved(node, 1, NodeState.Waiting, tree=tree), kind="CallRequested", call=call)
+    return replace(changed(node, 1, NodeState.Waiting, tree=tree), kind="CallRequested", call=call)
 
 
-def moved(node: int, number: int, state: NodeState, *, tree: int = 0) -> Entry:
-    """Return an entry after which the node is in *state*."""
-    return Entry(tree=tree or node, node=node, number=number, kind="Moved", body="{}", state=state)
+def changed(node: int, number: int, state: NodeState, *, tree: int = 0) -> Entry:
+    """Return an entry that changes the state of a node."""
+    return Entry(
+        tree=tree or node, node=node, number=number, kind="Changed", body="{}", state=state
+    )
 
 
 def ended(
     node: int, number: int = 2, *, tree: int = 0, state: NodeState = NodeState.Success
 ) -> Entry:
     """Return the last entry of a node."""
-    return moved(node, number, state, tree=tree)
+    return changed(node, number, state, tree=tree)
 
 
-def told(node: int, number: int, text: str = "", *, tree: int = 0, hash: str = "") -> Entry:
-    """Return an entry with a long text, if there is a *hash* for it."""
+def noted(node: int, number: int, text: str = "", *, tree: int = 0, hash: str = "") -> Entry:
+    """Return an entry that references a long text, if there is a *hash* for it."""
     return Entry(
         tree=tree or node,
         node=node,
         number=number,
-        kind="Told",
+        kind="Noted",
         body=f'{{"v":"{hash}"}}',
         texts={hash: text} if hash else {},
     )
 
 
-def asking(id: str) -> Question:
-    """Return a question of the node that its id begins with."""
+def a_question(id: str) -> Question:
+    """Return a question of the node whose id *id* begins with."""
     return Question(
         id=id,
         node_id=int(id.partition("-")[0]),
@@ -493,14 +590,31 @@ def asking(id: str) -> Question:
 
 
 def asks(id: str, number: int, *, tree: int = 0) -> Entry:
-    """Return the entry with which a node asks."""
-    question = asking(id)
-    return replace(told(question.node_id, number, tree=tree), question=question)
+    """Return the entry that asks a question."""
+    question = a_question(id)
+    return replace(noted(question.node_id, number, tree=tree), question=question)
 
 
 def settles(id: str, number: int, *, tree: int = 0) -> Entry:
-    """Return the entry with which a question is settled."""
-    return replace(told(asking(id).node_id, number, tree=tree), settled=id)
+    """Return the entry that settles a question."""
+    return replace(noted(a_question(id).node_id, number, tree=tree), settled=id)
+
+
+def exchange(text: str) -> Exchange:
+    """Return an exchange of a chat."""
+    return Exchange(
+        dialect="plain",
+        sent=(text,),
+        received=(f"{text}!",),
+        finish=Finish.ANSWERED,
+        usage=TokenUsage(input=8, output=1),
+    )
+
+
+def _sessions_of(store: Store) -> Sessions:
+    if (found := getattr(store, "sessions", None)) is None:
+        raise SkipTest(f"{type(store).__name__} has no sessions")
+    return found
 
 
 @contextmanager
@@ -520,7 +634,7 @@ def _raises(kind: type[Exception], act: Callable[[], object]) -> Exception:
 
 
 def _at_once(jobs: Sequence[Callable[[], list[Any]]]) -> list[list[Any]]:
-    """Run each job in a thread of its own; return what they returned."""
+    """Run each job in a thread of its own, at the same time; return their results."""
     together = threading.Barrier(len(jobs), timeout=30)
 
     def run(job: Callable[[], list[Any]]) -> list[Any]:

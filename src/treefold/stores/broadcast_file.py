@@ -1,7 +1,7 @@
-"""What a driver tells those who look on just now: lines in a file beside the journal.
+"""Broadcasts of the owner of a journal to current observers: lines in a file beside the journal.
 
-Nothing in it is needed by anybody: it goes when the driver goes, and begins anew when it is long.
-What cannot be written is not told.
+Best effort: a line that cannot be written is dropped. The file is removed when the owner closes the
+journal, and is started anew when it gets long.
 """
 
 import json
@@ -10,15 +10,15 @@ import time
 from contextlib import suppress
 from typing import Final
 
-_MOST: Final = 1_000_000  # bytes
-_HEADER: Final = 13  # bytes: the number of the file, and a line end
+_MAX_SIZE: Final = 1_000_000  # bytes
+_HEADER: Final = 13  # bytes: the number of the file, and a newline
 _SHIFT: Final = 2**32
 
 
-class LiveFile:
-    """One such file; for one writer, and any number of readers in other processes.
+class BroadcastFile:
+    """One such file, for one writer and any number of readers in other processes.
 
-    A place in it is the number of the file and the bytes before it, in one.
+    A position combines the number of the file with an offset in bytes.
     """
 
     def __init__(self, journal: str) -> None:
@@ -27,18 +27,18 @@ class LiveFile:
         self._number = 0
         self._size = 0
 
-    def tell(self, text: str) -> None:
-        """Add a line."""
+    def write(self, text: str) -> None:
+        """Append a line."""
         line = json.dumps(text).encode() + b"\n"
         try:
-            if self._file is None or self._size > _MOST:
-                self._begin()
+            if self._file is None or self._size > _MAX_SIZE:
+                self._start()
             if self._file is not None:
                 self._size += os.write(self._file, line)
         except OSError:
             self.close()
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self.close()
         number = max(self._number + 1, int(time.time() * 1000) % 10**12)
         new = f"{self._path}-new"
@@ -47,32 +47,33 @@ class LiveFile:
         self._number = number
         os.replace(new, self._path)
 
-    def forget(self) -> None:
-        """Take away what an earlier driver has left."""
+    def remove(self) -> None:
+        """Remove the file, which may be that of an earlier owner."""
         with suppress(OSError):
             os.unlink(self._path)
 
-    def told(self, after: int) -> tuple[int, list[str]]:
-        """Return the lines after that place, and the place after them."""
+    def read(self, after: int) -> tuple[int, list[str]]:
+        """Return the position after the last line, and the lines after the position *after*."""
         try:
             with open(self._path, "rb") as file:
                 number = int(file.read(_HEADER))
                 known, start = divmod(after, _SHIFT)
                 file.seek(start if known == number else _HEADER)
                 start = file.tell()
-                lines, _, _ = file.read().rpartition(b"\n")  # the last may be half written
+                # The last line may be half written.
+                lines, _, _ = file.read().rpartition(b"\n")
         except (OSError, ValueError):
             return after, []
         if not lines:
             return number * _SHIFT + start, []
-        place = number * _SHIFT + start + len(lines) + 1
+        position = number * _SHIFT + start + len(lines) + 1
         with suppress(ValueError):
-            return place, [json.loads(line) for line in lines.split(b"\n")]
-        return place, []
+            return position, [json.loads(line) for line in lines.split(b"\n")]
+        return position, []
 
     def close(self) -> None:
-        """Take the file away, if it is ours."""
+        """Remove the file if this object wrote it."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
-            self.forget()
+            self.remove()

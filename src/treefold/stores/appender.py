@@ -1,6 +1,6 @@
-"""Entries written to a database as one: the events, and what they have come to.
+"""Writes entries to the tables of a journal: the events, and the state that follows from them.
 
-Remembers, for the one who drives, what need not be looked up again.
+It caches what its owner would otherwise look up for each commit.
 """
 
 import itertools
@@ -10,20 +10,20 @@ from typing import Final
 
 from treefold.core.errors import StoreError, UsageError
 from treefold.core.store import Entry
-from treefold.stores.refusals import fenced, overtaken, without_call
+from treefold.stores.errors import fenced_error, missing_call_error, overtaken_error
+from treefold.stores.node_status import NodeStatus
 from treefold.stores.rows import (
     ADD_EVENT,
     ADD_NODE,
+    checksum,
+    encode_text,
     event_row,
-    kept,
     node_row,
-    short_hash,
-    text_sum,
+    pack_hash,
 )
-from treefold.stores.standing import Standing
 
-_TAKEN: Final = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
-_KNOWN: Final = 1000  # texts
+_UNIQUE_ERRORS: Final = {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY}
+_CACHE_SIZE: Final = 1000  # texts
 
 _ADD_TEXT: Final = "INSERT INTO texts (hash, crc, text) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _ADD_REF: Final = """
@@ -38,50 +38,52 @@ class Appender:
     """Adds entries to the tables of one journal, after the last one there.
 
     Args:
-        name: of the journal, for messages.
-        rows: its connection, in a transaction.
+        name: where the journal is, for messages.
+        rows: a connection to it, in a transaction.
+        last: the position of its last entry.
     """
 
     def __init__(self, name: str, rows: sqlite3.Connection, last: int) -> None:
         self._name = name
         self.last = last
         self._asking = {node for (node,) in rows.execute("SELECT node FROM questions")}
-        self._texts: dict[tuple[int, str], None] = {}  # those that each tree refers to, of late
+        # The texts that were written lately, as pairs of tree and hash.
+        self._texts: dict[tuple[int, str], None] = {}
 
     def append(self, rows: sqlite3.Connection, entries: Sequence[Entry]) -> "Appended":
-        """Add *entries* in this transaction; ``done`` is to be told when they are safe."""
+        """Add *entries* in this transaction; call ``committed`` with the result afterwards."""
         changes = _changes(entries)
         try:
             rows.executemany(ADD_EVENT, map(event_row, _count(self.last), entries))
             new = self._add_nodes(rows, entries, changes)
         except sqlite3.IntegrityError as error:
-            if error.sqlite_errorcode not in _TAKEN:
+            if error.sqlite_errorcode not in _UNIQUE_ERRORS:
                 raise
-            raise self._refusal(rows, entries) from error
+            raise self._conflict(rows, entries) from error
         for node, change in changes.items():
             values = (change.state.value, change.started, change.ended, node)
             if node not in new and not rows.execute(_CHANGE_NODE, values).rowcount:
-                raise without_call(next(entry for entry in entries if entry.node == node))
+                raise missing_call_error(next(entry for entry in entries if entry.node == node))
         texts = self._add_texts(rows, entries)
-        asking = self._ask(rows, entries)
+        asking = self._update_questions(rows, entries)
         return Appended(self.last + len(entries), texts, asking)
 
-    def done(self, appended: "Appended") -> None:
-        """Take note that something is safe."""
+    def committed(self, appended: "Appended") -> None:
+        """Update the cache after the transaction was committed."""
         self.last, self._asking = appended.last, appended.asking
-        if len(self._texts) + len(appended.texts) > _KNOWN:
+        if len(self._texts) + len(appended.texts) > _CACHE_SIZE:
             self._texts.clear()
         self._texts.update(appended.texts)
 
     def _add_nodes(
-        self, rows: sqlite3.Connection, entries: Sequence[Entry], changes: dict[int, Standing]
+        self, rows: sqlite3.Connection, entries: Sequence[Entry], changes: dict[int, NodeStatus]
     ) -> set[int]:
         new: set[int] = set()
         for seq, entry in zip(_count(self.last), entries, strict=False):
             if (call := entry.call) is not None:
-                change = changes.get(entry.node) or Standing()
-                said = (change.state.value, change.started, change.ended)
-                rows.execute(ADD_NODE, node_row(seq, entry, call) + said)
+                change = changes.get(entry.node) or NodeStatus()
+                status = (change.state.value, change.started, change.ended)
+                rows.execute(ADD_NODE, node_row(seq, entry, call) + status)
                 new.add(entry.node)
         return new
 
@@ -92,13 +94,13 @@ class Appender:
         for entry in entries:
             for hash, text in entry.texts.items():
                 if (key := (entry.tree, hash)) not in self._texts and key not in new:
-                    short = short_hash(hash)
-                    rows.execute(_ADD_TEXT, (short, text_sum(text), kept(text)))
-                    rows.execute(_ADD_REF, (entry.tree, short))
+                    packed = pack_hash(hash)
+                    rows.execute(_ADD_TEXT, (packed, checksum(text), encode_text(text)))
+                    rows.execute(_ADD_REF, (entry.tree, packed))
                     new[key] = None
         return new
 
-    def _ask(self, rows: sqlite3.Connection, entries: Iterable[Entry]) -> set[int]:
+    def _update_questions(self, rows: sqlite3.Connection, entries: Iterable[Entry]) -> set[int]:
         asking = self._asking
         for seq, entry in zip(_count(self.last), entries, strict=False):
             node, state = entry.node, entry.state
@@ -115,24 +117,24 @@ class Appender:
                 asking = asking - {node}
         return asking
 
-    def _refusal(
+    def _conflict(
         self, rows: sqlite3.Connection, entries: Sequence[Entry]
     ) -> StoreError | UsageError:
-        """Return the error for the entry whose place, number or call is taken."""
+        """Return the error for the entry whose position, number or call is taken."""
         for seq, entry in zip(_count(self.last), entries, strict=False):
             number = _one(rows, "events WHERE node = ? AND n = ?", entry.node, entry.number)
             if number not in {None, seq}:
-                return fenced(self._name, entry)
+                return fenced_error(self._name, entry)
             if (call := entry.call) is not None:
                 same = _one(rows, "nodes WHERE id = ?", entry.node)
                 key = _one(rows, "nodes WHERE parent = ? AND call_key = ?", call.parent, call.key)
                 if same not in {None, seq} or key not in {None, seq}:
-                    return fenced(self._name, entry, call)
-        return overtaken(self._name)
+                    return fenced_error(self._name, entry, call)
+        return overtaken_error(self._name)
 
 
 class Appended:
-    """What is true if something that was appended is safe."""
+    """The cached values of an Appender once its transaction is committed."""
 
     __slots__ = ("asking", "last", "texts")
 
@@ -142,13 +144,13 @@ class Appended:
         self.asking = asking
 
 
-def _changes(entries: Iterable[Entry]) -> dict[int, Standing]:
-    changes: dict[int, Standing] = {}
+def _changes(entries: Iterable[Entry]) -> dict[int, NodeStatus]:
+    changes: dict[int, NodeStatus] = {}
     for entry in entries:
         if entry.state is not None:
             if (change := changes.get(entry.node)) is None:
-                change = changes[entry.node] = Standing()
-            change.take(entry.state, entry.at)
+                change = changes[entry.node] = NodeStatus()
+            change.update(entry.state, entry.at)
     return changes
 
 
