@@ -26,7 +26,7 @@ from treefold import (
 from treefold.chat.blocks import Block
 from treefold.core.errors import DuplicateNameError
 from treefold.models import Retry
-from treefold.runtime.model_book import ModelBook
+from treefold.runtime.model_names import ModelNames
 from treefold.testing import ScriptedModel
 from wire.protocols import PROTOCOLS
 
@@ -169,7 +169,7 @@ async def test_a_chat_does_not_wait_for_long_before_it_tries_again():
         waits.append(seconds)
 
     options = AgentOptions("", "qwen3", "http://127.0.0.1:9/v1")
-    model: Any = options.find_model(ModelBook())
+    model: Any = options.find_model(ModelNames())
     assert model.retry.delays == (1, 2, 4, 8)
     given = AgentOptions("", "qwen3", "http://127.0.0.1:9/v1", retry=Retry([3], sleep=sleep))
     async with Client(given) as client:

@@ -20,7 +20,7 @@ PATIENCE: Final = 90  # seconds for one life
 LATE: Final = (
     "pydantic",
     "treefold.core.schema",
-    "treefold.runtime.archive",
+    "treefold.runtime.recovery",
 )  # loaded on first use
 
 

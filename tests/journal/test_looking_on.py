@@ -25,7 +25,7 @@ from treefold import (
 )
 from treefold.core.errors import InvalidValueError, UnknownNodeError
 from treefold.models import OpenAIModel
-from treefold.runtime.hearing import Hearer
+from treefold.runtime.live_text import LiveTextReader
 from treefold.stores import Store
 from treefold.testing import ScriptedModel
 from wire import openai_wire
@@ -276,13 +276,13 @@ def test_a_choice_that_is_redacted_can_be_made_from_elsewhere(store: Store):
 
 def test_what_was_missed_is_marked_once():
     store = MemoryStore()
-    hearer = Hearer(store, 1)
+    hearer = LiveTextReader(store, 1)
     for start, text in (0, "Once upon "), (16, "a king "), (23, "who "):
         store.broadcast(json.dumps([1, 7, 3, start, text]))
-    assert hearer.hear({7: 3}) == {7: "Once upon …a king who "}
+    assert hearer.read({7: 3}) == {7: "Once upon …a king who "}
     store.broadcast(json.dumps([1, 7, 3, 0, "It was thinking"]))
-    assert hearer.hear({7: 3}) == {7: "It was thinking"}
-    assert hearer.hear({7: 4}) == {}
+    assert hearer.read({7: 3}) == {7: "It was thinking"}
+    assert hearer.read({7: 4}) == {}
 
 
 def test_what_a_killed_driver_was_told_is_gone_with_the_next(tmp_path: Path):

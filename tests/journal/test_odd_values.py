@@ -19,7 +19,7 @@ from treefold import (
     agent,
     tool,
 )
-from treefold.core.packing import Opaque
+from treefold.core.value_codec import Unserializable
 from treefold.testing import HANGS, ScriptedModel
 
 PATIENCE: Final = 60  # seconds
@@ -45,7 +45,7 @@ def test_a_value_that_is_too_deep_is_kept_as_it_looks(make: Callable[[], Any]) -
     with Runtime([give], store=store) as runtime:
         assert runtime.invoke(give, {}, key="a").result(PATIENCE) is value
     with Runtime([give], store=store) as runtime:
-        assert isinstance(runtime.invoke(give, {}, key="a").result(PATIENCE), Opaque)
+        assert isinstance(runtime.invoke(give, {}, key="a").result(PATIENCE), Unserializable)
 
 
 def test_a_call_with_an_argument_that_is_within_itself_is_made() -> None:
@@ -142,7 +142,7 @@ def test_a_value_whose_own_code_fails_does_not_stop_the_call() -> None:
     with Runtime([give], store=store) as runtime:
         assert runtime.invoke(give, {}, key="a").result(PATIENCE) is value
     with Runtime([give], store=store) as runtime:
-        assert isinstance(runtime.invoke(give, {}, key="a").result(PATIENCE), Opaque)
+        assert isinstance(runtime.invoke(give, {}, key="a").result(PATIENCE), Unserializable)
 
 
 # --- sets, which may be in another order in every process, as these two are in one

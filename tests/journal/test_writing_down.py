@@ -34,7 +34,7 @@ from treefold import (
     tool,
 )
 from treefold.core.events import CallRequested
-from treefold.runtime.journal import Journal
+from treefold.runtime.journal_writer import JournalWriter
 from treefold.stores import Entry
 from treefold.testing import ScriptedModel
 
@@ -202,7 +202,7 @@ async def no_trouble(node: object, error: StoreError, _: object) -> None:
 async def test_whoever_is_written_down_first_is_told_first() -> None:
     store, told = MemoryStore(), list[int]()
     store.acquire()
-    journal = Journal(store, None, no_trouble)
+    journal = JournalWriter(store, None, no_trouble)
 
     async def end(node: int) -> None:
         journal.record(node, CallRequested(node, None, 1, 1, "f", {}, key=f"#{node}"))

@@ -10,7 +10,7 @@ from support import forever
 from treefold import CancellationException, CodeFunction, MemoryStore, NodeState, Runtime
 from treefold.core.errors import StoreError
 from treefold.core.events import CallRequested, CallStarted
-from treefold.runtime.journal import Journal
+from treefold.runtime.journal_writer import JournalWriter
 from treefold.stores import Entry
 
 
@@ -34,7 +34,7 @@ async def no_trouble(node: object, error: StoreError, _: object) -> None:
 async def test_what_happens_during_a_long_commit_is_written_though_nothing_follows():
     store = Slow()
     store.acquire()
-    journal = Journal(store, None, no_trouble)
+    journal = JournalWriter(store, None, no_trouble)
     async with asyncio.timeout(60):
         journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
         waiting = asyncio.get_running_loop().create_task(journal.saved(None))
@@ -80,7 +80,7 @@ class Full(MemoryStore):
 def test_nobody_waits_for_what_could_not_be_written_before_the_end():
     store = Full()
     store.acquire()
-    journal = Journal(store, None, no_trouble)
+    journal = JournalWriter(store, None, no_trouble)
     journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
     with pytest.raises(StoreError, match="the disk is full"):
         journal.close()
@@ -116,7 +116,7 @@ def test_whoever_blocks_until_it_is_written_is_told_that_no_thread_can_be_starte
 ):
     store = MemoryStore()
     store.acquire()
-    journal = Journal(store, None, no_trouble)
+    journal = JournalWriter(store, None, no_trouble)
     journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
 
     def refuse(thread: threading.Thread) -> None:

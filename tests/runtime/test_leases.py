@@ -21,7 +21,7 @@ from treefold import (
     ToolUse,
 )
 from treefold.core.errors import InvalidValueError
-from treefold.runtime.leases import Pool, Waiter
+from treefold.runtime.leases import SlotPool, SlotRequest
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.toolbox import human_in_loop
 
@@ -158,19 +158,19 @@ async def test_who_has_waited_longest_makes_the_next_request():
 
 
 async def test_a_place_that_is_put_back_just_before_somebody_waits_is_his():
-    pool = Pool(1)
+    pool = SlotPool(1)
     async with asyncio.timeout(60):
-        assert await pool.wait(Waiter()) is None
+        assert await pool.wait(SlotRequest()) is None
     assert pool.is_full
 
 
 async def test_a_place_is_not_given_to_who_waited_on_a_loop_that_has_closed():
-    pool = Pool(1)
+    pool = SlotPool(1)
     await pool.take()
     gone = asyncio.new_event_loop()
 
-    async def somebody() -> Waiter:
-        return Waiter()
+    async def somebody() -> SlotRequest:
+        return SlotRequest()
 
     waiter = await asyncio.to_thread(gone.run_until_complete, somebody())
     waiting = pool.wait(waiter)

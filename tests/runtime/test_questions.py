@@ -19,8 +19,8 @@ from treefold import (
 )
 from treefold.core.errors import ClosedError, UnknownQuestionError
 from treefold.core.question import Answer
-from treefold.runtime.desk import Desk
-from treefold.runtime.home import Home
+from treefold.runtime.loop_handle import LoopHandle
+from treefold.runtime.question_board import QuestionBoard
 from treefold.runtime.tree import Tree
 from treefold.testing import ScriptedModel
 
@@ -95,20 +95,22 @@ async def test_a_failed_call_is_not_made_again_when_its_agent_is_to_be_cancelled
 
 
 async def test_who_answers_after_somebody_quicker_is_told_so():
-    desk, tree = Desk(), Tree(1, 1, kept=True)
+    board, tree = QuestionBoard(), Tree(1, 1, kept=True)
     settled: list[Answer] = []
 
-    class BusyHome(Home):
+    class BusyLoop(LoopHandle):
         """One where somebody else is served first."""
 
-        def call(self, function: Callable[..., Any], *args: Any) -> Any:
-            desk.close(question.id)
+        def run_sync(self, function: Callable[..., Any], *args: Any) -> Any:
+            board.close(question.id)
             return function(*args)
 
-    home = BusyHome(asyncio.get_running_loop(), 1.0)
-    question = desk.ask(1, tree, home, QuestionKind.Human, "How?", (), settled.append, "how")
+    loop_handle = BusyLoop(asyncio.get_running_loop(), 1.0)
+    question = board.ask(
+        1, tree, loop_handle, QuestionKind.Human, "How?", (), settled.append, "how"
+    )
     with pytest.raises(UnknownQuestionError):
-        desk.answer(question.id, "So.", None)
+        board.answer(question.id, "So.", None)
     assert settled == []
 
 

@@ -24,7 +24,7 @@ from treefold.core.messages import Message
 from treefold.core.question import ALLOW, DENY, REPORT, QuestionKey, QuestionKind
 from treefold.core.transcript import ToolResult, ToolUse
 from treefold.runtime.agent_node import AgentNode
-from treefold.runtime.asking import ask, pause
+from treefold.runtime.ask import ask, ask_to_resume
 from treefold.runtime.call_request import CallRequest
 from treefold.runtime.context import Context
 from treefold.runtime.node import CallNode
@@ -156,11 +156,11 @@ class Calls:
         """Wait until the call has ended, however often it is made; return what it raised."""
         assert made.node is not None  # it was made
         while (failure := await _outcome(made.node)) is not None:
-            if not self._node.commons.pauses_on_tool_error or isinstance(failure, CallError):
+            if not self._node.services.pauses_on_tool_error or isinstance(failure, CallError):
                 break
             why = f"{made.call.name} failed: {told(failure)}; resume calls it again, report tells"
             key = f"{QuestionKey.ToolCall}:{made.node.index}"
-            if await pause(self._node, f"{why} the model", key, [REPORT]) == REPORT:
+            if await ask_to_resume(self._node, f"{why} the model", key, [REPORT]) == REPORT:
                 break
             function, args = made.node.function, made.node.inputs
             made.node = self._start(function, made.call, args, None, batch, again=made.node)

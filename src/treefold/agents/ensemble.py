@@ -124,7 +124,7 @@ class Ensemble(AgentWrapper):
             tied = groups[0][0] if groups else None
             member = self._call(ctx, self.agent, args, model=model, tied_with=tied)
             member.asked_for = True
-            member.when_ended(partial(ended.put_nowait, member))
+            member.add_end_callback(partial(ended.put_nowait, member))
             group.append(member)
             return member
 

@@ -31,7 +31,7 @@ from treefold.core.states import NodeState
 from treefold.core.transcript import ModelText, ToolResult, UserText
 from treefold.models.caching import RUNS, PastRun, caching_policy
 from treefold.runtime.agent_node import AgentNode, Past
-from treefold.runtime.asking import pause
+from treefold.runtime.ask import ask_to_resume
 from treefold.runtime.context import Context
 from treefold.runtime.node import CallNode
 from treefold.runtime.stack import frames_to
@@ -153,7 +153,7 @@ class Loop:
         return History(self._node).messages()
 
     def _done(self, answer: Any) -> Any:
-        name, runs = self._node.function.name, self._node.commons.past_runs
+        name, runs = self._node.function.name, self._node.services.past_runs
         runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(tuple(self._node.call_times)))
         return answer
 
@@ -175,10 +175,10 @@ class Loop:
                 inputs = self._speak_last(inputs, exceeded)
             except ModelProviderException as error:
                 error.locate(frames_to(self._node))
-                if not self._node.commons.pauses_on_provider_failure:
+                if not self._node.services.pauses_on_provider_failure:
                     raise
                 why = f"{error.message}; resume makes the request again"
-                await pause(self._node, why, QuestionKey.Request)
+                await ask_to_resume(self._node, why, QuestionKey.Request)
             except (CallError, StoreError):
                 raise
             except Exception as error:
@@ -274,7 +274,7 @@ def _with_caching(task: Task, node: AgentNode) -> ModelSettings:
         return task.settings
     if (decided := node.caching_with(task.model)) is not None:
         return replace(task.settings, caching=decided)
-    past = tuple(node.commons.past_runs.get(node.function.name, ()))
+    past = tuple(node.services.past_runs.get(node.function.name, ()))
     return replace(task.settings, caching=caching_policy(task.functions, past))
 
 

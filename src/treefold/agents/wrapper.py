@@ -56,17 +56,17 @@ class AgentWrapper(CodeFunction):
             node = self._context(ctx).node
         except UsageError:  # outside any call
             return ctx.invoke(self, named).result()
-        return node.home.run(self._work_within(node, ctx, named))
+        return node.loop_handle.run_coroutine(self._work_within(node, ctx, named))
 
     async def _work_within(self, node: CallNode, ctx: RunContext, args: dict[str, Any]) -> Any:
         """Do the work for a thread of *node*, and no longer than that lives."""
         task = asyncio.current_task()
         assert task is not None
-        node.when_ended(task.cancel)
+        node.add_end_callback(task.cancel)
         try:
             return await self._work(ctx, **args)
         finally:
-            node.wake_no_more(task.cancel)
+            node.remove_end_callback(task.cancel)
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         names = [parameter.name for parameter in self.parameters.items]

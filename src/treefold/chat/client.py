@@ -207,7 +207,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         """Whether something of the newest turn is still to be read, be it why it failed."""
         turn = self._turn
         failed = self._node is not None and self._node.state is NodeState.Error
-        return turn is not None and (failed or not turn.outbox.is_empty)
+        return turn is not None and (failed or not turn.block_stream.is_empty)
 
     def _let_go(self) -> None:
         """Forget the newest turn; if it failed and nobody read it to its end, log why."""
@@ -258,7 +258,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         turn, prompts = self._turn, 1
         try:
             while turn is not None:
-                block = await turn.outbox.take()
+                block = await turn.block_stream.take()
                 if turn is not self._turn:  # something was asked meanwhile
                     turn = self._turn
                     prompts += turn is not None and turn.prompt != ""

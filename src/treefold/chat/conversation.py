@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
-from treefold.chat.mending import Mended, Stretch, mend, missing, orphan
+from treefold.chat.history_repair import RepairedHistory, Segment, mend, missing, orphan
 from treefold.chat.typed_messages import plain
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.errors import InvalidValueError, OtherProtocolError
@@ -29,7 +29,7 @@ class Conversation:
         self.messages: list[Any] = []  # whoever uses the client may change them
         self.rewritten = False  # whether it is more than what was saved and what came after that
         self._mirror: list[Message] = []  # as they are if nobody does
-        self._stretches: list[Stretch] = []  # what the settled ones of them stand for
+        self._stretches: list[Segment] = []  # what the settled ones of them stand for
         self._settled = 0  # how many those are; the others have not been answered
         self._sent_at: int | None = None  # where what was sent last and not answered begins
         self._prompt = ""  # that was sent there
@@ -131,11 +131,11 @@ class Conversation:
         ]
         return session
 
-    def _take(self, mended: Mended) -> None:
-        self._stretches = mended.stretches
-        self._settled = len(self.messages) - mended.unsettled
-        self._results, self._texts = mended.results, mended.texts
-        self._system = mended.system
+    def _take(self, repaired: RepairedHistory) -> None:
+        self._stretches = repaired.stretches
+        self._settled = len(self.messages) - repaired.unsettled
+        self._results, self._texts = repaired.results, repaired.texts
+        self._system = repaired.system
         self.rewritten = True
         self._mirror = deepcopy(self.messages)
 
@@ -266,7 +266,7 @@ class Conversation:
         *,
         show: bool = True,
     ) -> None:
-        stretch = Stretch(tuple(messages), (exchange,), asked)
+        stretch = Segment(tuple(messages), (exchange,), asked)
         if self._stretches and self._stretches[-1].is_paused:  # the two are one response
             stretch = self._stretches.pop().joined(stretch)
         self._stretches.append(stretch)

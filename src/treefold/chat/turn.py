@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from treefold.agents.calls import Calls, Gate, MadeCall, Verdict, cut
 from treefold.agents.loop import Inputs, Loop, Task, provider_fault
+from treefold.chat.block_stream import BlockStream
 from treefold.chat.blocks import (
     TextBlock,
     ThinkingBlock,
@@ -20,7 +21,6 @@ from treefold.chat.blocks import (
 )
 from treefold.chat.conversation import Conversation
 from treefold.chat.options import AgentOptions
-from treefold.chat.outbox import Outbox
 from treefold.chat.parts import block_of, fault_of
 from treefold.chat.saving import Saver
 from treefold.core import model_events
@@ -46,7 +46,7 @@ from treefold.models.reading import read_exchanges
 from treefold.runtime.agent_node import AgentNode, Past
 from treefold.runtime.call_request import CallRequest
 from treefold.runtime.context import Context
-from treefold.runtime.home import settle
+from treefold.runtime.loop_handle import settle
 from treefold.runtime.node import CallNode
 
 log = logging.getLogger("treefold.chat")
@@ -66,7 +66,7 @@ class ChatTurn:
     opened: asyncio.Future[
         None
     ]  # done when the provider has accepted the request, or the turn ends
-    outbox: Outbox = field(default_factory=Outbox)
+    block_stream: BlockStream = field(default_factory=BlockStream)
     accepted: bool = False  # whether the provider has accepted the request
     begun: bool = False
     interrupted: bool = False
@@ -81,7 +81,7 @@ class ChatTurn:
         node.asked_for = True  # by whoever reads it; the client says so if nobody does
         if node.has_ended and node.record is not None:
             self.relive(node.record.exchanges)
-        node.when_ended(self._ended)
+        node.add_end_callback(self._ended)
         return node
 
     def relive(self, exchanges: Sequence[Exchange], *, is_followed: bool = True) -> None:
@@ -100,11 +100,11 @@ class ChatTurn:
                 continue
             if isinstance(block, ToolUseBlock):
                 self.inputs[block.id] = dict(block.input)
-            self.outbox.put(block)
+            self.block_stream.put(block)
 
     def _ended(self) -> None:
         settle(self.opened)
-        self.outbox.close()
+        self.block_stream.close()
 
     async def save(self) -> None:
         """Write down what is new, if it is to be kept."""
@@ -160,7 +160,7 @@ class _ChatLoop(Loop):
         self, ctx: Context, node: AgentNode, turn: ChatTurn, tools: Sequence[Function]
     ) -> None:
         options = turn.options
-        model = options.find_model(node.commons.models)
+        model = options.find_model(node.services.models)
         answers = node.in_place_of(model)
         self._terms: object = copy(options) if answers is model else answers
         task = Task(
@@ -259,7 +259,7 @@ class _ChatLoop(Loop):
         response = await self._node.request(*inputs, over_budget=over_budget, hear=self._hear)
         self._asking = None
         if not self._text and (text := _text(response)):  # what was shown as thinking was none
-            self._turn.outbox.put(TextBlock(text))
+            self._turn.block_stream.put(TextBlock(text))
         self._complete(response)
         return response
 
@@ -269,7 +269,7 @@ class _ChatLoop(Loop):
             self._turn.saver.append(response.exchange, self._turn.prompt)
 
     def _hear(self, event: ModelEvent) -> None:
-        put = self._turn.outbox.put
+        put = self._turn.block_stream.put
         if not isinstance(event, AttemptFailed | Noticed):
             self._turn.accepted = True
             settle(self._turn.opened)
@@ -386,20 +386,20 @@ class _ChatCalls(Calls):
     async def _hand_over(self, call: ToolUse, args: Mapping[str, Any]) -> None:
         self._show(call, args)
         self._ctx.give_up_lease()  # whoever reads it may ask a model first
-        await self._turn.outbox.read()  # or stop it
+        await self._turn.block_stream.read()  # or stop it
 
     def _show(self, call: ToolUse, args: Mapping[str, Any]) -> None:
         self._shown.add(call.id)
         self._turn.inputs[call.id] = dict(args)
         if dict(args) != dict(call.args):
             self._turn.conversation.revise_call(call.id, args)
-        self._turn.outbox.put(ToolUseBlock(call.id, call.name, dict(args)))
+        self._turn.block_stream.put(ToolUseBlock(call.id, call.name, dict(args)))
 
     def _block(self, made: MadeCall, error: DeniedError) -> None:
         """Answer a call that may not be made; what the caller is told is up to the options."""
         text = _told(error)
         if self._turn.options.on_blocked == "tell":
-            self._turn.outbox.put(ToolUseError(text, str(dict(made.args))))
+            self._turn.block_stream.put(ToolUseError(text, str(dict(made.args))))
         else:
             self._blocked = BlockedError("Tool use", error.reason)
         made.value = {"error": text, "tool": made.call.name}
@@ -413,7 +413,7 @@ class _ChatCalls(Calls):
             return
         text = fault_of(call) or self._unknown(call.name) if failure is None else _told(failure)
         raw = str(dict(made.args)) if call.fault is None else call.written
-        self._turn.outbox.put(ToolUseError(text, raw))
+        self._turn.block_stream.put(ToolUseError(text, raw))
         if call.fault is not None and raw is not None:  # the model wrote it, and has to mend it
             text = cut(f"{text}; the arguments were: {raw}")
         made.value = {"error": text, "tool": call.name}

@@ -15,7 +15,7 @@ from treefold.core.errors import CallGraphError, TreefoldError
 from treefold.core.function import Function
 from treefold.core.parameter import JsonSchema
 from treefold.runtime.graph import discover
-from treefold.runtime.model_book import ModelBook
+from treefold.runtime.model_names import ModelNames
 from treefold.views.text import cut, printable
 
 _WIDTH = 100
@@ -54,7 +54,7 @@ def check(targets: tuple[str, ...], models: tuple[str, ...], *, json: bool) -> i
     """
     with redirect_stdout(sys.stderr):  # imported modules may print
         functions = load_functions(targets)
-    faults = _faults(functions, ModelBook(dict(map(_model, models))))
+    faults = _faults(functions, ModelNames(dict(map(_model, models))))
     known = _known(functions)
     if json:
         print_json({"functions": [_data(one, functions) for one in known], "faults": faults})
@@ -70,7 +70,7 @@ def _model(text: str) -> tuple[str, str]:
     return (name, model) if equals else ("default", text)
 
 
-def _faults(functions: Sequence[Function], models: ModelBook) -> list[str]:
+def _faults(functions: Sequence[Function], models: ModelNames) -> list[str]:
     try:
         discover(functions, models)
     except CallGraphError as error:

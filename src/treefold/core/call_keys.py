@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
-from treefold.core.packing import digest
+from treefold.core.value_codec import digest
 
 _NAMED: Final = "="
 _USED: Final = "/"

@@ -25,7 +25,6 @@ from treefold.core.events import (
 )
 from treefold.core.exchange import Exchange, LazyExchange
 from treefold.core.long_texts import LongTexts
-from treefold.core.packing import Packer, Unpacker
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry
@@ -37,6 +36,7 @@ from treefold.core.transcript import (
     TranscriptPart,
     UserText,
 )
+from treefold.core.value_codec import ValueDecoder, ValueEncoder
 from treefold.core.version_1 import Upgrade
 
 VERSION: Final = 2  # of the bodies
@@ -91,7 +91,7 @@ _SAID_OF_ALL: Final = {"node", "at"}
 _NOTHING: Final = f'{{"v":{VERSION}}}'  # the body of an event that its entry says all about
 _COMPARED: Final = {int, float, bool, str, tuple}  # others may say anything when compared
 
-Write = Callable[[Any, Packer], Any]
+Write = Callable[[Any, ValueEncoder], Any]
 Read = Callable[[Any], Any]
 
 
@@ -105,7 +105,7 @@ def entry_of(
 ) -> Entry:
     """Return *event* as the entry with this *number* of its node; *known* texts may come again."""
     kind = type(event)
-    packer = Packer(redact, known)
+    packer = ValueEncoder(redact, known)
     body: dict[str, Any] = {"v": VERSION, **_written(event, packer)}
     question: Question | None = None
     settled: str | None = None
@@ -144,11 +144,11 @@ def events_of(
     Raises:
         ValueError: one is damaged, or from a newer version.
     """
-    unpacker, upgrade = Unpacker(text_of), upgrade or Upgrade()
+    unpacker, upgrade = ValueDecoder(text_of), upgrade or Upgrade()
     return [_event_of(entry, unpacker, upgrade) for entry in entries]
 
 
-def _event_of(entry: Entry, unpacker: Unpacker, upgrade: Upgrade) -> Event:
+def _event_of(entry: Entry, unpacker: ValueDecoder, upgrade: Upgrade) -> Event:
     kind = _KINDS.get(entry.kind)
     if kind is None:
         raise ValueError(f"events of the kind {entry.kind!r} are not known here")
@@ -165,7 +165,7 @@ def _event_of(entry: Entry, unpacker: Unpacker, upgrade: Upgrade) -> Event:
 
 
 def _event_with(
-    kind: type[Event], entry: Entry, body: dict[str, Any], exchange: str, unpacker: Unpacker
+    kind: type[Event], entry: Entry, body: dict[str, Any], exchange: str, unpacker: ValueDecoder
 ) -> Event:
     body["node"] = entry.node
     if entry.at is not None:
@@ -215,7 +215,7 @@ def _said_by(call: Call, kind: type[Event]) -> dict[str, Any]:
     return found | {"key": call.key, "function": call.function, "is_agent": call.idles}
 
 
-def _redacted(question: Question, packer: Packer) -> Question:
+def _redacted(question: Question, packer: ValueEncoder) -> Question:
     return Question(
         id=question.id,
         node_id=question.node_id,
@@ -262,7 +262,7 @@ def _plan_to_read(kind: type[Any]) -> list[tuple[str, Read]]:
     return [(name, read) for name, _, _, read in _plan(kind) if read is not None]
 
 
-def _written(value: Any, packer: Packer) -> dict[str, Any]:
+def _written(value: Any, packer: ValueEncoder) -> dict[str, Any]:
     written: dict[str, Any] = {}
     kind = cast("type[Any]", type(value))
     for name, default, write, _ in _plan(kind):
@@ -280,7 +280,7 @@ def _read(kind: type, data: dict[str, Any]) -> Any:
     return kind(**data)
 
 
-def _read_exchange(text: str, unpacker: Unpacker) -> Exchange:
+def _read_exchange(text: str, unpacker: ValueDecoder) -> Exchange:
     return _read(Exchange, unpacker.read(text))
 
 
@@ -332,7 +332,7 @@ def _read_mapping(value: Any) -> Any:
     return cast("Mapping[Any, Any]", value)
 
 
-def _write_part(part: TranscriptPart, packer: Packer) -> list[Any]:
+def _write_part(part: TranscriptPart, packer: ValueEncoder) -> list[Any]:
     return [type(part).__name__, _written(part, packer)]
 
 

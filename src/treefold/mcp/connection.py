@@ -15,7 +15,7 @@ from treefold.mcp.errors import McpConnectionError, McpToolError
 from treefold.mcp.function import McpTool
 from treefold.mcp.output import wraps_result
 from treefold.mcp.secrets import Secrets
-from treefold.runtime.owner import Owner
+from treefold.runtime.resource_task import ResourceTask
 from treefold.toolbox.shell.output import cut_middle, plain_text
 from treefold.version import __version__
 
@@ -55,7 +55,7 @@ class Connection:
         self._label = label
         self._transport = transport
         self._secrets = secrets
-        self._owner = Owner(self._client(), f"MCP server {label}")
+        self._owner = ResourceTask(self._client(), f"MCP server {label}")
         self._wrapping = frozenset[str]()  # tools that wrap their results
 
     async def open(self, seconds: float | None) -> list[McpTool]:

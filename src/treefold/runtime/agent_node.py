@@ -39,13 +39,13 @@ from treefold.core.model_events import (
 from treefold.core.transcript import ToolResult, TranscriptPart, UserText
 from treefold.core.usage import TokenUsage
 from treefold.models.prices import price
+from treefold.runtime.budgets import Account, Estimate, Spent, check, set_aside
 from treefold.runtime.call_request import CallRequest
-from treefold.runtime.commons import Commons
-from treefold.runtime.holds import hold_over, may_go_on
-from treefold.runtime.home import Home, settle
 from treefold.runtime.leases import take_lease, usable_lease
+from treefold.runtime.loop_handle import LoopHandle, settle
 from treefold.runtime.node import CallNode
-from treefold.runtime.spending import Account, Estimate, Spent, check, set_aside
+from treefold.runtime.pauses import pause_over, wait_while_paused
+from treefold.runtime.services import Services
 from treefold.runtime.tree import Tree
 from treefold.runtime.walk import root_of, upwards
 
@@ -89,11 +89,11 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         "_session",
         "_system",
         "_unsent",
-        "commons",
         "default_model",
         "notices",
         "resignations",
         "responses",
+        "services",
     )
 
     def __init__(
@@ -103,14 +103,22 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         *,
         parent: CallNode | None,
         tree: Tree,
-        home: Home,
-        commons: Commons,
+        loop_handle: LoopHandle,
+        services: Services,
         record: Record | None = None,
     ) -> None:
         self.responses = 0  # how many it has had
-        desk = commons.desk
-        super().__init__(id, request, parent=parent, tree=tree, home=home, desk=desk, record=record)
-        self.commons = commons
+        board = services.board
+        super().__init__(
+            id,
+            request,
+            parent=parent,
+            tree=tree,
+            loop_handle=loop_handle,
+            board=board,
+            record=record,
+        )
+        self.services = services
         self.default_model: Model | None = None  # for agents below it that name none
         self.notices: list[str] = []  # what the person who runs this should know
         # Made when it called raise_exception; node ids are no proof, other runtimes have the same.
@@ -124,8 +132,8 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         self._accounted = TokenUsage()  # how much of what the session took is in the accounts
         self._unsent: tuple[UserText | ToolResult, ...] = ()  # to be sent again on resume
         self._said: tuple[UserText | ToolResult, ...] = ()  # and not answered yet
-        self._first = home.loop.create_future()  # done when the model begins to answer
-        self.when_ended(partial(settle, self._first))
+        self._first = loop_handle.loop.create_future()  # done when the model begins to answer
+        self.add_end_callback(partial(settle, self._first))
         if record is not None:
             self._parts, self._said = list(record.transcript), _inputs(record)
             self._own = Spent(record.usage, record.cost)
@@ -140,7 +148,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         followed = self.record is None or self.record.response is None  # all of it, and answered
         return super().may_make_again(key) and not is_past(key, self.responses + followed)
 
-    def resigned(self, error: BaseException | None) -> None:
+    def note_resignation(self, error: BaseException | None) -> None:
         if isinstance(error, AgentException):
             self.resignations.append(error)
 
@@ -220,7 +228,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         if model_ref is None:
             above = [node.default_model for node in upwards(self) if isinstance(node, AgentNode)]
             model_ref = next((model for model in above if model is not None), None)
-        return self.commons.models.find(model_ref)
+        return self.services.models.find(model_ref)
 
     def in_place_of(self, model: Model) -> Model:
         """Return who answers where *model* is asked: that itself, but in a replay."""
@@ -230,7 +238,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
     def rule_chain(self) -> RuleChain:
         """The rules for the calls that its model asks for, the widest first."""
         own = [node.rules for node in upwards(self) if node.rules is not None]
-        return RuleChain((self.commons.rules, *reversed(own)))
+        return RuleChain((self.services.rules, *reversed(own)))
 
     @property
     def past(self) -> Past | None:
@@ -252,7 +260,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
             return None
         return Caching(record.caching)
 
-    def continued(self) -> CallRequest:
+    def continuation(self) -> CallRequest:
         """Return the request for a call that goes on where this one ended."""
         past = self._request.past
         if self._session is not None:
@@ -382,16 +390,16 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
     @asynccontextmanager
     async def _allowed_to_ask(self, model: Model) -> AsyncGenerator[None, None]:
         """Wait until nothing above stands still, and there is a place among the requests."""
-        limits = self.commons.limits
+        limits = self.services.limits
         pool = limits.pools.get(model.provider)
         while True:
-            await may_go_on(self)
+            await wait_while_paused(self)
             if limits.pool.is_full and usable_lease(self) is None:
                 self.tree.publish(LeaseAwaited(self.id))
             await take_lease(self, limits.pool)
             if pool is not None:
                 await pool.take()
-            if hold_over(self) is None:
+            if pause_over(self) is None:
                 break
             if pool is not None:  # it was paused while it waited
                 pool.put_back()

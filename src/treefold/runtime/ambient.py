@@ -6,7 +6,7 @@ import threading
 from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
 from treefold.runtime.context import Context
-from treefold.runtime.home import Home
+from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.runtime import Runtime
 
 
@@ -17,7 +17,7 @@ class AmbientRuntime(Runtime):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
-        self._home = Home(loop, self.patience)
+        self._loop_handle = LoopHandle(loop, self.patience)
 
 
 _ambient: dict[asyncio.AbstractEventLoop, AmbientRuntime] = {}

@@ -12,7 +12,7 @@ from typing import Any
 from treefold.core.errors import ClosedError, UsageError
 from treefold.core.events import StopCause
 from treefold.core.function import Node, RunContext
-from treefold.runtime.home import Home, settle, settle_from_anywhere
+from treefold.runtime.loop_handle import LoopHandle, settle, threadsafe_resolver
 
 
 class AwaitedNode(Node):
@@ -29,13 +29,13 @@ class AwaitedNode(Node):
         "context",
         "exception",
         "function",
-        "home",
+        "loop_handle",
         "outputs",
         "waiting_on",
     )
 
-    def __init__(self, home: Home) -> None:
-        self.home = home
+    def __init__(self, loop_handle: LoopHandle) -> None:
+        self.loop_handle = loop_handle
         self.context: RunContext | None = None
         self.outputs = None
         self.exception = None
@@ -59,17 +59,17 @@ class AwaitedNode(Node):
             if caller is None:
                 _let_others_ask()
             ended = threading.Event()
-            self.home.forbid_waiting(f"result() of {self.function.name!r}")
+            self.loop_handle.refuse_blocking(f"result() of {self.function.name!r}")
             self._tell_when_ended(ended.set, caller)
             if caller is not None:
                 caller.waiting_on = self
             is_over = False
             try:
-                is_over = self.home.wait(ended, timeout)
+                is_over = self.loop_handle.wait(ended, timeout)
             finally:
                 if not is_over:
                     with suppress(ClosedError):
-                        self.home.tell(self.wake_no_more, ended.set)
+                        self.loop_handle.run_soon(self.remove_end_callback, ended.set)
                 if caller is not None and caller.waiting_on is self:
                     caller.waiting_on = None
             if not is_over:
@@ -87,8 +87,8 @@ class AwaitedNode(Node):
                 _let_others_ask()
             loop = asyncio.get_running_loop()
             ended = loop.create_future()
-            at_home = loop is self.home.loop
-            wake = partial(settle, ended) if at_home else settle_from_anywhere(ended)
+            at_home = loop is self.loop_handle.loop
+            wake = partial(settle, ended) if at_home else threadsafe_resolver(ended)
             self._tell_when_ended(wake, caller)
             if caller is not None:
                 caller.waiting_on = self
@@ -96,7 +96,7 @@ class AwaitedNode(Node):
                 yield from ended
             except asyncio.CancelledError:
                 with suppress(ClosedError):
-                    self.home.tell(self._stop_waiting, wake)
+                    self.loop_handle.run_soon(self._stop_waiting, wake)
                 raise
             finally:
                 if caller is not None and caller.waiting_on is self:
@@ -118,14 +118,14 @@ class AwaitedNode(Node):
     def _tell_when_ended(self, wake: Callable[[], object], caller: "AwaitedNode | None") -> None:
         """Have *wake* called on the loop when it ends, from any thread."""
         is_caller = caller is not None or self._belongs_to_waiters
-        self.home.tell(self._wake_caller if is_caller else self.when_ended, wake)
+        self.loop_handle.run_soon(self._wake_caller if is_caller else self.add_end_callback, wake)
 
     @property
     def _belongs_to_waiters(self) -> bool:
         """Whether this is code outside any call that awaits a call of its own."""
         return False
 
-    def when_ended(self, wake: Callable[[], object]) -> None:
+    def add_end_callback(self, wake: Callable[[], object]) -> None:
         """Have *wake* called on the loop when it ends, or now if it has."""
         if self._ended is None:
             self._waiters[wake] = False
@@ -133,8 +133,8 @@ class AwaitedNode(Node):
             wake()
 
     def _wake_caller(self, wake: Callable[[], object]) -> None:
-        """Do as ``when_ended`` for the caller, who gives the call up when it stops waiting."""
-        self.when_ended(wake)
+        """As ``add_end_callback``, for the caller: the call is abandoned when it stops waiting."""
+        self.add_end_callback(wake)
         if self._ended is None:
             self._waiters[wake] = True
 
@@ -142,23 +142,23 @@ class AwaitedNode(Node):
         """Remove a waiter; cancel the call if that was its caller and no other one is left."""
         was_caller = self._waiters.pop(wake, False)
         if was_caller and not any(self._waiters.values()):
-            self.cancel_here("its caller stopped waiting for it", cause=StopCause.Abandoned)
+            self.cancel_on_loop("its caller stopped waiting for it", cause=StopCause.Abandoned)
 
     async def ended(self) -> None:
         """Wait on the runtime's own loop until it has ended, whatever came of it."""
         if self._ended is None:
-            ended = self.home.loop.create_future()
-            self.when_ended(partial(settle, ended))
+            ended = self.loop_handle.loop.create_future()
+            self.add_end_callback(partial(settle, ended))
             await ended
 
     @abstractmethod
-    def cancel_here(
+    def cancel_on_loop(
         self, reason: str, *, insist: bool = False, cause: StopCause = StopCause.Cancelled
     ) -> None:
         """Cancel it, on the runtime's own loop, with all below it."""
 
-    def wake_no_more(self, wake: Callable[[], object]) -> None:
-        """Take back what ``when_ended`` was given."""
+    def remove_end_callback(self, wake: Callable[[], object]) -> None:
+        """Take back what ``add_end_callback`` was given."""
         self._waiters.pop(wake, None)
 
     def _outcome(self) -> Any:

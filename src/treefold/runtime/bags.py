@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class _Slot:
     """One object, or the promise of one that a thread is making."""
 
-    maker: int = field(default_factory=threading.get_ident)
+    engine: int = field(default_factory=threading.get_ident)
     made: "Future[Any]" = field(default_factory=Future[Any])
 
 
@@ -34,7 +34,7 @@ class SessionBag:
         >>> bag = SessionBag()
         >>> bag.get_or_put("shell", "cwd", lambda: "/tmp")
         '/tmp'
-        >>> bag.get_or_put("shell", "cwd", lambda: "/home")
+        >>> bag.get_or_put("shell", "cwd", lambda: "/loop_handle")
         '/tmp'
     """
 
@@ -127,7 +127,7 @@ def _refuse_async_factory(what: str) -> NoReturn:
 
 def _wait_for(slot: _Slot, what: str) -> Any:
     if not slot.made.done():
-        if slot.maker == threading.get_ident():
+        if slot.engine == threading.get_ident():
             raise UsageError(f"the factory of {what} asks for {what} itself")
         try:
             asyncio.get_running_loop()

@@ -18,7 +18,7 @@ from treefold.core.function import (
 )
 from treefold.core.question import QuestionKind
 from treefold.runtime.agent_node import AgentNode
-from treefold.runtime.asking import ask
+from treefold.runtime.ask import ask
 from treefold.runtime.call_request import CallRequest
 from treefold.runtime.graph import check_use
 from treefold.runtime.leases import give_up_lease, usable_lease
@@ -117,7 +117,7 @@ class Context(RunContext):
                 f"{self.node.function.name} is not an agent and was not called by one: raise the"
                 " exception instead"
             )
-        agent.home.call(_resign, agent, error)
+        agent.loop_handle.run_sync(_resign, agent, error)
 
     def get_or_put(
         self, scope: SessionScope, namespace: str, key: str, factory: Callable[[], T]
@@ -138,7 +138,7 @@ class Context(RunContext):
 
     @property
     def idempotency_key(self) -> str:
-        return f"{self.runtime.id}-{self.node.lasting_id}"
+        return f"{self.runtime.id}-{self.node.stable_id}"
 
     async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
         if isinstance(choices, str) or not all(isinstance(c, str) for c in (text, *choices)):
@@ -147,7 +147,7 @@ class Context(RunContext):
 
     def give_up_lease(self) -> None:
         if self._node is not None:
-            self._node.home.tell(give_up_lease, self._node)
+            self._node.loop_handle.run_soon(give_up_lease, self._node)
 
     @property
     def has_lease(self) -> bool:
@@ -167,4 +167,4 @@ class Context(RunContext):
 
 def _resign(agent: AgentNode, error: AgentException) -> None:
     error.locate(frames_to(agent))
-    agent.resigned(error)
+    agent.note_resignation(error)

@@ -7,11 +7,11 @@ from difflib import get_close_matches
 from treefold.core.decisions import Rules
 from treefold.core.errors import CallGraphError, InvalidValueError
 from treefold.core.function import Function, checked_function, checked_functions
-from treefold.runtime.model_book import ModelBook
+from treefold.runtime.model_names import ModelNames
 
 
 def discover(
-    specs: Iterable[Function], models: ModelBook, known: Mapping[str, Function] | None = None
+    specs: Iterable[Function], models: ModelNames, known: Mapping[str, Function] | None = None
 ) -> dict[str, Function]:
     """Return *specs* and all that they may call, by name; *known* are there already.
 

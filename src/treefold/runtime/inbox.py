@@ -20,12 +20,12 @@ from treefold.core.errors import (
 )
 from treefold.core.question import Question
 from treefold.core.store import Message, nonblocking
-from treefold.runtime.journal import Journal
-from treefold.runtime.wish import read_wish, refusal_of
+from treefold.runtime.commands import read_command, refusal_of
+from treefold.runtime.journal_writer import JournalWriter
 
 log = logging.getLogger(__name__)
 
-Follow = Callable[[Mapping[str, Any], int], None]  # a wish, and the id of its message
+Follow = Callable[[Mapping[str, Any], int], None]  # a command, and the id of its message
 
 
 class Inbox:
@@ -35,7 +35,7 @@ class Inbox:
         follow: does what a message asks for, or raises TreefoldError.
     """
 
-    def __init__(self, journal: Journal, follow: Follow) -> None:
+    def __init__(self, journal: JournalWriter, follow: Follow) -> None:
         self._journal = journal
         self._follow = follow
         self._followed: dict[int, int] = {}  # messages, and what has to be saved before they go
@@ -56,10 +56,10 @@ class Inbox:
         self.forget_followed()
 
     def _is_followed(self, message: Message) -> bool:
-        wish: Mapping[str, Any] = {}
+        command: Mapping[str, Any] = {}
         try:
-            wish = read_wish(message.body)
-            self._follow(wish, message.id)
+            command = read_command(message.body)
+            self._follow(command, message.id)
         except (StoreError, ClosedError) as error:
             if message.id not in self._kept:
                 self._kept.add(message.id)
@@ -67,7 +67,7 @@ class Inbox:
             return False
         except TreefoldError as error:
             log.warning("what another process asked for was not done: %s", error)
-            if isinstance(key := wish.get("key"), str):  # by which it is waited for
+            if isinstance(key := command.get("key"), str):  # by which it is waited for
                 self._journal.store.broadcast(refusal_of(key, error))
         self._kept.discard(message.id)
         return True
@@ -136,7 +136,7 @@ class Inbox:
 def _answered_by(message: Message) -> str | None:
     """Return the id of the question that *message* answers, or says to be answered."""
     with suppress(InvalidValueError):
-        match read_wish(message.body):
+        match read_command(message.body):
             case {"do": "answer" | "claim", "id": str(id)}:
                 return id
             case _:

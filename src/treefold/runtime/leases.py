@@ -12,21 +12,21 @@ A tree is on one loop, and so are its leases; only the pool is shared between lo
 from functools import partial
 
 from treefold.runtime.node import CallNode
-from treefold.runtime.pool import Pool, Waiter
+from treefold.runtime.slots import SlotPool, SlotRequest
 from treefold.runtime.walk import upwards
 
 
 class Lease:
     """The right to one request at a time, held for a node and all below it."""
 
-    def __init__(self, pool: Pool, holder: CallNode) -> None:
+    def __init__(self, pool: SlotPool, holder: CallNode) -> None:
         self._pool = pool
         self._holder = holder
         self._users: list[CallNode] = [holder]  # each below the one before; the last may ask
         self._open = True
         pool.leases.add(self)
         holder.tree.leases[holder] = self
-        holder.when_ended(self.close)
+        holder.add_end_callback(self.close)
 
     @property
     def user(self) -> CallNode:
@@ -37,7 +37,7 @@ class Lease:
         """Keep it for *node* until that has ended."""
         if self._users[-1] is not node:
             self._users.append(node)
-            node.when_ended(partial(self._left_by, node))
+            node.add_end_callback(partial(self._left_by, node))
 
     def _left_by(self, node: CallNode) -> None:
         if node not in self._users:
@@ -58,13 +58,13 @@ class Lease:
             self._open = False
             self._pool.leases.discard(self)
             self._holder.tree.leases.pop(self._holder, None)
-            self._holder.wake_no_more(self.close)
+            self._holder.remove_end_callback(self.close)
             self._users = [self._holder]
             self._pool.put_back()
 
     def is_lost(self) -> bool:
         """Whether its loop was closed with the call under way, which will never end then."""
-        return self._open and self._holder.home.loop.is_closed()
+        return self._open and self._holder.loop_handle.loop.is_closed()
 
 
 def usable_lease(node: CallNode) -> Lease | None:
@@ -83,7 +83,7 @@ def give_up_lease(node: CallNode) -> None:
         lease.close()
 
 
-async def take_lease(node: CallNode, pool: Pool) -> None:
+async def take_lease(node: CallNode, pool: SlotPool) -> None:
     """Have *node* hold a lease or use one from above, having waited if need be."""
     lease = usable_lease(node)
     if lease is None and not pool.try_take():
@@ -93,9 +93,9 @@ async def take_lease(node: CallNode, pool: Pool) -> None:
     lease.use(node)
 
 
-async def _wait_for_lease(node: CallNode, pool: Pool) -> Lease | None:
+async def _wait_for_lease(node: CallNode, pool: SlotPool) -> Lease | None:
     """Wait for a place of the pool, or for a lease of the tree, which may only get one later."""
-    waiter = Waiter(node)
+    waiter = SlotRequest(node)
     node.tree.lease_waiters[waiter] = None
     try:
         return await pool.wait(waiter)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.provider import Provider
-from treefold.runtime.pool import Pool
+from treefold.runtime.slots import SlotPool
 
 
 class Limits:
@@ -35,8 +35,8 @@ class Limits:
             if not isinstance(size, int) or size < 1:
                 raise InvalidValueError(f"{name}={size!r} would let no request through")
         self.concurrent_requests = concurrent_requests
-        self.pool = Pool(concurrent_requests)
-        self.pools = {Provider(name): Pool(size) for name, size in (per_provider or {}).items()}
+        self.pool = SlotPool(concurrent_requests)
+        self.pools = {Provider(name): SlotPool(size) for name, size in (per_provider or {}).items()}
 
 
 DEFAULT_LIMITS = Limits()

@@ -10,14 +10,14 @@ from treefold.core.events import CallEnded, CallOptions, CallRequested, Event, V
 from treefold.core.fold import Record
 from treefold.core.function import Function, RunContext
 from treefold.core.parameters import Parameters
-from treefold.core.reviving import revived
+from treefold.core.restoring import restored
+from treefold.runtime.budgets import Spent
 from treefold.runtime.call_request import CallRequest
-from treefold.runtime.journal import Journal
+from treefold.runtime.crash_trials import last_death
+from treefold.runtime.journal_writer import JournalWriter
 from treefold.runtime.node import CallNode
-from treefold.runtime.spending import Spent
 from treefold.runtime.tree import Tree
-from treefold.runtime.tree_reader import damage_told, read_events, without_collection
-from treefold.runtime.trials import last_death
+from treefold.runtime.tree_reader import gc_disabled, read_events, reporting_damage
 from treefold.runtime.walk import upwards
 
 Remake = Callable[[Record, CallRequest, Tree, CallNode | None], CallNode]
@@ -48,7 +48,7 @@ class Loader:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: JournalWriter,
         functions: Mapping[str, Function],
         remake: Remake,
         ended: Callable[[CallNode], None],
@@ -60,7 +60,7 @@ class Loader:
 
     def load(self, id: int, events: Sequence[Event]) -> CallNode:
         """Return the top-level node of the tree with this id, all below it restored."""
-        with damage_told(self._journal.store, id), without_collection():
+        with reporting_damage(self._journal.store, id), gc_disabled():
             return self._restored(id, events)
 
     def _restored(self, id: int, events: Sequence[Event]) -> CallNode:
@@ -80,7 +80,7 @@ class Loader:
             nodes[node_id] = self._remake(record, request, tree, above)
             tree.asked[node_id] = len(record.asked)
             if not nodes[node_id].has_ended:
-                nodes[node_id].when_ended(partial(self._ended, nodes[node_id]))
+                nodes[node_id].add_end_callback(partial(self._ended, nodes[node_id]))
                 if above is not None and above.function.is_agent and above.waiting_on is None:
                     above.waiting_on = nodes[node_id]  # until it goes on; agents wait in order
         for node_id, node in nodes.items():
@@ -93,10 +93,10 @@ class Loader:
     def events(self, tree: int) -> list[Event]:
         """Return all that happened in a tree, with results as their functions gave them."""
         events = read_events(self._journal.store, tree)
-        with damage_told(self._journal.store, tree):
-            return self.revived(events)
+        with reporting_damage(self._journal.store, tree):
+            return self.restored(events)
 
-    def revived(self, events: list[Event]) -> list[Event]:
+    def restored(self, events: list[Event]) -> list[Event]:
         """Replace the results in *events* by what their functions gave, and return *events*."""
         called: dict[int, Function | None] = {}
         for number, event in enumerate(events):
@@ -130,8 +130,8 @@ def _revived(function: Function | None, event: CallEnded | ValueSent) -> Event:
     if function is None:
         return event
     if isinstance(event, CallEnded):
-        value = revived(function.output_type, event.outputs)
+        value = restored(function.output_type, event.outputs)
         return event if value is event.outputs else replace(event, outputs=value)
     if not function.streams:
         return event
-    return replace(event, value=revived(function.output_type, event.value))
+    return replace(event, value=restored(function.output_type, event.value))

@@ -38,11 +38,11 @@ from treefold.core.from_file import FromFile
 from treefold.core.function import RunContext
 from treefold.core.states import NodeState
 from treefold.core.usage import TokenUsage
+from treefold.runtime.budgets import Account, Spent
 from treefold.runtime.call_request import CallRequest, Concluded
-from treefold.runtime.desk import Desk
 from treefold.runtime.files import read_files
-from treefold.runtime.home import Home
-from treefold.runtime.spending import Account, Spent
+from treefold.runtime.loop_handle import LoopHandle
+from treefold.runtime.question_board import QuestionBoard
 from treefold.runtime.stated_node import StatedNode
 from treefold.runtime.tree import Recorder, Tree
 
@@ -72,7 +72,7 @@ class CallNode(StatedNode):
         "_task",
         "_timers",
         "accounts",
-        "desk",
+        "board",
         "leave",
         "spent",
     )
@@ -84,12 +84,14 @@ class CallNode(StatedNode):
         *,
         parent: "CallNode | None",
         tree: Tree,
-        home: Home,
-        desk: Desk,
+        loop_handle: LoopHandle,
+        board: QuestionBoard,
         record: Record | None = None,
     ) -> None:
-        super().__init__(id, request, parent=parent, tree=tree, home=home, record=record)
-        self.desk = desk
+        super().__init__(
+            id, request, parent=parent, tree=tree, loop_handle=loop_handle, record=record
+        )
+        self.board = board
         self.spent: Spent | None = None
         self.accounts: tuple[Account, ...] = ()
         self.leave: Callable[[], None] | None = None  # what to do if it ends before it began
@@ -152,7 +154,7 @@ class CallNode(StatedNode):
         self.context = context
         self.leave = None
         work = self._send_again() if self.state.final else self._drive(context)
-        task = self.home.loop.create_task(work, name=self.function.name)
+        task = self.loop_handle.loop.create_task(work, name=self.function.name)
         if self._task is None and self._ended is None:  # the loop does not start tasks eagerly
             self._task = task
             task.add_done_callback(self._never_began)
@@ -280,14 +282,14 @@ class CallNode(StatedNode):
 
     def _ends_the_loop(self, error: BaseException) -> bool:
         """Whether *error* is not the function's own: the loop ends, or has ended."""
-        return isinstance(error, KeyboardInterrupt) or not self.home.loop.is_running()
+        return isinstance(error, KeyboardInterrupt) or not self.loop_handle.loop.is_running()
 
     def _interrupt(self, error: KeyboardInterrupt) -> None:
         """End at once, whatever was just being done."""
         if self.tree.journal is not None:  # whoever opens it next goes on from here
             self.tree.journal.suspend()
         for child in self.children:
-            child.cancel_here("interrupted")
+            child.cancel_on_loop("interrupted")
         if (task := asyncio.current_task()) is not None:
             task.add_done_callback(lambda task: task.exception())  # nobody else looks at it
         if self._ended is not None:
@@ -318,16 +320,16 @@ class CallNode(StatedNode):
 
     def cancel(self, reason: str = "cancelled") -> None:
         if self._ended is None:
-            self.home.tell(self._cancel_or_insist, reason)
+            self.loop_handle.run_soon(self._cancel_or_insist, reason)
 
     def _cancel_or_insist(self, reason: str) -> None:
         if self._cause is not StopCause.Abandoned or self._confirmed:
-            self.cancel_here(reason, insist=self._reason is not None)
+            self.cancel_on_loop(reason, insist=self._reason is not None)
             return
         # Code that stops waiting often cancels the call as well: that is one cancel, not two.
         self._confirmed, self._reason = True, reason  # which says more
 
-    def cancel_here(
+    def cancel_on_loop(
         self, reason: str, *, insist: bool = False, cause: StopCause = StopCause.Cancelled
     ) -> None:
         """Cancel, on the runtime's own loop, every task of the subtree at once.
@@ -368,8 +370,8 @@ class CallNode(StatedNode):
         """
         if self._repeat is not None:
             self._repeat.cancel()
-        if self._ended is None and not self.home.loop.is_closed():
-            self._repeat = self._call_later(self.home.patience, self._cancel_again)
+        if self._ended is None and not self.loop_handle.loop.is_closed():
+            self._repeat = self._call_later(self.loop_handle.patience, self._cancel_again)
 
     def _cancel_again(self) -> None:
         self._cancel_subtree(self._reason or "cancelled", insist=True, repeated=True)
@@ -390,12 +392,12 @@ class CallNode(StatedNode):
         self.waiting_on = None
         if self._parent is not None:
             self._parent._stay_open_if_all_ends()
-        outcome, journal, loop = self._given_up(), self.tree.journal, self.home.loop
+        outcome, journal, loop = self._given_up(), self.tree.journal, self.loop_handle.loop
         if journal is None or not loop.is_running():
             self._end(*outcome)
         elif not self.concluded:
             ending = self._end_last(journal, *self._written(journal, outcome))
-            self.desk.forget_old(self.id)
+            self.board.forget_old(self.id)
             self._task = loop.create_task(ending, name=f"end of {self.function.name}")
 
     async def _end_last(self, journal: Recorder, outcome: Outcome, ended: CallEnded) -> None:
@@ -411,17 +413,17 @@ class CallNode(StatedNode):
         if account is None:
             reason = f"it took longer than {self._request.timeout} s"
             error = CallTimeoutError(f"{self.function.name} (node {self.path}): {reason}")
-            self.end_by(error, reason, StopCause.Timeout)
+            self.fail_with(error, reason, StopCause.Timeout)
         else:
             reason = f"{account.budget.seconds:g} s are over"
             error = BudgetExceeded(reason, account.owner or self, account.name)
-            self.end_by(error, reason, StopCause.Budget)
+            self.fail_with(error, reason, StopCause.Budget)
 
-    def end_by(self, error: BaseException, reason: str, cause: StopCause) -> None:
+    def fail_with(self, error: BaseException, reason: str, cause: StopCause) -> None:
         """Be cancelled for this *reason*, and fail with *error* if nothing came of it yet."""
         if self._reason is None and not self._returned:
             self._overdue = error
-        self.cancel_here(reason, cause=cause)
+        self.cancel_on_loop(reason, cause=cause)
 
     def _given_up(self) -> Outcome:
         if self._overdue is not None:
@@ -439,7 +441,7 @@ class CallNode(StatedNode):
                 self._closing = True
                 reason = self._reason or f"{self.function.name} ended without it"
                 for child in self.children:
-                    child.cancel_here(reason)
+                    child.cancel_on_loop(reason)
             try:
                 for child in self.children:
                     await child.ended()
@@ -452,7 +454,7 @@ class CallNode(StatedNode):
         journal, task = self.tree.journal, self._task
         if journal is None or self._reason is not None or task is None or not task.cancelling():
             return
-        if not journal.is_closed and self.home.is_ending():
+        if not journal.is_closed and self.loop_handle.is_ending():
             journal.suspend()
 
     def _end(self, state: NodeState, value: Any, error: BaseException | None) -> None:
@@ -519,14 +521,14 @@ class CallNode(StatedNode):
         # would keep the node alive meanwhile. One empty context for all timers will not do: two
         # loops in two threads cannot be inside the same context at once.
         context = contextvars.Context()
-        return self.home.loop.call_later(seconds, function, *args, context=context)
+        return self.loop_handle.loop.call_later(seconds, function, *args, context=context)
 
     def _stop_timers(self) -> None:
         for timer in self._timers or ():
             timer.cancel()
         self._timers = None
 
-    def continued(self) -> CallRequest:
+    def continuation(self) -> CallRequest:
         """Return the request for a call that goes on where this one ended.
 
         Raises:
@@ -536,7 +538,7 @@ class CallNode(StatedNode):
 
     # What an earlier process has done
 
-    def resigned(self, error: BaseException | None) -> None:
+    def note_resignation(self, error: BaseException | None) -> None:
         """Take note that it gave up by what one of its calls raised."""
 
     async def _send_again(self) -> None:
@@ -554,7 +556,7 @@ class CallNode(StatedNode):
         self.unclaimed = {}
         for node in left:
             reason = f"{self.function.name} did not ask for it again"
-            node.cancel_here(reason, cause=StopCause.Unclaimed)
+            node.cancel_on_loop(reason, cause=StopCause.Unclaimed)
         if self._reason is None:
             names = ", ".join(f"{node.function.name} (node {node.path})" for node in left)
             text = f"these calls of an earlier process were not asked for again: {names}"

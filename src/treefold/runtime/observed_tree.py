@@ -9,9 +9,9 @@ from treefold.core.fold import TreeFold
 from treefold.core.frames import Frame, short_arguments
 from treefold.core.store import Store
 from treefold.core.views import NodeView
-from treefold.runtime.hearing import Hearer
+from treefold.runtime.live_text import LiveTextReader
 from treefold.runtime.poll import Poll
-from treefold.runtime.tree_reader import TreeReader, damage_told
+from treefold.runtime.tree_reader import TreeReader, reporting_damage
 
 
 class ObservedTree:
@@ -23,7 +23,7 @@ class ObservedTree:
         self._poll = poll
         self._lock = threading.Lock()  # for reading on
         self._reader = TreeReader(store, id)
-        self._hearer = Hearer(store, id)
+        self._live_text = LiveTextReader(store, id)
         self._fold: TreeFold | None = None  # when something was read
 
     def expect_views(self) -> None:
@@ -63,7 +63,7 @@ class ObservedTree:
                 self._read_on()
             except BaseException:  # half of it may have been taken in
                 self._reader, self._fold = TreeReader(self._store, self.id), None
-                self._hearer = Hearer(self._store, self.id)
+                self._live_text = LiveTextReader(self._store, self.id)
                 raise
             found = self._fold
         if found is None or id not in found.views:
@@ -79,9 +79,9 @@ class ObservedTree:
             if not isinstance(first, CallRequested):
                 raise StoreError(self._store.name, f"tree {self.id} has lost its first entry")
             self._fold = TreeFold(first.index)
-        with damage_told(self._store, self.id):
+        with reporting_damage(self._store, self.id):
             self._fold.take(events)
-            for node, text in self._hearer.hear(self._reader.numbers).items():
+            for node, text in self._live_text.read(self._reader.numbers).items():
                 self._fold.hear(node, text)
             self._fold.apply()
 

@@ -20,11 +20,11 @@ from treefold.core.question import Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
 from treefold.core.views import NodeView
+from treefold.runtime.commands import edit_as_data, read_command, refusals_in, write_command
 from treefold.runtime.observed_tree import ObservedTree, unknown_node
 from treefold.runtime.poll import Poll
 from treefold.runtime.tree_reader import TreeReader
 from treefold.runtime.watch import Watch
-from treefold.runtime.wish import edit_as_data, read_wish, refusals_in, written_wish
 from treefold.stores.deprecated import checked_store
 
 _UNDER_WAY: Final = (NodeState.Waiting.value, NodeState.Running.value)
@@ -216,8 +216,13 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
                 f" open: {known}"
             )
         questions[id].checked(text, args)
-        wish = {"do": "answer", "id": id, "text": text, "args": None if args is None else {**args}}
-        body = written_wish(wish, "what is in an answer")
+        command = {
+            "do": "answer",
+            "id": id,
+            "text": text,
+            "args": None if args is None else {**args},
+        }
+        body = write_command(command, "what is in an answer")
         if not self._store.post(body, question=id):
             raise UnknownQuestionError(f"question {id!r} has been answered already")
 
@@ -228,9 +233,9 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
             UnknownNodeError: there is no such node.
             UsageError: it has ended.
         """
-        wish = {"do": "cancel", "node": id, "reason": _checked(reason)}
+        command = {"do": "cancel", "node": id, "reason": _checked(reason)}
         _check_open(self.get_view(id), "cancelled")
-        self._post(wish)
+        self._post(command)
 
     def pause(self, id: int, reason: str = "it was paused") -> None:
         """Have the node with this id, and all below it, make no further request or call.
@@ -239,9 +244,9 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
             UnknownNodeError: there is no such node.
             UsageError: it has ended.
         """
-        wish = {"do": "pause", "node": id, "reason": _checked(reason)}
+        command = {"do": "pause", "node": id, "reason": _checked(reason)}
         _check_open(self.get_view(id), "paused")
-        self._post(wish)
+        self._post(command)
 
     def resume(self, id: int) -> None:
         """Have what was paused go on, the node with this id and all below it.
@@ -279,8 +284,8 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         if edit is not None and not isinstance(edit.model, str | None):
             raise InvalidValueError("another process can only be told the name of a model")
         key = f"#fork {os.urandom(8).hex()}"
-        wish = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}
-        self._store.post(written_wish(wish, "an edit"))
+        command = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}
+        self._store.post(write_command(command, "an edit"))
         return key
 
     def forked(self, key: str) -> int | None:
@@ -296,11 +301,11 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
                 raise UsageError(why)
         return found
 
-    def _post(self, wish: Mapping[str, Any]) -> None:
+    def _post(self, command: Mapping[str, Any]) -> None:
         """Leave a message, unless the last one about that node says the same."""
-        earlier = [one for one in self._posted() if one.get("node") == wish["node"]]
-        if earlier[-1:] != [wish]:
-            self._store.post(json.dumps(wish))
+        earlier = [one for one in self._posted() if one.get("node") == command["node"]]
+        if earlier[-1:] != [command]:
+            self._store.post(json.dumps(command))
 
     def _is_pause_posted(self) -> bool:
         return any(one.get("do") == "pause" for one in self._posted())
@@ -310,7 +315,7 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         found: list[dict[str, Any]] = []
         for message in self._store.inbox():
             with suppress(InvalidValueError):
-                found.append(read_wish(message.body))
+                found.append(read_command(message.body))
         return found
 
     # The end

@@ -8,7 +8,7 @@ from treefold.core.function import Node, RunContext
 from treefold.runtime.awaited_node import AwaitedNode
 from treefold.runtime.bags import SessionBag
 from treefold.runtime.call_request import CallRequest
-from treefold.runtime.home import Home
+from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.tree import Tree
 
 _NONE: Final[dict[str, Any]] = {}
@@ -37,8 +37,8 @@ class PlacedNode(AwaitedNode):
         "unclaimed",
     )
 
-    def __init__(self, home: Home, id: int, tree: Tree, parent: Any) -> None:
-        super().__init__(home)
+    def __init__(self, loop_handle: LoopHandle, id: int, tree: Tree, parent: Any) -> None:
+        super().__init__(loop_handle)
         self.id = id
         self.tree = tree
         self._parent: Any = parent  # a node of the subclass, or None
@@ -157,7 +157,7 @@ class PlacedNode(AwaitedNode):
         """Whether it will ask once more for the call with this key, when it goes on."""
         return not self.has_ended
 
-    def claimed(self, request: CallRequest) -> Any:
+    def claim(self, request: CallRequest) -> Any:
         """Return the call that *request* asks for, if an earlier process has made it."""
         self._check_open()
         request.call_key = self.key_of(request)

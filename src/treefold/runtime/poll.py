@@ -43,7 +43,7 @@ class Poll:
         with self._lock, suppress(ValueError):
             self._waiting.remove(wake)
 
-    def forbid_waiting(self, what: str) -> None:
+    def refuse_blocking(self, what: str) -> None:
         """Allow it everywhere: what is waited for happens elsewhere."""
 
     def wait(self, event: threading.Event, timeout: float | None) -> bool:

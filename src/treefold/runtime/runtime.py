@@ -31,22 +31,22 @@ from treefold.core.question import RESUME, Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Store
 from treefold.core.views import NodeView
-from treefold.runtime.commons import Commons
+from treefold.runtime.budgets import Account
+from treefold.runtime.commands import edit_of
 from treefold.runtime.context import Context
-from treefold.runtime.forest import Forest
+from treefold.runtime.engine import Engine
 from treefold.runtime.graph import check_listed, discover
-from treefold.runtime.holds import hold, why_not_paused
-from treefold.runtime.home import BackgroundHome, Home
 from treefold.runtime.limits import DEFAULT_LIMITS, Limits
-from treefold.runtime.maker import Maker
-from treefold.runtime.model_book import ModelBook
+from treefold.runtime.loop_handle import BackgroundLoop, LoopHandle
+from treefold.runtime.model_names import ModelNames
 from treefold.runtime.node import CallNode
-from treefold.runtime.spending import Account
+from treefold.runtime.pauses import pause_node, why_not_paused
+from treefold.runtime.services import Services
 from treefold.runtime.threads import finish_in_thread
-from treefold.runtime.tree_reader import without_collection
+from treefold.runtime.tree_reader import gc_disabled
+from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.walk import root_of, subtree
 from treefold.runtime.watch import Watch
-from treefold.runtime.wish import edit_of
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         3
     """
 
-    _makes: ClassVar[type[Maker]] = Maker  # its nodes
+    _makes: ClassVar[type[Engine]] = Engine  # its nodes
     keeps_finished_trees: ClassVar[bool] = True
     patience: ClassVar[float] = 10.0  # seconds until a call that was cancelled is cancelled again
 
@@ -112,51 +112,51 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             raise InvalidValueError(f"limits are Limits(...), not {limits!r}")
         if not isinstance(budget, Budget | None):
             raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
-        self._commons = Commons(
-            models=models if isinstance(models, ModelBook) else ModelBook(models),
+        self._services = Services(
+            models=models if isinstance(models, ModelNames) else ModelNames(models),
             limits=limits or DEFAULT_LIMITS,
             rules=Rules.of(allowed_tools, disallowed_tools, hooks),
             account=None if budget is None else Account(budget, None),
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
         )
-        self.invocable_functions: Mapping[str, Function] = discover(specs, self._commons.models)
-        check_listed(self._commons.rules, self.invocable_functions)
-        self._forest = Forest(keeps_finished=self.keeps_finished_trees)
-        self._maker = self._makes(
+        self.invocable_functions: Mapping[str, Function] = discover(specs, self._services.models)
+        check_listed(self._services.rules, self.invocable_functions)
+        self._trees = TreeRegistry(keeps_finished=self.keeps_finished_trees)
+        self._engine = self._makes(
             self,
             self.invocable_functions,
-            self._commons,
-            self._forest,
-            home=self._open_home,
+            self._services,
+            self._trees,
+            loop_handle=self._open_loop,
             keeps_trees=self.keeps_finished_trees,
         )
-        self._context = Context(self._maker, None)
-        self._home: Home | None = None
-        self._lock = threading.Lock()  # for changing from no home to one, from open to closed
+        self._context = Context(self._engine, None)
+        self._loop_handle: LoopHandle | None = None
+        self._lock = threading.Lock()  # for opening the loop, and for closing
         self._closed = False
         self.id = uuid4().hex  # what tells its calls from those of all others
         self._token: Token[RunContext] | None = None
-        self._past: Any = None if store is None else self._open_store(store, redact)
+        self._recovery: Any = None if store is None else self._open_store(store, redact)
 
     def _open_store(
         self, store: Store | str | os.PathLike[str], redact: Callable[[str], str] | None
     ) -> Any:
-        from treefold.runtime.archive import open_archive  # noqa: PLC0415 - only journals need it
+        from treefold.runtime.recovery import open_recovery  # noqa: PLC0415 - only journals need it
 
-        past = open_archive(store, redact, self.invocable_functions, self._maker, self._follow)
+        past = open_recovery(store, redact, self.invocable_functions, self._engine, self._follow)
         self.id = past.store.id
         highest_id, highest_number = past.store.highest()
-        self._maker.past = past
-        self._maker.count_from(highest_id + 1, highest_number + 1)
-        self._forest.loader = self._maker.load
-        self._forest.before_cancel = past.suspend
+        self._engine.past = past
+        self._engine.count_from(highest_id + 1, highest_number + 1)
+        self._trees.loader = self._engine.load
+        self._trees.before_cancel = past.suspend
         return past
 
     @property
     def store(self) -> Store | None:
         """The journal; None if nothing is written down."""
-        return None if self._past is None else self._past.store
+        return None if self._recovery is None else self._recovery.store
 
     # Calls
 
@@ -202,31 +202,31 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         which everything waits for a person goes on when somebody answers. One that cannot be read
         is left as it is, and the log says so.
         """
-        self._open_home()
-        if self._past is None:
+        self._open_loop()
+        if self._recovery is None:
             return []
-        found = [self._readable(id) for id in self._past.recovered]
+        found = [self._readable(id) for id in self._recovery.recovered]
         return [node for node in found if node is not None]
 
     def _readable(self, id: int) -> CallNode | None:
         """Return a top-level call, unless it has just been deleted, or cannot be read."""
         try:
-            return self._forest.find(id)
+            return self._trees.find(id)
         except UnknownNodeError:
             return None
         except StoreError as error:  # of this tree; others can be
             log.warning("tree %d is left out: %s", id, error)
             return None
 
-    def _follow(self, wish: Mapping[str, Any], message: int) -> None:
+    def _follow(self, command: Mapping[str, Any], message: int) -> None:
         """Do what another process asks for; what that message has started is not started again.
 
         Raises:
             TreefoldError: it cannot be done.
         """
-        match wish:
+        match command:
             case {"do": "answer", "id": str(id), "text": str(text), "args": args}:
-                self._commons.desk.answer(id, self._meant(id, text), args)
+                self._services.board.answer(id, self._meant(id, text), args)
             case {"do": "claim", "id": str()}:  # its process ended before it had answered
                 pass
             case {"do": "cancel", "node": int(node), "reason": str(reason)}:
@@ -238,11 +238,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
                 self._fork(node, at, edit_of(edit), key)
             case _:
-                raise InvalidValueError(f"nobody here knows how to do {wish!r}")
+                raise InvalidValueError(f"nobody here knows how to do {command!r}")
 
     def _meant(self, id: str, text: str) -> str:
         """Return the choice that *text* is: others know the choices only as they are written."""
-        redacted = self._past.journal.redacted
+        redacted = self._recovery.journal.redacted
         for question in self.questions():
             for choice in question.choices if question.id == id else ():
                 if redacted(choice) == text:
@@ -256,19 +256,19 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
 
         One that cannot be read is left out, and the log says so.
         """
-        if self._past is not None and not self._closed:
-            with without_collection():
-                for row in self._past.store.trees():
+        if self._recovery is not None and not self._closed:
+            with gc_disabled():
+                for row in self._recovery.store.trees():
                     self._readable(row.id)
-        return sorted(self._forest.roots, key=lambda root: root.id)
+        return sorted(self._trees.roots, key=lambda root: root.id)
 
     def get_subtree(self, id: int) -> list[Node]:
         """Return the node with this id and all below it, each before those that it called."""
-        return list[Node](subtree(self._forest.find(id)))
+        return list[Node](subtree(self._trees.find(id)))
 
     def get_view(self, id: int) -> NodeView:
         """Return the node with this id, and all below it, as they stand."""
-        return self._forest.find(id).tree.view(id)
+        return self._trees.find(id).tree.view(id)
 
     def watch(self, node: Node | int, as_of_seq: int = 0, timeout: float | None = None) -> Watch:
         """Wait for a view of *node* newer than the one numbered *as_of_seq*.
@@ -276,14 +276,14 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         ``await`` the watch, call its ``result()`` from another thread, or iterate over it either
         way; a TimeoutError says that nothing happened for *timeout* seconds.
         """
-        found = self._forest.find(node)
-        return Watch(found.home, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
+        found = self._trees.find(node)
+        return Watch(found.loop_handle, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top through node *id* to what it waits for, outermost first."""
         from treefold.runtime.stack import stack_through  # noqa: PLC0415 - only who looks needs it
 
-        return stack_through(self._forest.find(id))
+        return stack_through(self._trees.find(id))
 
     # Stopping and going on
 
@@ -295,8 +295,8 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         Raises:
             UsageError: it has ended.
         """
-        node = self._forest.find(id)
-        node.home.call(hold, node, reason)
+        node = self._trees.find(id)
+        node.loop_handle.run_sync(pause_node, node, reason)
 
     def resume(self, id: int) -> Node:
         """Let what was paused go on, the node with this id and all below it.
@@ -312,11 +312,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         return self._resume(id, None)
 
     def _resume(self, id: int, key: str | None) -> Node:
-        node = self._forest.find(id)
-        if self._past is not None and node.state in {NodeState.Error, NodeState.Canceled}:
+        node = self._trees.find(id)
+        if self._recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
             return self._resume_ended(node, key)
         if node.parent is None and isinstance(node.exception, ModelProviderException):
-            return self._context.start(node.continued())
+            return self._context.start(node.continuation())
         below = {one.id for one in subtree(node)}
         paused = [q for q in self.questions() if q.node_id in below]
         paused = [q for q in paused if q.kind is QuestionKind.Paused]
@@ -331,7 +331,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if node.parent is not None:
             raise UsageError(f"{node!r} has ended; resume node {root_of(node).id}, or fork this")
         cut = partial(cut_at_failure, is_passing=_provider_failed)
-        return self._past.fork(node.home, node.id, cut, None, key)
+        return self._recovery.fork(node.loop_handle, node.id, cut, None, key)
 
     def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
         """Go on from the past: start a tree that shares what came before, and runs what follows.
@@ -353,18 +353,18 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self, node: Node | int, at: int | None, edit: Edit | None, key: str | None
     ) -> CallNode:
         """Start a fork, with a *key* once."""
-        if self._past is None:
+        if self._recovery is None:
             raise UsageError("only what is written down can be forked: Runtime(store='run.db')")
-        found = self._forest.find(self._past.id_of(node))
+        found = self._trees.find(self._recovery.id_of(node))
         response = checked_place(found.function, at, edit)
         if edit is not None and edit.model is not None:
-            self._commons.models.find(edit.model)
+            self._services.models.find(edit.model)
         cut = partial(cut_at, node=found.id, response=response)
-        return self._past.fork(found.home, root_of(found).id, cut, edit, key)
+        return self._recovery.fork(found.loop_handle, root_of(found).id, cut, edit, key)
 
     def questions(self) -> list[Question]:
         """Return all that waits for a person, at any depth of any tree, oldest first."""
-        return self._commons.desk.questions()
+        return self._services.board.questions()
 
     def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
         """Answer the question with this id.
@@ -381,19 +381,19 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             StoreError: the journal cannot be written, where answers of other processes would be.
                 On the runtime's own event loop, that is a StoreBusyError at once if it is locked.
         """
-        if self._past is None:
-            self._commons.desk.answer(id, text, args)
+        if self._recovery is None:
+            self._services.board.answer(id, text, args)
         else:
-            self._past.answer(id, text, args)
+            self._recovery.answer(id, text, args)
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
         """Cancel the node with this id, and every call it made."""
-        self._forest.find(id).cancel(reason)
+        self._trees.find(id).cancel(reason)
 
     @property
     def limits(self) -> Limits:
         """How many requests to models may be under way at once."""
-        return self._commons.limits
+        return self._services.limits
 
     # The end of trees
 
@@ -409,24 +409,24 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             StoreError: the journal cannot be written. On the runtime's own event loop, that is a
                 StoreBusyError at once if it is locked.
         """
-        root = self._forest.find(id)
-        self._forest.check_over(root)
-        if self._past is not None:
-            self._past.delete(root.home, id)
-        self._maker.forget(root)
+        root = self._trees.find(id)
+        self._trees.check_over(root)
+        if self._recovery is not None:
+            self._recovery.delete(root.loop_handle, id)
+        self._engine.forget(root)
         closed = threading.Event()
         try:
-            root.home.call(self._forest.delete, root, closed.set)
-            if not root.home.is_here():
-                root.home.wait(closed, None)
+            root.loop_handle.run_sync(self._trees.delete, root, closed.set)
+            if not root.loop_handle.is_current():
+                root.loop_handle.wait(closed, None)
         except ClosedError:  # and all bags with it
-            self._forest.forget(root)
+            self._trees.forget(root)
 
     # Beginning and end
 
     def lives_on(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it runs calls on *loop*."""
-        return self._home is not None and self._home.loop is loop and not self._closed
+        return self._loop_handle is not None and self._loop_handle.loop is loop and not self._closed
 
     def close(self) -> None:
         """Cancel what still runs, close what the session bags hold, and end the background loop.
@@ -436,43 +436,47 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self._close(cancel=True)
 
     def _close(self, *, cancel: bool) -> None:
-        if self._home is not None and self._home.is_elsewhere():  # it is closed where it runs
+        if (
+            self._loop_handle is not None and self._loop_handle.is_forked()
+        ):  # it is closed where it runs
             return
-        if self._home is not None and not self._closed:
-            self._home.forbid_waiting("closing the runtime", "leave the 'async with' block instead")
+        if self._loop_handle is not None and not self._closed:
+            self._loop_handle.refuse_blocking(
+                "closing the runtime", "leave the 'async with' block instead"
+            )
         with self._lock:
-            home, was_closed = self._home, self._closed
-            self._closed = was_closed or cancel or home is None
-        if was_closed or home is None:
+            loop_handle, was_closed = self._loop_handle, self._closed
+            self._closed = was_closed or cancel or loop_handle is None
+        if was_closed or loop_handle is None:
             self._close_store()
             return
         try:
             self._mention_questions()
-            self._end_forest(home, cancel=cancel)
+            self._end_forest(loop_handle, cancel=cancel)
         except BaseException:  # Ctrl-C, say: then it is not waited for any longer
-            self._end_forest(home, cancel=True)
+            self._end_forest(loop_handle, cancel=True)
             raise
         finally:
             self._closed = True
             self._close_store()
-            if isinstance(home, BackgroundHome):
-                home.stop()
+            if isinstance(loop_handle, BackgroundLoop):
+                loop_handle.stop()
 
     def _mention_questions(self) -> None:
         """Say so if the end is waited for in vain until somebody answers."""
-        if self._past is not None:  # it is not: they wait for the next who opens the store
+        if self._recovery is not None:  # it is not: they wait for the next who opens the store
             return
         if questions := self.questions():
             ids = ", ".join(question.id for question in questions)
             log.warning("the runtime ends when these questions are answered: %s", ids)
 
-    def _end_forest(self, home: Home, *, cancel: bool) -> None:
-        if not home.loop.is_closed():
-            ending = self._forest.end(cancel=cancel)
-            asyncio.run_coroutine_threadsafe(ending, home.loop).result()
+    def _end_forest(self, loop_handle: LoopHandle, *, cancel: bool) -> None:
+        if not loop_handle.loop.is_closed():
+            ending = self._trees.end(cancel=cancel)
+            asyncio.run_coroutine_threadsafe(ending, loop_handle.loop).result()
 
     def __enter__(self) -> Self:
-        self._open_home()
+        self._open_loop()
         return self
 
     def __exit__(
@@ -484,11 +488,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self._close(cancel=kind is not None)
 
     async def __aenter__(self) -> Self:
-        if self._home is not None or self._closed:
+        if self._loop_handle is not None or self._closed:
             raise UsageError("this runtime has been used already; make a new one for this block")
-        self._home = Home(asyncio.get_running_loop(), self.patience)
+        self._loop_handle = LoopHandle(asyncio.get_running_loop(), self.patience)
         self._token = RunContext.active.set(self._context)
-        self._settle_in(self._home)
+        self._settle_in(self._loop_handle)
         return self
 
     async def __aexit__(
@@ -503,41 +507,41 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self._closed = kind is not None
         self._mention_questions()
         try:
-            await self._forest.end(cancel=self._closed)
+            await self._trees.end(cancel=self._closed)
         finally:
             self._closed = True
-            if self._past is not None:
-                await finish_in_thread(self._past.close)
+            if self._recovery is not None:
+                await finish_in_thread(self._recovery.close)
 
     def _close_store(self) -> None:
-        if self._past is not None:
-            self._past.close()
+        if self._recovery is not None:
+            self._recovery.close()
 
-    def _open_home(self) -> Home:
+    def _open_loop(self) -> LoopHandle:
         """Return where it lives; that is a loop of its own if it has none yet."""
-        if self._closed or (self._home is not None and self._home.loop.is_closed()):
+        if self._closed or (self._loop_handle is not None and self._loop_handle.loop.is_closed()):
             raise ClosedError("this runtime has been closed; make a new one to run more calls")
-        if self._home is not None:
-            return self._home
+        if self._loop_handle is not None:
+            return self._loop_handle
         with self._lock:
             if self._closed:
                 raise ClosedError("this runtime has been closed; make a new one to run more calls")
-            if self._home is None:
-                self._home = BackgroundHome(self.patience)
-            home = self._home
-        self._settle_in(home)
-        return home
+            if self._loop_handle is None:
+                self._loop_handle = BackgroundLoop(self.patience)
+            loop_handle = self._loop_handle
+        self._settle_in(loop_handle)
+        return loop_handle
 
-    def _settle_in(self, home: Home) -> None:
-        if self._past is None:
+    def _settle_in(self, loop_handle: LoopHandle) -> None:
+        if self._recovery is None:
             return
         try:
-            home.call(self._past.recover, home)
+            loop_handle.run_sync(self._recovery.recover, loop_handle)
         except BaseException:  # nobody will close what was never open
             self._closed = True
-            self._past.close()
-            if isinstance(home, BackgroundHome):
-                home.stop()
+            self._recovery.close()
+            if isinstance(loop_handle, BackgroundLoop):
+                loop_handle.stop()
             raise
 
 

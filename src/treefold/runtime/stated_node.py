@@ -21,10 +21,10 @@ from treefold.core.events import (
     StopCause,
 )
 from treefold.core.fold import Record
-from treefold.core.reviving import exception_of
+from treefold.core.restoring import exception_of
 from treefold.core.states import NodeState, check_transition
 from treefold.runtime.call_request import CallRequest
-from treefold.runtime.home import Home
+from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.placed_node import PlacedNode
 from treefold.runtime.tree import Tree
 
@@ -40,8 +40,8 @@ class StatedNode(PlacedNode):
         "_stops",
         "concluded",
         "inputs",
-        "lasting_id",
         "record",
+        "stable_id",
         "state",
         "tool_use_id",
     )
@@ -53,10 +53,10 @@ class StatedNode(PlacedNode):
         *,
         parent: Any,
         tree: Tree,
-        home: Home,
+        loop_handle: LoopHandle,
         record: Record | None,
     ) -> None:
-        super().__init__(home, id, tree, parent)
+        super().__init__(loop_handle, id, tree, parent)
         self.function = request.function
         self.inputs = request.args
         self.state = NodeState.Waiting
@@ -68,7 +68,7 @@ class StatedNode(PlacedNode):
         self._ends: float | None = None
         self.concluded = False  # what came of it has been published
         self.record = record  # what an earlier process has written down
-        self.lasting_id = id  # also of the calls that go on with this one when its tree is resumed
+        self.stable_id = id  # also of the calls that go on with this one when its tree is resumed
         self._repeated = 0  # how many values it will send that are written down already
 
     def _appear(self) -> None:
@@ -136,7 +136,7 @@ class StatedNode(PlacedNode):
         if state is NodeState.Paused:
             self.tree.paused.add(self)
 
-    def stop(self, reason: str, *, show: Callable[[Event], None] | None = None) -> None:
+    def begin_pause(self, reason: str, *, show: Callable[[Event], None] | None = None) -> None:
         """Be Paused from now on; each stop wants its own ``go_on``.
 
         With *show* that is said there, and is nobody else's business.
@@ -151,7 +151,7 @@ class StatedNode(PlacedNode):
                 self._enter(NodeState.Running)
                 raise
 
-    def go_on(self, *, show: Callable[[Event], None] | None = None) -> None:
+    def end_pause(self, *, show: Callable[[Event], None] | None = None) -> None:
         """Take back one ``stop``."""
         self._stops -= 1
         if not self._stops and self.state is NodeState.Paused:
@@ -170,7 +170,7 @@ class StatedNode(PlacedNode):
         requested, ended = record.requested, record.ended
         self.inputs = record.inputs
         self.tool_use_id = requested.tool_use_id
-        self.lasting_id = requested.continues or self.id
+        self.stable_id = requested.continues or self.id
         if record.began_at is not None:
             self._started = record.began_at.timestamp()
             self.state = record.state if ended is None else NodeState.Running
@@ -185,7 +185,7 @@ class StatedNode(PlacedNode):
             requested.index, requested.sequence, requested.key, ended=ended is not None
         )
 
-    def take_on(self, request: CallRequest) -> None:
+    def resume_as(self, request: CallRequest) -> None:
         """Be the call that *request* asks for, as it was in an earlier process."""
         self.waiting_on = None
         if self.state is NodeState.Paused:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from treefold.runtime.home import settle_from_anywhere
+from treefold.runtime.loop_handle import threadsafe_resolver
 
 T = TypeVar("T")
 Q = ParamSpec("Q")
@@ -19,7 +19,7 @@ async def finish_in_thread(function: Callable[[], None]) -> None:
     If no thread can be started, it is run here.
     """
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    wake = settle_from_anywhere(done)
+    wake = threadsafe_resolver(done)
     errors: list[BaseException] = []
 
     def work() -> None:

@@ -72,7 +72,6 @@ class Tree:
         "_pending",
         "_waiting",
         "asked",
-        "holds",
         "id",
         "journal",
         "kept",
@@ -81,6 +80,7 @@ class Tree:
         "leases",
         "number",
         "paused",
+        "pauses",
     )
 
     def __init__(
@@ -94,7 +94,7 @@ class Tree:
         self._bags: dict[int, SessionBag] = {}
         self._closed = False
         self.asked: dict[int, int] = {}  # how many questions a node has had
-        self.holds: dict[Any, Any] = {}  # what stands still, by node
+        self.pauses: dict[Any, Any] = {}  # what stands still, by node
         self.paused: set[Any] = set()  # the nodes that wait for a person
         self.leases: dict[Any, Any] = {}  # what may make requests, by node
         self.lease_waiters: dict[Any, None] = {}  # who waits to make one, in order

@@ -53,8 +53,8 @@ class TreeReader:
         entries = self._store.entries(self._tree, after=self._read)
         if not entries:
             return []
-        with damage_told(self._store, self._tree):
-            with without_collection():
+        with reporting_damage(self._store, self._tree):
+            with gc_disabled():
                 events = events_of(entries, text_of, self._upgrade)
             if not self._read and self._with_source and isinstance(events[0], TreeForked):
                 events[:0] = self._inherited(events[0])
@@ -82,7 +82,7 @@ class TreeReader:
 
 
 @contextmanager
-def damage_told(store: Store, tree: int) -> Generator[None]:
+def reporting_damage(store: Store, tree: int) -> Generator[None]:
     """Tell of whatever something in a tree leads to that nobody here has written: as damage."""
     try:
         yield
@@ -94,7 +94,7 @@ def damage_told(store: Store, tree: int) -> Generator[None]:
 
 
 @contextmanager
-def without_collection() -> Generator[None]:
+def gc_disabled() -> Generator[None]:
     """Let no garbage be looked for: of what is read nothing is any, and looking takes long."""
     if not gc.isenabled():
         yield

@@ -33,7 +33,7 @@ class Viewed(Protocol):
 class Waits(Protocol):
     """How a thread may wait for that."""
 
-    def forbid_waiting(self, what: str) -> None:
+    def refuse_blocking(self, what: str) -> None:
         """Raise BlockingCallError where waiting would never end."""
         ...
 
@@ -56,9 +56,9 @@ class Watch:
     """
 
     def __init__(
-        self, home: Waits, tree: Viewed, id: int, *, as_of_seq: int, timeout: float | None
+        self, loop_handle: Waits, tree: Viewed, id: int, *, as_of_seq: int, timeout: float | None
     ) -> None:
-        self._home = home
+        self._loop_handle = loop_handle
         self._tree = tree
         self._id = id
         self._seen = as_of_seq
@@ -82,8 +82,8 @@ class Watch:
                 if (view := self._newer()) is not None:
                     break
                 left = None if deadline is None else deadline - time.monotonic()
-                self._home.forbid_waiting("watch().result()")
-                if not self._home.wait(woken, left):
+                self._loop_handle.refuse_blocking("watch().result()")
+                if not self._loop_handle.wait(woken, left):
                     raise TimeoutError(self._nothing_new())
             finally:
                 self._tree.forget(woken.set)
@@ -114,14 +114,14 @@ class Watch:
     async def _next(self) -> NodeView:
         import asyncio  # noqa: PLC0415 - as above
 
-        from treefold.runtime.home import settle_from_anywhere  # noqa: PLC0415 - it needs asyncio
+        from treefold.runtime.loop_handle import threadsafe_resolver  # noqa: PLC0415 - it needs asyncio
 
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout):
                 while (view := self._newer()) is None:
                     changed = loop.create_future()
-                    wake = settle_from_anywhere(changed)
+                    wake = threadsafe_resolver(changed)
                     self._tree.on_next_event(wake)
                     try:
                         if (view := self._newer()) is not None:

@@ -12,10 +12,10 @@ from typing import Any, Final
 from zlib import crc32
 
 from treefold.core.errors import StoreError, UnknownNodeError
-from treefold.core.packing import texts_in
 from treefold.core.question import Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry, Store
+from treefold.core.value_codec import texts_in
 from treefold.stores.private_file import write_file
 
 FORMAT: Final = "treefold journal"

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from treefold.core.events import Failure
 from treefold.core.frames import shortened
-from treefold.core.packing import as_json
 from treefold.core.transcript import ToolResult, TranscriptPart, UserText
+from treefold.core.value_codec import as_json
 
 _LONGEST: Final = 100_000  # characters
 

@@ -30,10 +30,10 @@ from treefold.core.transcript import (
 )
 from treefold.core.usage import TokenUsage
 from treefold.models.reading import read_exchanges
-from treefold.runtime.model_book import ModelBook
+from treefold.runtime.model_names import ModelNames
 
 
-class StandIn(Model):
+class PlaceholderModel(Model):
     """Stands for a model while functions are checked; nobody asks it."""
 
     def __init__(self, name: str) -> None:
@@ -52,11 +52,11 @@ class StandIn(Model):
         raise UsageError(f"{self.name} is not asked in a replay")
 
 
-class StandIns(ModelBook):
+class StandIns(ModelNames):
     """Knows every model that anybody can name."""
 
     def find(self, model_ref: Any) -> Model:
-        return StandIn(
+        return PlaceholderModel(
             "a model" if model_ref is None else str(getattr(model_ref, "name", model_ref))
         )
 
@@ -69,7 +69,7 @@ Sent = Callable[[str, Sequence[str], Sequence[TranscriptPart]], Awaitable[None]]
 Answered = Callable[[], Awaitable[ResponseCompleted]]
 
 
-class RecordedModel(StandIn):
+class RecordedModel(PlaceholderModel):
     """The model of one call, and all that it has said there so far.
 
     Args:

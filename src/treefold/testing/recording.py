@@ -25,7 +25,7 @@ from treefold.core.events import (
 )
 from treefold.core.fold import Record, TreeFold
 from treefold.core.question import FAIL, REPORT, USE, Answer, Question, QuestionKind
-from treefold.core.reviving import exception_of
+from treefold.core.restoring import exception_of
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
 

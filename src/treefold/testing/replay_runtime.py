@@ -17,15 +17,15 @@ from treefold.core.decisions import Hooks
 from treefold.core.errors import InvalidValueError, UsageError
 from treefold.core.events import CallOptions, Event, Failure, StopCause
 from treefold.core.function import Function
-from treefold.core.packing import digest
 from treefold.core.question import Answer, Question
-from treefold.core.reviving import revived
+from treefold.core.restoring import restored
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
+from treefold.core.value_codec import digest
 from treefold.runtime.call_request import CallRequest, Concluded
-from treefold.runtime.home import Home
+from treefold.runtime.engine import Engine
 from treefold.runtime.limits import Limits
-from treefold.runtime.maker import Maker
+from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.node import CallNode
 from treefold.runtime.runtime import Runtime
 from treefold.runtime.tree import Tree
@@ -37,11 +37,11 @@ from treefold.testing.divergence import (
     outcome_text,
     told_apart,
 )
-from treefold.testing.recorded_desk import RecordedDesk
+from treefold.testing.recorded_board import RecordedBoard
 from treefold.testing.recorded_model import StandIns
 from treefold.testing.recording import RecordedCall, Recording, recorded_exception
+from treefold.testing.replay_order import ReplayOrder
 from treefold.testing.replayed_agent import ReplayedAgent
-from treefold.testing.turnstile import Turnstile
 
 _AGAIN: Final = 0.01  # seconds until the next look, while code does something of its own
 _MANY: Final = 1_000_000  # requests at once: nobody is asked
@@ -50,16 +50,21 @@ _GRACE: Final = 1.0  # seconds that whoever gives up a call may take longer than
 Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
 
-class ReplayMaker(Maker):
+class ReplayMaker(Engine):
     """Asks the recording first what a call is to be."""
 
     runtime: "ReplayRuntime"
 
     def _make(
-        self, id: int, request: CallRequest, home: Home, tree: Tree, parent: CallNode | None
+        self,
+        id: int,
+        request: CallRequest,
+        loop_handle: LoopHandle,
+        tree: Tree,
+        parent: CallNode | None,
     ) -> CallNode:
         call = self.runtime.prepare(request, tree, parent)
-        node = super()._make(id if call is None else call.id, request, home, tree, parent)
+        node = super()._make(id if call is None else call.id, request, loop_handle, tree, parent)
         if call is not None:
             self.runtime.accompany(node, call)
         return node
@@ -86,10 +91,10 @@ class ReplayRuntime(Runtime):
         self.id = id
         self._decides = hooks is not None
         self._recording = recording
-        self._maker.count_from(recording.root.id, recording.number)
-        self._commons.desk = RecordedDesk(self._answer_for)
-        self._commons.pauses_on_tool_error = recording.pauses_on_tool_error
-        self._turnstile = Turnstile(recording.places, self._look)
+        self._engine.count_from(recording.root.id, recording.number)
+        self._services.board = RecordedBoard(self._answer_for)
+        self._services.pauses_on_tool_error = recording.pauses_on_tool_error
+        self._order = ReplayOrder(recording.places, self._look)
         self._claimed: set[int] = set()  # the recorded calls that were made again
         self._resting: set[int] = set()  # the calls of which the recording does not tell the rest
         self._beyond: list[tuple[RecordedCall, Divergence]] = []  # calls that it does not tell of
@@ -139,15 +144,15 @@ class ReplayRuntime(Runtime):
 
     def accompany(self, node: CallNode, call: RecordedCall) -> None:
         """Compare what *node* does and comes to with the recorded *call*."""
-        node.lasting_id = call.record.requested.continues or call.id
+        node.stable_id = call.record.requested.continues or call.id
         if isinstance(node, ReplayedAgent):
             node.play(call, partial(self._sent, node, call), partial(self._answered, node, call))
-        node.when_ended(partial(self._ended, node, call))
+        node.add_end_callback(partial(self._ended, node, call))
 
     def _meet(self, request: CallRequest, parent: CallNode | None) -> RecordedCall | None:
         """Return the recorded call that *request* asks for, if there is one."""
         if parent is None:
-            self._maker.count_from(max(self._recording.calls) + 1, self._recording.number + 1)
+            self._engine.count_from(max(self._recording.calls) + 1, self._recording.number + 1)
             return self._recording.root
         request.call_key = request.call_key or parent.key_of(request)
         above = self._recording.calls.get(parent.id)
@@ -222,10 +227,10 @@ class ReplayRuntime(Runtime):
         if ended.state is NodeState.Canceled:
             await self._rest(node, call)
         if ended.exception is None:
-            raise Concluded(revived(node.function.output_type, ended.outputs))
+            raise Concluded(restored(node.function.output_type, ended.outputs))
         error = recorded_exception(ended.exception)
         if node.function.ends_its_caller and node.parent is not None:
-            node.parent.resigned(error)
+            node.parent.note_resignation(error)
         raise error
 
     # As the journal of the tree: it is where a call waits before others hear of its end
@@ -250,7 +255,7 @@ class ReplayRuntime(Runtime):
         """Wait until it is the turn of *node* to end, if it is about to."""
         call = self._recording.calls.get(node.id)
         if node.concluded and call is not None and call.end is not None:
-            await self._turnstile.at(call.end)
+            await self._order.at(call.end)
 
     def suspend(self) -> None:
         """Write nothing down, as before."""
@@ -259,7 +264,7 @@ class ReplayRuntime(Runtime):
 
     def _ended(self, node: CallNode, call: RecordedCall) -> None:
         """Compare what came of a call with what was recorded."""
-        self._turnstile.has_come(call.places)
+        self._order.has_come(call.places)
         try:
             if call.ended is not None and not self._over.is_set():
                 self._compare(node, call)
@@ -321,7 +326,7 @@ class ReplayRuntime(Runtime):
         asked = node.left_to_ask
         assert asked is not None  # or it would not have been sent
         assert asked.place is not None
-        await self._turnstile.at(asked.place)
+        await self._order.at(asked.place)
         node.heard += 1
         if isinstance(asked.outcome, RequestFailed):
             failure = asked.outcome.failure
@@ -339,16 +344,16 @@ class ReplayRuntime(Runtime):
         known = call.answer_to(question)
         if known is not None and known.place is not None and known.answer is not None:
             call.answers.remove(known)
-            turn, answer = self._turnstile.at(known.place), known.answer
+            turn, answer = self._order.at(known.place), known.answer
             turn.add_done_callback(lambda turn: turn.cancelled() or settle(answer))
             return
         if known is None and call.ended is not None and not call.was_stopped:
             self._diverge(call, "a question that was not asked before", "", question.text)
         elif call.end is not None:
-            turn = self._turnstile.at(call.end)
+            turn = self._order.at(call.end)
             turn.add_done_callback(lambda turn: turn.cancelled() or self._cancel(call))
         self._resting.add(question.node_id)
-        self._turnstile.stir()
+        self._order.stir()
 
     # The end
 
@@ -368,8 +373,8 @@ class ReplayRuntime(Runtime):
         if not self._over.is_set():
             self.divergence = divergence
             self._over.set()
-            for root in self._forest.roots:
-                root.cancel_here("the replay has gone another way than the recording")
+            for root in self._trees.roots:
+                root.cancel_on_loop("the replay has gone another way than the recording")
 
     async def _stop_from_outside(self, call: RecordedCall) -> Never:
         """Stop what was stopped by a person, or by time, together with *call*."""
@@ -381,14 +386,14 @@ class ReplayRuntime(Runtime):
 
     def _cancel(self, call: RecordedCall) -> None:
         call = call.stopped_first
-        node = self._forest.find(call.id)
+        node = self._trees.find(call.id)
         failure = None if call.ended is None else call.ended.exception
         cause = StopCause.Cancelled if call.stop is None else call.stop.cause
         cancelled = call.ended is not None and call.ended.state is NodeState.Canceled
         if failure is None or (cancelled and call.ended_here):
-            node.cancel_here(call.reason, cause=cause)
+            node.cancel_on_loop(call.reason, cause=cause)
         else:
-            node.end_by(recorded_exception(failure), call.reason, cause)
+            node.fail_with(recorded_exception(failure), call.reason, cause)
 
     async def _rest(self, node: CallNode, call: RecordedCall | None) -> Never:
         """Wait for the end of the replay: the recording does not tell what comes of *node*.
@@ -396,20 +401,20 @@ class ReplayRuntime(Runtime):
         If it does not because *call* was stopped, that is stopped when it is time.
         """
         if call is not None and call.end is not None and call.was_stopped:
-            await self._turnstile.at(call.end)
+            await self._order.at(call.end)
             await self._stop_from_outside(call)
         self._resting.add(node.id)
-        self._turnstile.stir()
+        self._order.stir()
         return await _never()
 
     def _look(self) -> None:
         """End the replay if nothing can go on without what was not recorded."""
         if self._over.is_set() or not self._resting:
             return
-        for node in subtree(self._forest.find(self._recording.root.id)):
+        for node in subtree(self._trees.find(self._recording.root.id)):
             waits = any(not child.has_ended for child in node.children)
             if not node.has_ended and not waits and node.id not in self._resting:
-                node.home.loop.call_later(_AGAIN, self._turnstile.stir)
+                node.loop_handle.loop.call_later(_AGAIN, self._order.stir)
                 return
         for above, divergence in self._beyond:
             if self._left(above):

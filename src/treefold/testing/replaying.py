@@ -12,7 +12,7 @@ from treefold.core.errors import InvalidValueError, StoreError
 from treefold.core.function import Function
 from treefold.core.store import Store
 from treefold.core.views import NodeView
-from treefold.runtime.tree_reader import damage_told, read_events
+from treefold.runtime.tree_reader import read_events, reporting_damage
 from treefold.stores.memory_store import MemoryStore
 from treefold.stores.sqlite_store import SqliteStore
 from treefold.stores.transfer import import_tree
@@ -108,7 +108,7 @@ def replay(
     with _opened(source) as store:
         found = _found(store, tree)
         events = read_events(store, found)
-        with damage_told(store, found):
+        with reporting_damage(store, found):
             recording = Recording(events)
         runtime = ReplayRuntime(functions, recording, hooks, store.id)
     try:

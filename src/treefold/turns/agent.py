@@ -14,7 +14,7 @@ from treefold.core.errors import (
 )
 from treefold.core.function import Function, checked_function, checked_tags
 from treefold.core.plain import required_key
-from treefold.runtime.home import settle_from_anywhere
+from treefold.runtime.loop_handle import threadsafe_resolver
 from treefold.turns.hooks import AgentHook, Hook, HookPoint, fire
 from treefold.turns.memory import ContextItem, ContextPool, ContextQueue, MemoryScope
 from treefold.turns.origin import origin_of_instance
@@ -241,7 +241,7 @@ class Agent:
         self._paused = False
         waiter = self._resume_waiter
         if waiter is not None:
-            settle_from_anywhere(waiter)()
+            threadsafe_resolver(waiter)()
 
     async def _wait_for_resume(self) -> None:
         await fire(self, AgentHook.ON_PAUSE, self)

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 
 from treefold.core.errors import SafeExecutionError
-from treefold.runtime.home import settle_from_anywhere
+from treefold.runtime.loop_handle import threadsafe_resolver
 
 T = TypeVar("T")
 StreamRef = Callable[[], object | None]  # a weak reference to the generator that holds a guard
@@ -57,7 +57,7 @@ class RunGuard:
                         f"{owner!r} is running already; wait until it has ended, or make another"
                     )
                 released = loop.create_future()
-                self._waiters.append(settle_from_anywhere(released))
+                self._waiters.append(threadsafe_resolver(released))
             await released
 
     def release(self) -> None:

@@ -310,7 +310,7 @@ class TurnRun:
         if node is None or values is None:
             values = self._values = Rendezvous()
             node = await self._start(values.put)
-            node.when_ended(values.close)
+            node.add_end_callback(values.close)
         async for value in values:
             return value
         await self._complete(node)
@@ -383,7 +383,7 @@ class TurnRun:
 
 async def _cancel_and_wait(node: CallNode) -> None:
     """Cancel *node* and wait until it has ended, even if this task is cancelled meanwhile."""
-    node.cancel_here("its turn was cancelled")
+    node.cancel_on_loop("its turn was cancelled")
     interrupted = False
     while not node.state.final:
         try:

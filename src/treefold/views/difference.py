@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from treefold.core.packing import digest
 from treefold.core.transcript import ThinkingPart, ToolResult, ToolUse, TranscriptPart
+from treefold.core.value_codec import digest
 from treefold.core.views import NodeView
 
 

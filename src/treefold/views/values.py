@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from treefold.core.frames import shortened
-from treefold.core.packing import Opaque, as_json
+from treefold.core.value_codec import Unserializable, as_json
 
 _MAX_DEPTH: Final = 60  # of nested containers
 _DECIMAL_LIMIT: Final = 10**1000  # Python refuses to convert much larger integers to decimals
@@ -98,7 +98,7 @@ class _Encoder:
 
     def _other(self, value: Any, depth: int) -> Any:
         try:
-            plain = value if isinstance(value, bytes | Opaque) else as_json(value)
+            plain = value if isinstance(value, bytes | Unserializable) else as_json(value)
         except Exception:  # noqa: BLE001 - foreign code must not hide the rest
             plain = value
         if type(plain) in {str, int, float, bool, dict, list, type(None)}:

@@ -9,7 +9,7 @@ from treefold.core.provider import Provider
 _DEFAULT: Final = "default"
 
 
-class ModelBook:
+class ModelNames:
     """The models of one runtime, by what agents call them.
 
     A model_ref refers to a model: a Model, a Provider, the name of a model, or "default" or None

@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 
 from treefold.core.errors import RecordedError
 from treefold.core.events import Failure
-from treefold.core.packing import Opaque
 from treefold.core.plain import from_plain
+from treefold.core.value_codec import Unserializable
 
 _PACKAGE: Final = __name__.partition(".")[0]
 _BUILTINS: Final = {tuple, set, frozenset}  # which come back as they were, whatever is said
@@ -74,11 +74,11 @@ def _speaking(kind: type[Exception], name: str) -> type[Exception]:
     return type(name, (kind,), namespace)
 
 
-def revived(annotation: Any, value: Any) -> Any:
+def restored(annotation: Any, value: Any) -> Any:
     """Return what a function gave, from what was written down, as its *annotation* says."""
     if value is None or annotation in {Any, str, int, float, bool, None}:
         return value
-    if type(value) in {Opaque, bytes, bytearray}:
+    if type(value) in {Unserializable, bytes, bytearray}:
         return value
     try:
         return value if _fits(annotation, value) else _made_of(annotation, value)

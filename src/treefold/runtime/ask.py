@@ -15,8 +15,8 @@ from treefold.core.question import (
     QuestionKind,
     key_of,
 )
-from treefold.runtime.home import settle as settle_future
 from treefold.runtime.leases import give_up_lease
+from treefold.runtime.loop_handle import settle as settle_future
 from treefold.runtime.node import CallNode
 from treefold.runtime.walk import root_of, upwards
 
@@ -43,32 +43,34 @@ async def ask(
     key = key_of(node.tree.as_written(text)) if key is None else key
     if (known := _known_answer(node, kind, key, choices)) is not None:
         return known
-    answered: asyncio.Future[Answer] = node.home.loop.create_future()
+    answered: asyncio.Future[Answer] = node.loop_handle.loop.create_future()
 
     def settle(answer: Answer) -> None:
         if not answered.done():
             answered.set_result(answer)
 
     def leave() -> None:
-        node.desk.close(question.id)
+        node.board.close(question.id)
         answered.cancel()
 
     if not node.tree.kept:  # and nobody can look into the runtime that it is in
         log.warning("%r asks %r, and nobody can answer it: use it in a Runtime", node, text)
     give_up_lease(node)
-    node.stop(text)  # before anybody can see the question
+    node.begin_pause(text)  # before anybody can see the question
     try:
-        question = node.desk.ask(node.id, node.tree, node.home, kind, text, choices, settle, key)
+        question = node.board.ask(
+            node.id, node.tree, node.loop_handle, kind, text, choices, settle, key
+        )
     except TooLargeError:
-        node.go_on()
+        node.end_pause()
         raise
-    node.when_ended(leave)
+    node.add_end_callback(leave)
     try:
         answer = await answered
     finally:
-        node.wake_no_more(leave)
-        node.desk.close(question.id)
-        node.go_on()
+        node.remove_end_callback(leave)
+        node.board.close(question.id)
+        node.end_pause()
     if node.tree.journal is not None:
         await node.tree.journal.saved(node)
     return answer
@@ -92,14 +94,14 @@ def _known_answer(
     return None
 
 
-async def pause(node: CallNode, why: str, key: str, choices: Sequence[str] = ()) -> str:
+async def ask_to_resume(node: CallNode, why: str, key: str, choices: Sequence[str] = ()) -> str:
     """Stand still until a person says how to go on: resume, or one of *choices*.
 
     Being told to cancel cancels *node*, and does not return.
     """
     answer = await ask(node, QuestionKind.Paused, why, (RESUME, *choices, CANCEL), key)
     if answer.text == CANCEL:
-        node.cancel_here(f"cancelled while it was paused: {why}")
+        node.cancel_on_loop(f"cancelled while it was paused: {why}")
         await asyncio.sleep(0)  # raises
     return answer.text
 
@@ -113,15 +115,15 @@ async def wait_for_help(
     happened meanwhile, and needs no answer then.
     """
     # Nothing may follow the end of a call in the journal, though that end is not written yet.
-    desk, show = node.desk, node.tree.show if node.concluded else node.tree.publish
-    if desk.trouble is None:
-        desk.trouble = node.home.loop.create_future()
-        _ask_for_help(node, desk.trouble, error, writable)
-    node.stop(str(error), show=show)
+    board, show = node.board, node.tree.show if node.concluded else node.tree.publish
+    if board.trouble is None:
+        board.trouble = node.loop_handle.loop.create_future()
+        _ask_for_help(node, board.trouble, error, writable)
+    node.begin_pause(str(error), show=show)
     try:
-        await asyncio.shield(desk.trouble)
+        await asyncio.shield(board.trouble)
     finally:
-        node.go_on(show=show)
+        node.end_pause(show=show)
 
 
 def _ask_for_help(
@@ -130,7 +132,7 @@ def _ask_for_help(
     error: StoreError,
     writable: "asyncio.Future[None]",
 ) -> None:
-    desk, tree, choices = node.desk, node.tree, (RESUME, CANCEL)
+    board, tree, choices = node.board, node.tree, (RESUME, CANCEL)
     text = (
         f"{error}; calls that have to be written down wait until it can be written: see to that, "
         "then they continue by themselves"
@@ -139,31 +141,33 @@ def _ask_for_help(
 
     def resume(_: object = None) -> None:
         """Need no answer any more: the journal can be written, or the call that asks has ended."""
-        if desk.trouble is trouble:
-            desk.trouble = None
-            desk.close(asked.id, Answer(RESUME))
+        if board.trouble is trouble:
+            board.trouble = None
+            board.close(asked.id, Answer(RESUME))
             settle_future(trouble)
 
     holder = next((one for one in upwards(node) if not one.concluded), None)
     if holder is None:
-        asked = desk.show(node.id, tree, node.home, text, choices, settle)
+        asked = board.show(node.id, tree, node.loop_handle, text, choices, settle)
     else:
-        holder.stop(text)
+        holder.begin_pause(text)
         kind, key = QuestionKind.Paused, QuestionKey.Journal
-        asked = desk.ask(holder.id, tree, node.home, kind, text, choices, settle, key)
-        holder.when_ended(resume)
-        trouble.add_done_callback(partial(_go_on, holder, resume))
+        asked = board.ask(holder.id, tree, node.loop_handle, kind, text, choices, settle, key)
+        holder.add_end_callback(resume)
+        trouble.add_done_callback(partial(_end_pause_of, holder, resume))
     log.error("%s", text)
     writable.add_done_callback(resume)
 
 
-def _go_on(holder: CallNode, resume: Callable[[], None], _trouble: "asyncio.Future[None]") -> None:
-    holder.wake_no_more(resume)
-    holder.go_on()
+def _end_pause_of(
+    holder: CallNode, resume: Callable[[], None], _trouble: "asyncio.Future[None]"
+) -> None:
+    holder.remove_end_callback(resume)
+    holder.end_pause()
 
 
 def _helped(node: CallNode, trouble: "asyncio.Future[None]", answer: Answer) -> None:
-    node.desk.trouble = None
+    node.board.trouble = None
     settle_future(trouble)
     if answer.text == CANCEL:
-        root_of(node).cancel_here("cancelled while it could not be written down")
+        root_of(node).cancel_on_loop("cancelled while it could not be written down")

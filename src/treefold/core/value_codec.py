@@ -39,12 +39,12 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Opaque:
+class Unserializable:
     """A value that has no JSON form: what it was, and how it looked.
 
     Example:
-        >>> from treefold.core.packing import Opaque
-        >>> Opaque("Socket", "<Socket open>")
+        >>> from treefold.core.value_codec import Unserializable
+        >>> Unserializable("Socket", "<Socket open>")
         <Socket open>
     """
 
@@ -68,7 +68,7 @@ _MADE_OF: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-class Packer:
+class ValueEncoder:
     """Packs values; the long texts that it meets are in ``texts`` afterwards, by their hash.
 
     Args:
@@ -86,14 +86,14 @@ class Packer:
         self.texts: dict[str, str] = {}
 
     def pack_any(self, value: Any) -> Any:
-        """Return *value* as plain JSON data; as an Opaque if it is in itself, or far too deep."""
+        """Return *value* as JSON data; an Unserializable if it contains itself or is too deep."""
         try:
             return self.pack(value)
         except RuntimeError:  # recursion, or another thread changes it just now
             return self._other(_opaque(value))
 
     def pack_arguments(self, args: dict[str, Any]) -> Any:
-        """Return arguments as plain JSON data; each that is far too deep as an Opaque."""
+        """Return arguments as plain JSON data; each that is far too deep as an Unserializable."""
         try:
             return self.pack(args)
         except RuntimeError:
@@ -138,14 +138,14 @@ class Packer:
                 return {_TAG: name, "v": self._apart(text)}
             case FromFile():
                 return {_TAG: "file", "v": self.redacted(str(value.path))}
-            case Opaque():
+            case Unserializable():
                 return {_TAG: "opaque", "type": value.type, "v": self.redacted(value.text)}
             case _:
                 plain = self._plain(value)
-                return self._other(plain) if isinstance(plain, Opaque) else self.pack(plain)
+                return self._other(plain) if isinstance(plain, Unserializable) else self.pack(plain)
 
     def _plain(self, value: Any) -> Any:
-        """Return an object as plain data, or as an Opaque."""
+        """Return an object as plain data, or as an Unserializable."""
         return as_json(value)
 
     def _text(self, text: str) -> Any:
@@ -234,7 +234,7 @@ class Packer:
 
 
 def as_json(value: Any, bytes_mode: str = "utf8") -> Any:
-    """Return an object as plain data, or as an Opaque if it has no JSON form.
+    """Return an object as plain data, or as an Unserializable if it has no JSON form.
 
     Bytes in it are text, which is how whoever makes an object of the data reads them.
     """
@@ -245,12 +245,12 @@ def as_json(value: Any, bytes_mode: str = "utf8") -> Any:
     return _opaque(value)
 
 
-def is_lost(value: Any) -> bool:
+def has_unserializable(value: Any) -> bool:
     """Whether there is something in *value* of which only the looks were written down."""
     pending: list[Any] = [value]
     while pending:
         one = pending.pop()
-        if isinstance(one, Opaque):
+        if isinstance(one, Unserializable):
             return True
         if type(one) is dict:
             for pair in cast("dict[Any, Any]", one).items():
@@ -260,8 +260,8 @@ def is_lost(value: Any) -> bool:
     return False
 
 
-def _opaque(value: Any) -> Opaque:
-    return Opaque(type(value).__name__, shortened(value, _REPR))
+def _opaque(value: Any) -> Unserializable:
+    return Unserializable(type(value).__name__, shortened(value, _REPR))
 
 
 def unpack(value: Any, text_of: Callable[[str], str]) -> Any:
@@ -291,7 +291,7 @@ def texts_in(packed: Any) -> Iterator[str]:
             yield from texts_in(item)
 
 
-class Unpacker:
+class ValueDecoder:
     """Reads JSON in which values were packed; *text_of* knows the long texts."""
 
     def __init__(self, text_of: Callable[[str], str]) -> None:
@@ -328,7 +328,7 @@ def _meant(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
     if kind == "pieces":
         return "".join([_pieced(piece, text_of) for piece in inner])
     if kind == "opaque":
-        return Opaque(data["type"], inner)
+        return Unserializable(data["type"], inner)
     if kind in _MADE_OF:
         return _made(kind, inner)
     raise ValueError(f"a value of the kind {kind!r} is not known here")
@@ -342,7 +342,7 @@ def _made(kind: str, inner: Any) -> Any:
         if type(inner) is not list:
             raise
         items = cast("list[Any]", inner)
-        return Opaque(kind, shortened(items, _REPR)) if kind == "dict" else items
+        return Unserializable(kind, shortened(items, _REPR)) if kind == "dict" else items
 
 
 def _pieced(piece: Any, text_of: Callable[[str], str]) -> str:
@@ -359,7 +359,7 @@ def digest(value: Any) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-class _KeyPacker(Packer):
+class _KeyPacker(ValueEncoder):
     """Looks into no text, and tells objects by their class: how one looks may name its address."""
 
     def _text(self, text: str) -> Any:
@@ -373,7 +373,7 @@ class _KeyPacker(Packer):
 
     def _other(self, value: Any) -> Any:
         packed: Any = super()._other(value)
-        opaque = isinstance(value, Opaque)
+        opaque = isinstance(value, Unserializable)
         return {_TAG: "opaque", "type": value.type, "v": ""} if opaque else packed
 
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from treefold.core.question import Answer, Question, QuestionKind
-from treefold.runtime.desk import Desk
-from treefold.runtime.home import Home
+from treefold.runtime.loop_handle import LoopHandle
+from treefold.runtime.question_board import QuestionBoard
 from treefold.runtime.tree import Tree
 
 
-class RecordedDesk(Desk):
+class RecordedBoard(QuestionBoard):
     """Where questions get the answers that were recorded.
 
     Args:
@@ -24,14 +24,14 @@ class RecordedDesk(Desk):
         self,
         node_id: int,
         tree: Tree,
-        home: Home,
+        loop_handle: LoopHandle,
         kind: QuestionKind,
         text: str,
         choices: Sequence[str],
         settle: Callable[[Answer], None],
         key: str,
     ) -> Question:
-        question = super().ask(node_id, tree, home, kind, text, choices, settle, key)
+        question = super().ask(node_id, tree, loop_handle, kind, text, choices, settle, key)
         self._answer(question, partial(self._give, question.id))
         return question
 

@@ -17,7 +17,7 @@ _SOON: Final = 5  # nothing that came before is still to come
 _LATER: Final = 200  # something is, but it seems that it will not
 
 
-class Turnstile:
+class ReplayOrder:
     """Lets one through at a time; all of it happens on one loop.
 
     Args:

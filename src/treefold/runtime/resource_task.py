@@ -17,7 +17,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Owner(Generic[T]):
+class ResourceTask(Generic[T]):
     """Owns what a context manager gives, from ``open`` to ``aclose``.
 
     Attributes:

@@ -10,29 +10,29 @@ from treefold.core.forking import UNCHANGED, Edit
 from treefold.core.frames import shortened
 
 
-def read_wish(body: str) -> dict[str, Any]:
+def read_command(body: str) -> dict[str, Any]:
     """Return what a message asks for.
 
     Raises:
         InvalidValueError: it is none of ours.
     """
     try:
-        wish: Any = json.loads(body)
+        command: Any = json.loads(body)
     except (ValueError, RecursionError):
-        wish = None
-    if not isinstance(wish, dict):
+        command = None
+    if not isinstance(command, dict):
         raise InvalidValueError(f"{shortened(body, 100)} is no message of ours")
-    return cast("dict[str, Any]", wish)
+    return cast("dict[str, Any]", command)
 
 
-def written_wish(wish: Mapping[str, Any], what: str) -> str:
+def write_command(command: Mapping[str, Any], what: str) -> str:
     """Return a message that asks for something.
 
     Raises:
         InvalidValueError: there is something in it that JSON cannot say; *what* is named.
     """
     try:
-        return json.dumps(wish)
+        return json.dumps(command)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"{what} has to be JSON: {error}") from error
 
@@ -58,7 +58,7 @@ def edit_of(data: Mapping[str, Any]) -> Edit:
 
 
 def refusal_of(key: str, error: Exception) -> str:
-    """Return what a driver tells those who look on of a wish that it does not follow."""
+    """Return what a driver tells those who look on of a command that it does not follow."""
     return json.dumps({"refused": key, "why": str(error)})
 
 
@@ -67,7 +67,7 @@ def refusals_in(lines: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in lines:
         with suppress(InvalidValueError):
-            match read_wish(line):
+            match read_command(line):
                 case {"refused": str(key), "why": str(why)}:
                     found[key] = why
                 case _:

@@ -1,8 +1,8 @@
-"""The trees of earlier processes: read from the journal, shown, and gone on with.
+"""Loads and resumes the trees of earlier processes.
 
-An open tree is gone on with from the top: its top-level call is started again, and each call that
-it makes again is one that the journal knows. Agents go on after their last response, code runs from
-its beginning. A tree in which everything waits for a person is left alone until somebody answers.
+An unfinished tree is resumed from its root: the top-level call is started again, and each call that
+it makes again is looked up in the journal. Agents continue after their last response, code runs
+from its beginning. A tree in which everything waits for a person is parked until one answers.
 """
 
 import asyncio
@@ -36,23 +36,23 @@ from treefold.core.forking import (
     still_open,
 )
 from treefold.core.function import Function, Node
-from treefold.core.packing import is_lost
 from treefold.core.question import Answer, Question
-from treefold.core.reviving import revived
+from treefold.core.restoring import restored
 from treefold.core.store import Store, TreeRow, nonblocking
-from treefold.runtime.asking import wait_for_help
+from treefold.core.value_codec import has_unserializable
+from treefold.runtime.ask import wait_for_help
 from treefold.runtime.call_request import CallRequest
-from treefold.runtime.doubt import gate_after_crash
+from treefold.runtime.crash_trials import CrashTrials
+from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
-from treefold.runtime.home import Home
+from treefold.runtime.in_doubt import gate_after_crash
 from treefold.runtime.inbox import Follow, Inbox
-from treefold.runtime.journal import Journal
+from treefold.runtime.journal_writer import JournalWriter
 from treefold.runtime.loader import Loader, PastFunction
-from treefold.runtime.maker import Maker
+from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.node import CallNode
 from treefold.runtime.threads import finish_in_thread
 from treefold.runtime.tree_reader import read_events
-from treefold.runtime.trials import Trials
 from treefold.stores.deprecated import checked_store
 
 log = logging.getLogger(__name__)
@@ -62,21 +62,21 @@ _TRIES: Final = 10  # to write all that happens while a runtime is being closed
 _MOMENT: Final = 0.1  # seconds that the loop may wait for the writer
 
 
-class Archive:
+class Recovery:
     """Reads trees from a store, and has them gone on with."""
 
     def __init__(
         self,
-        journal: Journal,
+        journal: JournalWriter,
         functions: Mapping[str, Function],
-        maker: Maker,
+        engine: Engine,
         follow: Follow,
-        trials: Trials,
+        trials: CrashTrials,
     ) -> None:
         self.journal = journal
-        self._desk = maker.commons.desk
-        self._loader = Loader(journal, functions, maker.remake, self._has_ended)
-        self._maker = maker
+        self._board = engine.services.board
+        self._loader = Loader(journal, functions, engine.remake, self._has_ended)
+        self._engine = engine
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # trees that were gone on with, in order
         self._looking: asyncio.TimerHandle | None = None
@@ -95,16 +95,16 @@ class Archive:
 
     def load(self, id: int, events: Sequence[Event] | None = None) -> CallNode:
         """Return the top-level node of the tree with this id, all below it restored."""
-        known = self._maker.loaded(id)
+        known = self._engine.loaded(id)
         return self._loader.load(id, events or self.events(id)) if known is None else known
 
     # Going on
 
-    def recover(self, home: Home) -> None:
+    def recover(self, loop_handle: LoopHandle) -> None:
         """Go on, once, with every open tree that can be, and take over what is asked."""
         if self._looking is not None:
             return
-        self.journal.loop = home.loop
+        self.journal.loop = loop_handle.loop
         opened: list[TreeRow] = []
         strange: list[TreeRow] = []
         for row in self.store.trees():
@@ -118,22 +118,22 @@ class Archive:
             else:
                 opened.append(row)
         for question in [*self.store.questions(), *self._inbox.answered()]:
-            self._take_over(question, home)
+            self._take_over(question, loop_handle)
         for row in [*strange, *opened]:
-            self._go_on_or_leave(row)
+            self._resume_or_leave(row)
         self._trials.begin()
-        self._look(home)
+        self._look(loop_handle)
 
-    def _go_on_or_leave(self, row: TreeRow) -> None:
+    def _resume_or_leave(self, row: TreeRow) -> None:
         try:
             if row.function in self._loader.functions:
-                self.go_on(row.id)
+                self.resume_tree(row.id)
             else:
                 self._leave(row)
         except StoreError as error:
             log.warning("tree %d stays as it is: %s", row.id, error)
 
-    def _look(self, home: Home) -> None:
+    def _look(self, loop_handle: LoopHandle) -> None:
         """Follow what other processes ask for, now and then."""
         if self.is_suspended:  # what is done now would not be written down
             return
@@ -143,7 +143,7 @@ class Archive:
             self._inbox.look()
         except (StoreError, ClosedError) as error:
             log.debug("nobody can look for messages: %s", error)
-        self._looking = home.loop.call_later(_LOOKS_EVERY, self._look, home)
+        self._looking = loop_handle.loop.call_later(_LOOKS_EVERY, self._look, loop_handle)
 
     def _leave(self, row: TreeRow) -> None:
         """Leave a tree open whose function is not known, unless that says nothing any longer."""
@@ -151,12 +151,12 @@ class Archive:
         assert root.record is not None  # as of every node that was loaded
         options = root.record.requested.options
         if options is not None and options.passing:
-            root.cancel_here("its process ended, and nobody else can go on with it")
+            root.cancel_on_loop("its process ended, and nobody else can go on with it")
         else:
             no_function = "tree %d stays as it is: this runtime has no function %r"
             log.warning(no_function, row.id, row.function)
 
-    def _take_over(self, question: Question, home: Home) -> None:
+    def _take_over(self, question: Question, loop_handle: LoopHandle) -> None:
         def publish(event: Event) -> None:
             self._asker(question).tree.publish(event)
 
@@ -168,19 +168,19 @@ class Archive:
             if node.tree.id in self.parked:
                 self._wake(node.tree.id)
 
-        self._desk.take_over(question, publish, home, settle)
+        self._board.take_over(question, publish, loop_handle, settle)
 
     def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
         """Answer a question, from any thread, unless another process has answered it already."""
-        home = self._desk.check(id, text, args)
+        loop_handle = self._board.check(id, text, args)
         if self.journal.failing_since is not None or self.is_suspended:
             # no other process can answer either
-            self._desk.answer(id, text, args)
+            self._board.answer(id, text, args)
             return
-        if not (here := home.is_here()):
+        if not (here := loop_handle.is_current()):
             self.journal.flush()  # so that the question is there
         with self._inbox.claim(id, on_loop=here):
-            self._desk.answer(id, text, args)
+            self._board.answer(id, text, args)
 
     def _asker(self, question: Question) -> CallNode:
         """Return the node that asked, with its tree loaded.
@@ -188,12 +188,12 @@ class Archive:
         A parked tree is loaded before its question is settled: read from the store afterwards, it
         would lack an answer that is recorded but not written yet.
         """
-        known = self._maker.loaded(question.node_id)
+        known = self._engine.loaded(question.node_id)
         if known is None:
             tree = self.store.find(node=question.node_id)
             assert tree is not None  # where its node is
             self.load(tree)
-            known = self._maker.loaded(question.node_id)
+            known = self._engine.loaded(question.node_id)
             assert known is not None  # it has just been loaded
         return known
 
@@ -202,11 +202,11 @@ class Archive:
 
         Nothing waits for the store here: a resumed call waits for it before it has any effect.
         """
-        root = self._maker.loaded(tree)
+        root = self._engine.loaded(tree)
         if tree not in self.parked or (root is not None and root.is_ending):
             return
         try:
-            self.go_on(tree)
+            self.resume_tree(tree)
         except StoreError as error:
             if tree not in self._due:
                 log.warning("tree %d does not go on yet: %s", tree, error)
@@ -214,13 +214,13 @@ class Archive:
 
     def _has_ended(self, node: CallNode) -> None:
         """Take note of the end of a call that an earlier process began."""
-        self._desk.forget_old(node.id)
+        self._board.forget_old(node.id)
         if node.parent is None:
             self.parked.discard(node.id)
         elif node.tree.id in self.parked:  # so its caller may go on
-            node.home.loop.call_soon(self._wake, node.tree.id)
+            node.loop_handle.loop.call_soon(self._wake, node.tree.id)
 
-    def go_on(self, tree: int, *, is_fork: bool = False) -> CallNode:
+    def resume_tree(self, tree: int, *, is_fork: bool = False) -> CallNode:
         """Load a tree and go on with it; a fork may only just have been made."""
         root = self.load(tree)
         self.parked.discard(tree)
@@ -228,15 +228,15 @@ class Archive:
         assert root.record is not None  # as of every node that was loaded
         request = self._loader.request_of(root.record)
         model = _model_of(request.model, root.record.edit)
-        if not self._maker.knows_model(model):
+        if not self._engine.knows_model(model):
             unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
             log.warning(unknown, tree, model)
             return root
         self.recovered[tree] = None
-        self.hand_over(root, request)
+        self.reattach(root, request)
         if not is_fork:
             self._trials.admit(root, request)
-        self._maker.go_on(root, request, is_fork=is_fork)
+        self._engine.start_again(root, request, is_fork=is_fork)
         return root
 
     def adopt(self, root: CallNode, function: Function) -> None:
@@ -247,22 +247,22 @@ class Archive:
         if isinstance(root.function, PastFunction) and not (root.has_ended or root.is_ending):
             known = self._loader.functions
             self._loader.functions = {**reachable([function]), **known}
-            self.go_on(root.id)
+            self.resume_tree(root.id)
 
-    def hand_over(self, node: CallNode, request: CallRequest) -> None:
+    def reattach(self, node: CallNode, request: CallRequest) -> None:
         """Let *node* be what *request* asks for, from where an earlier process left it."""
         assert node.record is not None  # as of every node that was loaded
         if node.is_ending:
             return
-        if node.has_ended and request.sink is not None and is_lost(node.record.values):
+        if node.has_ended and request.sink is not None and has_unserializable(node.record.values):
             self._reopen(node, node.record)
-        node.take_on(request)
+        node.resume_as(request)
         if node.has_ended:
-            node.outputs = revived(request.function.output_type, node.outputs)
-            if is_lost(node.outputs) or node.stopped_by is StopCause.Abandoned:
+            node.outputs = restored(request.function.output_type, node.outputs)
+            if has_unserializable(node.outputs) or node.stopped_by is StopCause.Abandoned:
                 self._reopen(node, node.record)
             elif node.parent is not None and request.function.ends_its_caller:
-                node.parent.resigned(node.exception)
+                node.parent.note_resignation(node.exception)
         if not node.has_ended:
             request.gate = gate_after_crash(node, request.gate)
 
@@ -283,13 +283,13 @@ class Archive:
         if not isinstance(node, CallNode):
             return cast("int", node)
         journal = node.tree.journal
-        if not isinstance(journal, Journal) or journal.store.id != self.store.id:
+        if not isinstance(journal, JournalWriter) or journal.store.id != self.store.id:
             raise UsageError(f"{node!r} is not in the journal of this runtime: fork it where it is")
         return node.id
 
     def fork(
         self,
-        home: Home,
+        loop_handle: LoopHandle,
         root: int,
         cut: Callable[[Sequence[Event]], Cut],
         edit: Edit | None,
@@ -304,20 +304,20 @@ class Archive:
         Raises:
             StoreBusyError: this is the loop, and *root* could not be written for a moment.
         """
-        self._flush(home)  # *root* is read from the store
-        forked = home.call(self._fork, root, cut, edit, key)
-        if not home.is_here():
+        self._flush(loop_handle)  # *root* is read from the store
+        forked = loop_handle.run_sync(self._fork, root, cut, edit, key)
+        if not loop_handle.is_current():
             with suppress(StoreError):
                 self.journal.flush()
         return forked
 
-    def _flush(self, home: Home) -> None:
+    def _flush(self, loop_handle: LoopHandle) -> None:
         """Block until all so far is written, on the loop for a moment at most.
 
         Raises:
             StoreError: it cannot be written now.
         """
-        self.journal.flush(timeout=_MOMENT if home.is_here() else None)
+        self.journal.flush(timeout=_MOMENT if loop_handle.is_current() else None)
 
     def _fork(
         self,
@@ -329,12 +329,12 @@ class Archive:
         if root in self._deleting:
             raise UnknownNodeError(f"{self.store.name} has no tree {root}")
         if key is not None and (known := self.store.find_key(key)) is not None:
-            return self._maker.loaded(known) or self.go_on(known)
+            return self._engine.loaded(known) or self.resume_tree(known)
         edit = None if edit is None else self._as_kept(edit)
         events = read_events(self.store, root)
         found = cut(events)
         count = sum(isinstance(event, CallRequested) for event in events)
-        number, first = self._maker.next_number(), self._maker.reserve_ids(count)
+        number, first = self._engine.next_number(), self._engine.reserve_ids(count)
         requested = events[0]
         assert isinstance(requested, CallRequested)  # so every tree begins
         known = [edit] if edit is not None and len(found.reopened) == 1 else []
@@ -361,15 +361,15 @@ class Archive:
         asked = still_asked(shared)
         own = [forked, *still_open(shared), *asked, *edits_of(changed, edit, forked.at)]
         self.journal.record(first, *own)
-        home = self.load(first, self._loader.revived([*shared, *own])).home
+        loop_handle = self.load(first, self._loader.restored([*shared, *own])).loop_handle
         for one in asked:
-            self._take_over(one.question, home)
+            self._take_over(one.question, loop_handle)
         if edit is not None and edit.model is not None:
-            node = self._maker.loaded(changed)
+            node = self._engine.loaded(changed)
             assert node is not None  # it has just been loaded
             assert node.record is not None
             node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
-        return self.go_on(first, is_fork=True)
+        return self.resume_tree(first, is_fork=True)
 
     def _as_kept(self, edit: Edit) -> Edit:
         """Return *edit* with its values as they would be read from the journal.
@@ -379,7 +379,7 @@ class Archive:
         """
         kept = self.journal.as_written({"result": edit.result, "arguments": edit.args})
         for what, value in kept.items():
-            if is_lost(value):
+            if has_unserializable(value):
                 raise InvalidValueError(
                     f"the {what} of an edit cannot be written down, with no JSON form: {value!r}"
                 )
@@ -394,7 +394,7 @@ class Archive:
                 isinstance(one, AgentEdited) and one.node == requested.node
             ):
                 model = _model_of(model, one)
-        if not self._maker.knows_model(model):
+        if not self._engine.knows_model(model):
             raise InvalidValueError(f"this runtime has no model {model!r}; give it in models=")
 
     # The end
@@ -423,16 +423,16 @@ class Archive:
         except StoreError as error:
             log.warning("not everything could be written down: %s", error)
 
-    def delete(self, home: Home, tree: int) -> None:
+    def delete(self, loop_handle: LoopHandle, tree: int) -> None:
         """Forget a tree for good, from any thread.
 
         Raises:
             StoreBusyError: this is the loop, and another program has the store locked.
         """
-        home.call(self._deleting.add, tree)
+        loop_handle.run_sync(self._deleting.add, tree)
         try:
-            self._flush(home)  # also a fork of it that was made before
-            with nonblocking() if home.is_here() else nullcontext():
+            self._flush(loop_handle)  # also a fork of it that was made before
+            with nonblocking() if loop_handle.is_current() else nullcontext():
                 self.store.delete(tree)
         finally:
             self._deleting.discard(tree)
@@ -457,13 +457,13 @@ def _model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
     return model_ref if edit is None or edit.model is None else edit.model
 
 
-def open_archive(
+def open_recovery(
     store: Store | str | os.PathLike[str],
     redact: Callable[[str], str] | None,
     functions: Mapping[str, Function],
-    maker: Maker,
+    engine: Engine,
     follow: Follow,
-) -> Archive:
+) -> Recovery:
     """Return what is in a store, as its driver.
 
     Raises:
@@ -482,5 +482,5 @@ def open_archive(
         except BaseException:
             store.close()
             raise
-    trials = Trials(was_killed=bool(was_killed))
-    return Archive(Journal(store, redact, wait_for_help), functions, maker, follow, trials)
+    trials = CrashTrials(was_killed=bool(was_killed))
+    return Recovery(JournalWriter(store, redact, wait_for_help), functions, engine, follow, trials)

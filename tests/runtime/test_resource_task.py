@@ -11,7 +11,7 @@ import pytest
 
 from support import settle
 from treefold.core.errors import ClosedError
-from treefold.runtime.owner import Owner
+from treefold.runtime.resource_task import ResourceTask
 
 
 class Resource:
@@ -42,9 +42,9 @@ class Resource:
         await asyncio.Event().wait()
 
 
-async def opened() -> tuple[Owner[Resource], Resource]:
+async def opened() -> tuple[ResourceTask[Resource], Resource]:
     resource = Resource()
-    owner = Owner(resource.open(), "the resource")
+    owner = ResourceTask(resource.open(), "the resource")
     async with asyncio.timeout(60):
         assert await owner.open() is resource
     return owner, resource
@@ -142,7 +142,7 @@ async def test_what_cannot_be_opened_raises_why():
         raise ConnectionRefusedError("nobody there")
         yield
 
-    owner = Owner(broken(), "it")
+    owner = ResourceTask(broken(), "it")
     with pytest.raises(ConnectionRefusedError, match="nobody there"):
         await owner.open()
     assert owner.has_ended
@@ -162,7 +162,7 @@ async def test_giving_up_the_opening_leaves_nothing_behind():
     before = asyncio.all_tasks()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await Owner(slow(), "it").open()
+            await ResourceTask(slow(), "it").open()
     assert left.is_set()
     assert asyncio.all_tasks() == before
 
@@ -176,7 +176,7 @@ async def test_closing_goes_on_when_the_closer_is_cancelled():
         leaving.set()
         await may_leave.wait()
 
-    owner = Owner(slow(), "it")
+    owner = ResourceTask(slow(), "it")
     await owner.open()
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         closer = group.create_task(owner.aclose())
@@ -190,7 +190,7 @@ async def test_closing_goes_on_when_the_closer_is_cancelled():
 
 
 def test_a_loop_that_ended_without_it_is_said_to_be_closed():
-    async def leave_open() -> Owner[Resource]:
+    async def leave_open() -> ResourceTask[Resource]:
         return (await opened())[0]
 
     owner = asyncio.run(leave_open())
@@ -200,7 +200,7 @@ def test_a_loop_that_ended_without_it_is_said_to_be_closed():
 
 
 def test_closing_what_nobody_has_opened_or_what_went_with_its_loop_does_not_wait():
-    owner = Owner(Resource().open(), "the resource")
+    owner = ResourceTask(Resource().open(), "the resource")
     asyncio.run(owner.aclose())
     loop = asyncio.new_event_loop()
     owner, _ = loop.run_until_complete(opened())

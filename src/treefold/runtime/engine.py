@@ -1,6 +1,6 @@
-"""Where calls come from: their ids, their nodes, and which of them has been made before.
+"""Starts calls: gives them ids and nodes, and finds those that were made before by their keys.
 
-One for each runtime. Does not know what a person may want of a call once there is one.
+Each runtime has one engine.
 """
 
 import itertools
@@ -13,26 +13,26 @@ from treefold.core.call_keys import named
 from treefold.core.errors import ClosedError, InvalidValueError
 from treefold.core.fold import Record
 from treefold.core.function import Function
-from treefold.core.packing import digest
+from treefold.core.value_codec import digest
+from treefold.runtime.budgets import Account
 from treefold.runtime.call_request import CallRequest
-from treefold.runtime.commons import Commons
 from treefold.runtime.context import Context
-from treefold.runtime.forest import Forest
 from treefold.runtime.graph import discover
-from treefold.runtime.holds import start
-from treefold.runtime.home import Home
+from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.node import CallNode, CodeNode
-from treefold.runtime.spending import Account
+from treefold.runtime.pauses import start
+from treefold.runtime.services import Services
 from treefold.runtime.tree import Tree
+from treefold.runtime.tree_registry import TreeRegistry
 
 
-class Maker:
+class Engine:
     """Makes the nodes of a runtime, and starts them.
 
     Args:
         runtime: what calls see as their runtime.
         functions: those that are known to be in order.
-        home: returns where the runtime lives, and opens that if need be.
+        loop_handle: returns where the runtime lives, and opens that if need be.
         keeps_trees: whether they stay when they have ended.
     """
 
@@ -40,19 +40,19 @@ class Maker:
         self,
         runtime: Any,
         functions: Mapping[str, Function],
-        commons: Commons,
-        forest: Forest,
+        services: Services,
+        trees: TreeRegistry,
         *,
-        home: Callable[[], Home],
+        loop_handle: Callable[[], LoopHandle],
         keeps_trees: bool,
     ) -> None:
         self.runtime = runtime
-        self.past: Any = None  # an Archive, if the runtime has a store
-        self.commons = commons
+        self.recovery: Any = None  # an Recovery, if the runtime has a store
+        self.services = services
         self._functions = functions
         self._seen = WeakSet(functions.values())  # and found to be in order
-        self._forest = forest
-        self._home = home
+        self._trees = trees
+        self._loop_handle = loop_handle
         self._keeps_trees = keeps_trees
         self._lock = threading.Lock()  # for what is given once
         self._keyed: dict[str, CallNode] = {}  # top-level calls by their keys
@@ -80,59 +80,63 @@ class Maker:
     def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
         """Start the call that *request* asks for; its task has the context variables of here."""
         # what runs while the runtime begins to close is cancelled, and does not fail before that
-        home = self._home() if parent is None or parent.has_ended else parent.home
-        if self.past is not None and self.past.is_suspended:  # so it would be made again
+        loop_handle = (
+            self._loop_handle() if parent is None or parent.has_ended else parent.loop_handle
+        )
+        if self.recovery is not None and self.recovery.is_suspended:  # so it would be made again
             raise ClosedError("this runtime is being closed, and its open calls go on in the next")
         self._check_key(request.key)
         if parent is not None:  # it is the loop's, and not to be touched from elsewhere
-            return home.call(self._start_child, home, request, parent)
+            return loop_handle.run_sync(self._start_child, loop_handle, request, parent)
         self._check(request.function)
         if request.key is not None and (known := self._known(request)) is not None:
             return known
         with self._lock:
             if request.key is not None and named(request.key) in self._keyed:
                 return self._same(request, self._keyed[named(request.key)])  # others were quicker
-            id, journal = next(self._ids), None if self.past is None else self.past.journal
+            id, journal = next(self._ids), None if self.recovery is None else self.recovery.journal
             tree = Tree(id, self.next_number(), kept=self._keeps_trees, journal=journal)
-            node = self._make(id, request, home, tree, None)
-            self._forest.add(node)
+            node = self._make(id, request, loop_handle, tree, None)
+            self._trees.add(node)
             if request.key is not None:
                 self._keyed[named(request.key)] = node
-        home.tell(node.start, Context(self, node))
+        loop_handle.run_soon(node.start, Context(self, node))
         return node
 
-    def _start_child(self, home: Home, request: CallRequest, parent: CallNode) -> CallNode:
+    def _start_child(
+        self, loop_handle: LoopHandle, request: CallRequest, parent: CallNode
+    ) -> CallNode:
         node: CallNode | None = None
-        if self.past is not None or request.key is not None:
-            node = parent.claimed(request)
+        if self.recovery is not None or request.key is not None:
+            node = parent.claim(request)
         if node is None:
-            node = self._make(next(self._ids), request, home, parent.tree, parent)
-            self._forest.add(node)
-        elif self.past is not None:
-            self.past.hand_over(node, request)
+            node = self._make(next(self._ids), request, loop_handle, parent.tree, parent)
+            self._trees.add(node)
+        elif self.recovery is not None:
+            self.recovery.reattach(node, request)
             self._open_accounts(node, request)
             if node.has_ended:
                 return node
         start(node, Context(self, node))
         return node
 
-    def go_on(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
+    def start_again(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
         """Start a top-level call that an earlier process began, or another tree."""
         self._open_accounts(root, request, is_fork=is_fork)
-        self._forest.expect(root)
-        root.home.tell(root.start, Context(self, root))
+        self._trees.expect(root)
+        root.loop_handle.run_soon(root.start, Context(self, root))
 
     def _check(self, function: Function) -> None:
         """Check a function that is called at top level for the first time."""
         if not function.is_plain and function not in self._seen:
-            discover([function], self.commons.models, self._functions)
+            discover([function], self.services.models, self._functions)
             self._seen.add(function)
 
     # Calls with a key
 
     def _check_key(self, key: str | None) -> None:
         """See that a call can be found by its key, which is written down as it is."""
-        if key and self.past is not None and self.past.journal.redacted(key) != key:
+        if key and self.recovery is not None and self.recovery.journal.redacted(key) != key:
             raise InvalidValueError(
                 "the key of a call is written down, and there is something in this one that is to"
                 " be redacted; give another key"
@@ -143,16 +147,20 @@ class Maker:
         assert request.key is not None  # or nobody would ask
         key = named(request.key)
         node = self._keyed.get(key)
-        if node is None and self.past is not None:
-            tree = self.past.store.find_key(key)
-            node = None if tree is None else self._forest.find(tree)
-        if node is not None and self._same(request, node) and self.past is not None:
-            node.home.call(self.past.adopt, node, request.function)
+        if node is None and self.recovery is not None:
+            tree = self.recovery.store.find_key(key)
+            node = None if tree is None else self._trees.find(tree)
+        if node is not None and self._same(request, node) and self.recovery is not None:
+            node.loop_handle.run_sync(self.recovery.adopt, node, request.function)
         return node
 
     def _same(self, request: CallRequest, node: CallNode) -> CallNode:
         """Return *node*, which has the key of *request*, if it is the same call."""
-        given = request.args if self.past is None else self.past.journal.as_written(request.args)
+        given = (
+            request.args
+            if self.recovery is None
+            else self.recovery.journal.as_written(request.args)
+        )
         same = node.function.name == request.function.name
         if not same or digest(dict(node.inputs)) not in {digest(given), digest(dict(request.args))}:
             raise InvalidValueError(
@@ -170,37 +178,42 @@ class Maker:
         self, record: Record, request: CallRequest, tree: Tree, parent: CallNode | None
     ) -> CallNode:
         """Return the node that *record* tells of."""
-        node = self._node(record.requested.node, request, self._home(), tree, parent, record)
-        self._forest.show(node)
+        node = self._node(record.requested.node, request, self._loop_handle(), tree, parent, record)
+        self._trees.show(node)
         return node
 
     def load(self, id: int) -> CallNode | None:
         """Return a node of an earlier process."""
-        if self.past is None or (tree := self.past.store.find(node=id)) is None:
+        if self.recovery is None or (tree := self.recovery.store.find(node=id)) is None:
             return None
-        home, events = self._home(), self.past.events(tree)
-        home.call(self.past.load, tree, events)
+        loop_handle, events = self._loop_handle(), self.recovery.events(tree)
+        loop_handle.run_sync(self.recovery.load, tree, events)
         return self.loaded(id)
 
     def loaded(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory."""
-        return self._forest.get(id)
+        return self._trees.get(id)
 
     def knows_model(self, model_ref: Any) -> bool:
         """Whether there is such a model."""
         if model_ref is None:
             return True
         try:
-            self.commons.models.find(model_ref)
+            self.services.models.find(model_ref)
         except InvalidValueError:
             return False
         return True
 
     def _make(
-        self, id: int, request: CallRequest, home: Home, tree: Tree, parent: CallNode | None
+        self,
+        id: int,
+        request: CallRequest,
+        loop_handle: LoopHandle,
+        tree: Tree,
+        parent: CallNode | None,
     ) -> CallNode:
-        node = self._node(id, request, home, tree, parent)
-        top = parent is None and self.commons.account is not None
+        node = self._node(id, request, loop_handle, tree, parent)
+        top = parent is None and self.services.account is not None
         if top or request.budget is not None or request.function.budget is not None:
             self._open_accounts(node, request)
         return node
@@ -209,18 +222,30 @@ class Maker:
         self,
         id: int,
         request: CallRequest,
-        home: Home,
+        loop_handle: LoopHandle,
         tree: Tree,
         parent: CallNode | None,
         record: Record | None = None,
     ) -> CallNode:
-        commons = self.commons
+        services = self.services
         if request.function.is_agent:
             return self._agent_class(
-                id, request, parent=parent, tree=tree, home=home, commons=commons, record=record
+                id,
+                request,
+                parent=parent,
+                tree=tree,
+                loop_handle=loop_handle,
+                services=services,
+                record=record,
             )
         return CodeNode(
-            id, request, parent=parent, tree=tree, home=home, desk=commons.desk, record=record
+            id,
+            request,
+            parent=parent,
+            tree=tree,
+            loop_handle=loop_handle,
+            board=services.board,
+            record=record,
         )
 
     @property
@@ -239,7 +264,7 @@ class Maker:
         budgets = (request.budget, request.function.budget)
         node.accounts = tuple([Account(one, node) for one in budgets if one is not None])
         counted = node.accounts
-        if node.parent is None and (common := self.commons.account) is not None:
+        if node.parent is None and (common := self.services.account) is not None:
             node.accounts += (common,)
             counted = counted if is_fork else node.accounts
         if node.spent is not None:

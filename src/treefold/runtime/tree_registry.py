@@ -7,12 +7,12 @@ from functools import partial
 from treefold.core.errors import UnknownNodeError, UsageError
 from treefold.core.function import Node
 from treefold.runtime.bags import close_all
-from treefold.runtime.home import settle_from_anywhere
+from treefold.runtime.loop_handle import threadsafe_resolver
 from treefold.runtime.node import CallNode, report_if_unseen
 from treefold.runtime.walk import is_parked, root_of, subtree
 
 
-class Forest:
+class TreeRegistry:
     """Finds nodes by id, keeps or drops finished trees, and knows when nothing runs any more.
 
     Nodes may be added and found from any thread; trees end and go on the runtime's loop.
@@ -48,7 +48,7 @@ class Forest:
     def expect(self, root: CallNode) -> None:
         """Count *root* among those that run."""
         self._open.add(root)
-        root.when_ended(partial(self._root_ended, root))
+        root.add_end_callback(partial(self._root_ended, root))
 
     def get(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory."""
@@ -97,7 +97,7 @@ class Forest:
                     if self.before_cancel is not None:
                         await self.before_cancel()
                     for root in tuple(self._open):
-                        root.cancel_here("its runtime was closed", insist=insist)
+                        root.cancel_on_loop("its runtime was closed", insist=insist)
                 for root in tuple(self._open):
                     await self._over(root, cancel=cancel)
                 cancel = cancel or self.before_cancel is not None  # what is left waits for people
@@ -116,8 +116,8 @@ class Forest:
         if cancel or self.before_cancel is None:
             await root.ended()
         while not root.state.final and not is_parked(root):
-            changed = root.home.loop.create_future()
-            wake = settle_from_anywhere(changed)
+            changed = root.loop_handle.loop.create_future()
+            wake = threadsafe_resolver(changed)
             root.tree.on_next_event(wake)
             try:
                 await changed
@@ -152,7 +152,7 @@ class Forest:
         """Return the task that closes what the bags of a tree hold, if they hold anything."""
         if not (bags := root.tree.take_bags()):
             return None
-        task = root.home.loop.create_task(close_all(bags), name="close session bags")
+        task = root.loop_handle.loop.create_task(close_all(bags), name="close session bags")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
         return task

@@ -31,9 +31,9 @@ from treefold.core.events import (
     QuestionSettled,
 )
 from treefold.core.question import QuestionKey, QuestionKind
-from treefold.runtime.asking import pause
+from treefold.runtime.ask import ask_to_resume
 from treefold.runtime.call_request import CallRequest
-from treefold.runtime.home import settle_from_anywhere
+from treefold.runtime.loop_handle import threadsafe_resolver
 from treefold.runtime.node import CallNode
 from treefold.runtime.walk import is_parked, subtree
 
@@ -86,7 +86,7 @@ def _is_progress(before: Sequence[Event], since: Sequence[Event]) -> bool:
     return False
 
 
-class Trials:
+class CrashTrials:
     """Decides when each tree of an earlier process is started.
 
     Args:
@@ -139,7 +139,7 @@ class Trials:
             self._current = suspect = self._waiting.pop(0)
             suspect.let_go()
             root = suspect.root
-            self._timer = root.home.loop.call_later(self._turn, self._next)
+            self._timer = root.loop_handle.loop.call_later(self._turn, self._next)
             self._look(suspect, _done(root))
 
     def _look(self, suspect: "_Suspect", done: tuple[int, int]) -> None:
@@ -150,9 +150,9 @@ class Trials:
         if root.has_ended or is_parked(root) or _done(root) != done:
             self._next()
             return
-        changed = root.home.loop.create_future()
+        changed = root.loop_handle.loop.create_future()
         changed.add_done_callback(lambda _: self._look(suspect, done))
-        root.tree.on_next_event(settle_from_anywhere(changed))
+        root.tree.on_next_event(threadsafe_resolver(changed))
 
     def _stop(self) -> None:
         self._current = None
@@ -175,7 +175,7 @@ class _Suspect:
         self.tried_at = tried_at
         self._gate = gate
         self._first_ask = False
-        self._turn: asyncio.Future[None] = root.home.loop.create_future()
+        self._turn: asyncio.Future[None] = root.loop_handle.loop.create_future()
         assert root.record is not None  # as of every node that was loaded
         asked = root.record.questions.values()
         self.is_paused = any(question.kind is QuestionKind.Paused for question in asked)
@@ -192,7 +192,7 @@ class _Suspect:
         """Wait for the turn of the tree, and for whatever stood before its call."""
         await self._turn
         if self._first_ask:
-            await pause(node, _WHY, QuestionKey.Crashes)
+            await ask_to_resume(node, _WHY, QuestionKey.Crashes)
         args = node.inputs if self._gate is None else await self._gate(node)
         node.tree.publish(ProcessDied(node.id, time.time(), self.deaths))
         return args

@@ -1,9 +1,9 @@
-"""What happens in a runtime, written down by one writer before anything depends on it.
+"""Writes the events of a runtime to its store, before anything depends on them.
 
-Events are turned into entries where they happen, since what they speak of may change later, and
-are written in batches by one thread. Whoever must not go on before a thing is safe waits for it;
-everything else is written with the next batch, or a moment later. A batch that could not be written
-is retried, with growing delays, until the store accepts it.
+Events are serialized when they happen, because the objects in them may change later, and written in
+batches by one thread. A call that must not continue before its events are durable waits for
+``saved``; other events are written with the next batch, or a moment later. A batch that cannot be
+written is retried, with growing delays, until the store accepts it.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from treefold.core.errors import FencedError, StoreBusyError, StoreError, TooLar
 from treefold.core.events import CallEnded, CallRequested, Event
 from treefold.core.journaling import entry_of
 from treefold.core.long_texts import LongTexts
-from treefold.core.packing import Packer, unpack
 from treefold.core.store import Entry, Store, largest_part, nonblocking
-from treefold.runtime.home import settle_from_anywhere
-from treefold.runtime.telling import Teller
+from treefold.core.value_codec import ValueEncoder, unpack
+from treefold.runtime.live_text import LiveTextWriter
+from treefold.runtime.loop_handle import threadsafe_resolver
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _LAST_DELAY: Final = 1.0
 Trouble = Callable[[Any, StoreError, "asyncio.Future[None]"], Awaitable[None]]
 
 
-class Journal:
+class JournalWriter:
     """Writes to one store what the trees of one runtime tell it.
 
     Args:
@@ -84,7 +84,7 @@ class Journal:
         self.loop: asyncio.AbstractEventLoop | None = (
             None  # where it is time to write, if that is known
         )
-        self._teller = Teller(store, self._number_of)
+        self._live_text = LiveTextWriter(store, self._number_of)
 
     @property
     def redacts(self) -> bool:
@@ -134,7 +134,7 @@ class Journal:
         Not if texts are changed before they are written: half of a word cannot be.
         """
         if self.redact is None and not self._closed:
-            self._teller.take(tree, event)
+            self._live_text.take(tree, event)
 
     def _take_down(self, tree: int, event: Event) -> None:
         node = self._nodes.get(event.node)
@@ -198,11 +198,11 @@ class Journal:
 
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""
-        return Packer(self.redact).redacted(text)
+        return ValueEncoder(self.redact).redacted(text)
 
     def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments as they come back from the journal."""
-        packer = Packer(self.redact)
+        packer = ValueEncoder(self.redact)
         return unpack(packer.pack_arguments(dict(args)), packer.texts.__getitem__)
 
     # Waiting until it is safe
@@ -236,7 +236,7 @@ class Journal:
             if not (alone and self._write_on_loop(entries)):
                 done = loop.create_future()
                 with self._lock:
-                    self._waiting.append((target, settle_from_anywhere(done), True))
+                    self._waiting.append((target, threadsafe_resolver(done), True))
                     if alone:
                         self._have_written()
                     elif not self._due:
@@ -280,7 +280,7 @@ class Journal:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._lock:
             if self._is_stuck:
-                self._recovery.append(settle_from_anywhere(future))
+                self._recovery.append(threadsafe_resolver(future))
             else:
                 future.set_result(None)
         return future

@@ -21,7 +21,7 @@ class Holding(Protocol):
         ...
 
 
-class Waiter:
+class SlotRequest:
     """Somebody who wants a place, and where to tell him."""
 
     __slots__ = ("future", "node")
@@ -36,14 +36,14 @@ class Waiter:
             self.future.set_result(lease)
 
 
-class Pool:
+class SlotPool:
     """A number of places, given in the order in which they were asked for, on any loop."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._free = size
         self._mutex = threading.Lock()
-        self._queue: dict[Waiter, None] = {}  # in order, and quick to leave
+        self._queue: dict[SlotRequest, None] = {}  # in order, and quick to leave
         self.leases: set[Holding] = set()
 
     @property
@@ -65,9 +65,9 @@ class Pool:
     async def take(self) -> None:
         """Take a place, having waited for it if need be."""
         if not self.try_take():
-            await self.wait(Waiter())
+            await self.wait(SlotRequest())
 
-    async def wait(self, waiter: Waiter) -> Any:
+    async def wait(self, waiter: SlotRequest) -> Any:
         """Wait for a place, or for the lease that *waiter* is given instead."""
         with self._mutex:
             if self._free:
@@ -83,7 +83,7 @@ class Pool:
                     self.put_back()
             raise
 
-    def withdraw(self, waiter: Waiter) -> bool:
+    def withdraw(self, waiter: SlotRequest) -> bool:
         """Take *waiter* out of the queue; False if a place was given to him already."""
         with self._mutex:
             if waiter not in self._queue:
@@ -102,7 +102,7 @@ class Pool:
                     return
             self._free += 1
 
-    def _hand_over(self, waiter: Waiter) -> None:
+    def _hand_over(self, waiter: SlotRequest) -> None:
         if waiter.future.cancelled():
             self.put_back()
         else:

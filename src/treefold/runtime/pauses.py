@@ -7,14 +7,14 @@ from functools import partial
 from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
 from treefold.core.question import CANCEL, RESUME, Answer, QuestionKey, QuestionKind
-from treefold.runtime.home import settle
 from treefold.runtime.leases import give_up_lease
+from treefold.runtime.loop_handle import settle
 from treefold.runtime.node import CallNode
 
 _WHAT_RESUME_DOES = "resume lets its next request or call go on"
 
 
-class Hold:
+class Pause:
     """One reason why a subtree stands still, and all that waits for its end."""
 
     def __init__(self, node: CallNode, reason: str) -> None:
@@ -22,34 +22,34 @@ class Hold:
         self.reason = f"{reason}; {_WHAT_RESUME_DOES}"
         self._kept: dict[CallNode, tuple[RunContext, contextvars.Context]] = {}
         self._waiting: set[asyncio.Future[None]] = set()
-        self.question = node.desk.ask(
+        self.question = node.board.ask(
             node.id,
             node.tree,
-            node.home,
+            node.loop_handle,
             QuestionKind.Paused,
             self.reason,
             (RESUME, CANCEL),
             self._answered,
             QuestionKey.Hold,
         )
-        node.tree.holds[node] = self
-        node.when_ended(self.lift)
+        node.tree.pauses[node] = self
+        node.add_end_callback(self.lift)
 
     def keep(self, child: CallNode, context: RunContext, caller: CallNode) -> None:
         """Start *child* when this ends; until then its caller is Paused."""
         self._kept[child] = (context, contextvars.copy_context())
         child.leave = partial(self._forget, child, caller)
         give_up_lease(caller)
-        caller.stop(self.reason)
+        caller.begin_pause(self.reason)
 
     def _forget(self, child: CallNode, caller: CallNode) -> None:
         """Let go of a child that was cancelled."""
         if self._kept.pop(child, None) is not None:
-            caller.go_on()
+            caller.end_pause()
 
     async def lifted(self) -> None:
         """Wait for the end."""
-        waiting = self.node.home.loop.create_future()
+        waiting = self.node.loop_handle.loop.create_future()
         self._waiting.add(waiting)
         try:
             await waiting
@@ -58,27 +58,27 @@ class Hold:
 
     def lift(self) -> None:
         """Let everything go on."""
-        if self.node.tree.holds.get(self.node) is not self:
+        if self.node.tree.pauses.get(self.node) is not self:
             return
-        del self.node.tree.holds[self.node]
-        self.node.wake_no_more(self.lift)
-        self.node.desk.close(self.question.id)
+        del self.node.tree.pauses[self.node]
+        self.node.remove_end_callback(self.lift)
+        self.node.board.close(self.question.id)
         for waiting in tuple(self._waiting):
             settle(waiting)
         kept, self._kept = self._kept, {}
         for child, (context, variables) in kept.items():
             child.leave = None
             if child.parent is not None:
-                child.parent.go_on()
+                child.parent.end_pause()
             variables.run(start, child, context)
 
     def _answered(self, answer: Answer) -> None:
         if answer.text == CANCEL:
-            self.node.cancel_here("cancelled while it was paused")
+            self.node.cancel_on_loop("cancelled while it was paused")
         self.lift()
 
 
-def hold(node: CallNode, reason: str) -> None:
+def pause_node(node: CallNode, reason: str) -> None:
     """Let *node* and all below it make no further request or call.
 
     Raises:
@@ -86,23 +86,23 @@ def hold(node: CallNode, reason: str) -> None:
     """
     if node.state.final:
         raise UsageError(f"{node!r} has ended, and cannot be paused any more")
-    if node not in node.tree.holds:
-        Hold(node, reason)
+    if node not in node.tree.pauses:
+        Pause(node, reason)
 
 
 def why_not_paused(node: CallNode) -> str:
     """Say why there is nothing to resume in *node*."""
-    above = hold_over(node)
+    above = pause_over(node)
     if above is not None:
         return f"{node!r} stands still because of {above.node!r}: resume node {above.node.id}"
     return f"{node!r} is not paused, nor is anything below it"
 
 
-def hold_over(node: CallNode | None) -> Hold | None:
+def pause_over(node: CallNode | None) -> Pause | None:
     """Return what stops *node*, or a node above it, if anything does."""
     while node is not None:
-        if (hold := node.tree.holds.get(node)) is not None:
-            return hold
+        if (pause := node.tree.pauses.get(node)) is not None:
+            return pause
         node = node.parent
     return None
 
@@ -110,18 +110,18 @@ def hold_over(node: CallNode | None) -> Hold | None:
 def start(node: CallNode, context: RunContext) -> None:
     """Start *node*, now or when nothing above it stands still any more."""
     caller = node.parent
-    if node.tree.holds and caller is not None and (hold := hold_over(caller)) is not None:
-        hold.keep(node, context, caller)
+    if node.tree.pauses and caller is not None and (pause := pause_over(caller)) is not None:
+        pause.keep(node, context, caller)
     else:
         node.start(context)
 
 
-async def may_go_on(node: CallNode) -> None:
+async def wait_while_paused(node: CallNode) -> None:
     """Wait, as Paused and without a lease, while *node* or a node above it stands still."""
-    while node.tree.holds and (hold := hold_over(node)) is not None:
+    while node.tree.pauses and (pause := pause_over(node)) is not None:
         give_up_lease(node)
-        node.stop(hold.reason)
+        node.begin_pause(pause.reason)
         try:
-            await hold.lifted()
+            await pause.lifted()
         finally:
-            node.go_on()
+            node.end_pause()

@@ -25,7 +25,7 @@ _LONGEST_NAME: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Segment:
     """Messages that belong together: what was sent, and what came back."""
 
     messages: tuple[Message, ...]
@@ -37,25 +37,25 @@ class Stretch:
         """Whether the model has more to say."""
         return self.exchanges[-1].finish is Finish.PAUSED
 
-    def joined(self, other: "Stretch") -> "Stretch":
+    def joined(self, other: "Segment") -> "Segment":
         """Return the two as one."""
-        return Stretch(
+        return Segment(
             self.messages + other.messages, self.exchanges + other.exchanges, other.asked
         )
 
 
 @dataclass(slots=True)
-class Mended:
+class RepairedHistory:
     """A history: what is complete, what is still to be sent, and what belongs to the system."""
 
-    stretches: list[Stretch] = field(default_factory=list[Stretch])
+    stretches: list[Segment] = field(default_factory=list[Segment])
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     texts: list[str] = field(default_factory=list[str])
     system: list[str] = field(default_factory=list[str])
     unsettled: int = 0  # how many messages belong to none of the stretches
 
 
-def mend(messages: Sequence[Message], known: Sequence[Stretch]) -> Mended:
+def mend(messages: Sequence[Message], known: Sequence[Segment]) -> RepairedHistory:
     """Return *messages* as a history; *known* are stretches of them that may be as they were.
 
     Raises:
@@ -86,8 +86,8 @@ def orphan(name: str, content: str) -> str:
 class _Mender:
     """Goes through a history once."""
 
-    def __init__(self, known: Sequence[Stretch]) -> None:
-        self.mended = Mended()
+    def __init__(self, known: Sequence[Segment]) -> None:
+        self.repaired = RepairedHistory()
         self._known = known
         self._places: dict[str, list[int]] = {}  # of stretches, by what they begin with
         for place, stretch in enumerate(known):
@@ -97,14 +97,14 @@ class _Mender:
         self._open: list[Message] = []  # since then
         self._asked: tuple[ToolUse, ...] = ()
 
-    def unchanged(self, messages: Sequence[Message], at: int) -> Stretch | None:
+    def unchanged(self, messages: Sequence[Message], at: int) -> Segment | None:
         """Take the stretch that begins here, if it is as it was and follows on what is before."""
         if self._open:
             return None
         for place in self._candidates(messages[at]):
             stretch = self._known[place]
             if list(stretch.messages) == list(messages[at : at + len(stretch.messages)]):
-                self.mended.stretches.append(stretch)
+                self.repaired.stretches.append(stretch)
                 self._last, self._asked = place, stretch.asked
                 return stretch
         return None
@@ -127,43 +127,43 @@ class _Mender:
         role, text = _role(message), text_of(message)
         if role in {"system", "developer"}:
             if text.strip():
-                self.mended.system.append(text)
+                self.repaired.system.append(text)
             return
         self._open.append(message)
         match role:
             case "user":
                 if text.strip():
-                    self.mended.texts.append(text)
+                    self.repaired.texts.append(text)
             case "tool":
                 self._take_result(message, text)
             case _:
                 self._take_response(text, _calls(message))
 
-    def end(self) -> Mended:
+    def end(self) -> RepairedHistory:
         """Return what came of it."""
-        self.mended.unsettled = len(self._open)
-        return self.mended
+        self.repaired.unsettled = len(self._open)
+        return self.repaired
 
     def _take_result(self, message: Message, text: str) -> None:
         id = str(message.get("tool_call_id"))
         if any(call.id == id for call in self._asked):
-            self.mended.results[id] = ToolResult(id, text, is_error=is_failure(text))
+            self.repaired.results[id] = ToolResult(id, text, is_error=is_failure(text))
         else:
-            self.mended.texts.append(orphan(message.get("name") or "a function", text))
+            self.repaired.texts.append(orphan(message.get("name") or "a function", text))
 
     def _take_response(self, text: str, calls: list[Message]) -> None:
         text = text if text.strip() else ""
         if not text and not calls:
             return
-        results = [self.mended.results.get(call.id) or missing(call) for call in self._asked]
+        results = [self.repaired.results.get(call.id) or missing(call) for call in self._asked]
         sent: list[Message] = [
             {"role": "tool", "content": result.content, "is_error": result.is_error}
             for result in results
         ]
-        if not sent and not self.mended.texts:
-            self.mended.texts.append(_LEFT_OUT)
-        if self.mended.texts:
-            sent.append({"role": "user", "content": "\n\n".join(self.mended.texts)})
+        if not sent and not self.repaired.texts:
+            self.repaired.texts.append(_LEFT_OUT)
+        if self.repaired.texts:
+            sent.append({"role": "user", "content": "\n\n".join(self.repaired.texts)})
         received = {"content": text, "tool_calls": calls}
         exchange = Exchange(
             dialect=PLAIN,
@@ -173,8 +173,8 @@ class _Mender:
             usage=TokenUsage(),
         )
         asked = tuple(ToolUse(call["id"], call["function"]["name"]) for call in calls)
-        self.mended.stretches.append(Stretch(tuple(self._open), (exchange,), asked))
-        self.mended.results, self.mended.texts = {}, []
+        self.repaired.stretches.append(Segment(tuple(self._open), (exchange,), asked))
+        self.repaired.results, self.repaired.texts = {}, []
         self._last, self._open, self._asked = None, [], asked
 
 

@@ -1,7 +1,7 @@
-"""The event loop that a runtime lives on.
+"""The event loop of a runtime, reachable from any thread.
 
-Everything that changes a tree happens on that one loop, so trees need no locks; other threads send
-their wishes there. The loop is the caller's, or one of our own in a background thread.
+Everything that changes a tree happens on that one loop, so trees need no locks; other threads post
+callbacks to it. The loop is the caller's, or one of our own in a background thread.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ T = TypeVar("T")
 _LOOK_EVERY = 1.0  # seconds between two looks whether the loop somebody waits for is still there
 
 
-class Home:
+class LoopHandle:
     """One loop, and how to reach it from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
@@ -29,14 +29,14 @@ class Home:
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
-    def is_here(self) -> bool:
+    def is_current(self) -> bool:
         """Whether the loop's work may be done right here: it runs in this thread, or not at all."""
         try:
             return asyncio.get_running_loop() is self.loop
         except RuntimeError:
             return not self.loop.is_running() and threading.get_ident() == self._thread
 
-    def is_elsewhere(self) -> bool:
+    def is_forked(self) -> bool:
         """Whether this is a forked process, which has a copy of the loop that nobody runs."""
         return self._process != os.getpid()
 
@@ -44,16 +44,16 @@ class Home:
         """Whether somebody, as ``asyncio.run`` at its end, has cancelled all tasks of the loop."""
         return all(task.cancelling() for task in asyncio.all_tasks(self.loop))
 
-    def post(self, function: Callable[..., object], *args: Any) -> None:
+    def call_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Have *function* called on the loop, soon."""
         try:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
             raise ClosedError("the event loop of this runtime has been closed") from None
 
-    def call(self, function: Callable[..., T], *args: Any) -> T:
+    def run_sync(self, function: Callable[..., T], *args: Any) -> T:
         """Call *function* on the loop and return what it returns, from any thread."""
-        if self.is_here():
+        if self.is_current():
             return function(*args)
         answer: Future[T] = Future()
 
@@ -63,12 +63,12 @@ class Home:
             except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits
                 answer.set_exception(error)
 
-        self.post(work)
+        self.call_soon(work)
         while not wait([answer], timeout=_LOOK_EVERY).done:
             self._check_open()
         return answer.result()
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run_coroutine(self, work: Coroutine[Any, Any, T]) -> T:
         """Run *work* as a task of the loop, and block this thread until it is done.
 
         Raises:
@@ -76,7 +76,7 @@ class Home:
             ClosedError: it was cancelled, or the loop closed, before it was done.
         """
         try:
-            self.forbid_waiting("waiting for a coroutine")
+            self.refuse_blocking("waiting for a coroutine")
             answer = asyncio.run_coroutine_threadsafe(work, self.loop)
         except BaseException:
             work.close()
@@ -92,16 +92,16 @@ class Home:
         except CancelledError:
             raise ClosedError("what this thread waited for was cancelled") from None
 
-    def tell(self, function: Callable[..., object], *args: Any) -> None:
+    def run_soon(self, function: Callable[..., object], *args: Any) -> None:
         """Call *function* on the loop: now if this is its thread, otherwise soon."""
-        if self.is_here():
+        if self.is_current():
             function(*args)
         else:
-            self.post(function, *args)
+            self.call_soon(function, *args)
 
-    def forbid_waiting(self, what: str, instead: str = "write 'await' instead") -> None:
+    def refuse_blocking(self, what: str, instead: str = "write 'await' instead") -> None:
         """Raise BlockingCallError on the loop's own thread, where waiting would never end."""
-        if self.is_here():
+        if self.is_current():
             raise BlockingCallError(
                 f"{what} would block the event loop that has to do the work: {instead}, or call it"
                 " from another thread"
@@ -123,7 +123,7 @@ class Home:
             raise ClosedError("the event loop of this runtime was closed before it could answer")
 
 
-class BackgroundHome(Home):
+class BackgroundLoop(LoopHandle):
     """A loop of our own in a daemon thread."""
 
     def __init__(self, patience: float) -> None:
@@ -146,7 +146,7 @@ class BackgroundHome(Home):
     def stop(self) -> None:
         """End the loop and its thread."""
         with contextlib.suppress(ClosedError):
-            self.post(self._stopping.set)
+            self.call_soon(self._stopping.set)
         self._runner.join()
 
 
@@ -156,7 +156,7 @@ def settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def settle_from_anywhere(future: asyncio.Future[None]) -> Callable[[], None]:
+def threadsafe_resolver(future: asyncio.Future[None]) -> Callable[[], None]:
     """Return a function that settles *future* on its own loop, from any thread."""
     loop = future.get_loop()
 

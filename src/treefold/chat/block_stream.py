@@ -4,10 +4,10 @@ import asyncio
 from collections import deque
 
 from treefold.chat.blocks import Block
-from treefold.runtime.home import settle
+from treefold.runtime.loop_handle import settle
 
 
-class Outbox:
+class BlockStream:
     """Takes blocks as they come, and hands them out in order.
 
     Text does not wait for its reader, so that a slow one does not keep the model waiting. Before

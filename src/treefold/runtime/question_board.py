@@ -9,7 +9,7 @@ from typing import Any
 from treefold.core.errors import TooLargeError, UnknownQuestionError
 from treefold.core.events import Event, QuestionAsked, QuestionSettled
 from treefold.core.question import Answer, Question, QuestionKey, QuestionKind
-from treefold.runtime.home import Home
+from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.tree import Tree
 
 
@@ -19,11 +19,11 @@ class OpenQuestion:
 
     question: Question
     publish: Callable[[Event], None]
-    home: Home
+    loop_handle: LoopHandle
     settle: Callable[[Answer], None]
 
 
-class Desk:
+class QuestionBoard:
     """Knows every question of one runtime; they are asked, settled and withdrawn on its loop."""
 
     def __init__(self) -> None:
@@ -36,28 +36,28 @@ class Desk:
         self,
         question: Question,
         publish: Callable[[Event], None],
-        home: Home,
+        loop_handle: LoopHandle,
         settle: Callable[[Answer], None],
     ) -> None:
         """Take in a question that an earlier process has asked, until its node asks it again."""
         self._old.setdefault(question.node_id, []).append(question)
-        self.put(question, publish, home, settle)
+        self.put(question, publish, loop_handle, settle)
 
     def put(
         self,
         question: Question,
         publish: Callable[[Event], None],
-        home: Home,
+        loop_handle: LoopHandle,
         settle: Callable[[Answer], None],
     ) -> None:
         """Lay down a question that whoever looks knows of already."""
-        self._open[question.id] = OpenQuestion(question, publish, home, settle)
+        self._open[question.id] = OpenQuestion(question, publish, loop_handle, settle)
 
     def ask(
         self,
         node_id: int,
         tree: Tree,
-        home: Home,
+        loop_handle: LoopHandle,
         kind: QuestionKind,
         text: str,
         choices: Sequence[str],
@@ -71,7 +71,7 @@ class Desk:
         for old in self._old.get(node_id, ()):
             if old.has_key(kind, key):
                 self._old[node_id].remove(old)
-                self._open[old.id] = OpenQuestion(old, tree.publish, home, settle)
+                self._open[old.id] = OpenQuestion(old, tree.publish, loop_handle, settle)
                 return old
         number = tree.asked[node_id] = tree.asked.get(node_id, 0) + 1
         question = Question(
@@ -82,7 +82,7 @@ class Desk:
             choices=tuple(choices),
             key=key,
         )
-        self._open[question.id] = OpenQuestion(question, tree.publish, home, settle)
+        self._open[question.id] = OpenQuestion(question, tree.publish, loop_handle, settle)
         try:
             tree.publish(QuestionAsked(node_id, time.time(), question))
         except TooLargeError:
@@ -94,7 +94,7 @@ class Desk:
         self,
         node_id: int,
         tree: Tree,
-        home: Home,
+        loop_handle: LoopHandle,
         text: str,
         choices: Sequence[str],
         settle: Callable[[Answer], None],
@@ -109,7 +109,7 @@ class Desk:
             choices=tuple(choices),
             key=QuestionKey.Journal,
         )
-        self.put(question, tree.show, home, settle)
+        self.put(question, tree.show, loop_handle, settle)
         tree.show(QuestionAsked(node_id, time.time(), question))
         return question
 
@@ -117,17 +117,17 @@ class Desk:
         """Return what waits to be answered, oldest first."""
         return [waiting.question for waiting in list(self._open.values())]
 
-    def check(self, id: str, text: str, args: Mapping[str, Any] | None) -> Home:
+    def check(self, id: str, text: str, args: Mapping[str, Any] | None) -> LoopHandle:
         """See that this answers a question that is open; return where that is settled."""
         waiting = self._waiting(id)
         waiting.question.checked(text, args)
-        return waiting.home
+        return waiting.loop_handle
 
     def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
         """Answer a question, from any thread."""
         waiting = self._waiting(id)
         answer = waiting.question.checked(text, args)
-        waiting.home.call(self._settle, id, answer)
+        waiting.loop_handle.run_sync(self._settle, id, answer)
 
     def _settle(self, id: str, answer: Answer) -> None:
         waiting = self._waiting(id)  # or somebody else was quicker
@@ -135,7 +135,7 @@ class Desk:
         waiting.settle(answer)
 
     def close(self, id: str, answer: Answer | None = None) -> None:
-        """Take a question from the desk, if it still lies there.
+        """Remove a question, if it is still open.
 
         Raises:
             TooLargeError: the answer does not fit into the journal; the question stays.
@@ -149,7 +149,7 @@ class Desk:
                 old.remove(waiting.question)  # or it would be taken for the next of its kind
 
     def forget_old(self, node_id: int) -> None:
-        """Take from the desk what an earlier process has asked and the node has not asked again."""
+        """Remove what an earlier process asked and the node has not asked again."""
         for old in self._old.pop(node_id, ()):
             self._open.pop(old.id, None)
 

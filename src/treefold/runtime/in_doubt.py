@@ -8,7 +8,6 @@ from typing import Any
 from treefold.core.errors import InDoubtError
 from treefold.core.fold import Record
 from treefold.core.frames import short_arguments
-from treefold.core.packing import is_lost
 from treefold.core.plain import explained
 from treefold.core.question import (
     CANCEL,
@@ -21,7 +20,8 @@ from treefold.core.question import (
     QuestionKind,
     ends_pause,
 )
-from treefold.runtime.asking import ask, pause
+from treefold.core.value_codec import has_unserializable
+from treefold.runtime.ask import ask, ask_to_resume
 from treefold.runtime.call_request import Concluded
 from treefold.runtime.node import CallNode
 
@@ -51,7 +51,7 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
             if question.id not in record.questions:  # somebody has answered it meanwhile
                 continue
             others = [c for c in question.choices if c not in {RESUME, CANCEL}]
-            await pause(node, question.text, question.key, others)
+            await ask_to_resume(node, question.text, question.key, others)
         return node.inputs if gate is None else await gate(node)
 
     return wait
@@ -63,14 +63,14 @@ def _is_cancelled(record: Record) -> bool:
 
 
 async def _cancel(node: CallNode) -> Mapping[str, Any]:
-    node.cancel_here("cancelled while it was paused")
+    node.cancel_on_loop("cancelled while it was paused")
     await asyncio.sleep(0)  # raises
     return node.inputs
 
 
 def _unknown(node: CallNode) -> bool:
     """Whether what it was called with cannot be had any longer."""
-    return is_lost(dict(node.inputs))
+    return has_unserializable(dict(node.inputs))
 
 
 async def _decide(node: CallNode) -> Mapping[str, Any]:
