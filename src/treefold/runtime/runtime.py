@@ -147,7 +147,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         past = open_recovery(store, redact, self.invocable_functions, self._engine, self._follow)
         self.id = past.store.id
         highest_id, highest_number = past.store.highest()
-        self._engine.past = past
+        self._engine.recovery = past
         self._engine.count_from(highest_id + 1, highest_number + 1)
         self._trees.loader = self._engine.load
         self._trees.before_cancel = past.suspend
