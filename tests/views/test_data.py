@@ -283,7 +283,7 @@ def test_calls_and_results_are_linked_to_their_nodes_even_if_ids_come_again():
     transcript = (
         ToolUse("1", "f"),
         ToolResult("1", "a"),
-        ToolUse("1", "f", fault="the arguments are not a JSON object: {"),
+        ToolUse.unreadable("1", "f", "{"),
         ToolResult("1", "no", is_error=True),
         ToolUse("1", "nothing"),
         ToolResult("1", "no", is_error=True),

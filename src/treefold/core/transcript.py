@@ -81,7 +81,7 @@ class ToolUse(TranscriptPart):
     name: str
     args: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fault: str | None = None
-    written: str | None = None
+    written: str | None = field(default=None, compare=False)
 
     @classmethod
     def unreadable(cls, id: str, name: str, written: str) -> "ToolUse":
