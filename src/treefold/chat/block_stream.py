@@ -18,39 +18,39 @@ class BlockStream:
     def __init__(self) -> None:
         self._blocks: deque[Block] = deque()
         self._closed = False
-        self._is_read = False
-        self._news = asyncio.Event()
-        self._has_read: asyncio.Future[None] | None = None
+        self._has_reader = False
+        self._changed = asyncio.Event()
+        self._caught_up: asyncio.Future[None] | None = None
 
     def put(self, block: Block) -> None:
         """Add a block."""
         self._blocks.append(block)
-        self._news.set()
+        self._changed.set()
 
     def close(self) -> None:
         """Say that there will be no more."""
         self._closed = True
-        self._news.set()
+        self._changed.set()
 
     @property
-    def is_empty(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether everything was handed out, and nothing more will come."""
         return self._closed and not self._blocks
 
-    async def read(self) -> None:
+    async def wait_until_read(self) -> None:
         """Wait until all blocks were taken, and another is asked for."""
-        if self._is_read:
-            self._has_read = asyncio.get_running_loop().create_future()
-            await self._has_read
+        if self._has_reader:
+            self._caught_up = asyncio.get_running_loop().create_future()
+            await self._caught_up
 
     async def take(self) -> Block | None:
         """Return the next block when there is one; None when there will be none."""
-        self._is_read = True
+        self._has_reader = True
         while not self._blocks:
-            if self._has_read is not None:
-                settle(self._has_read)
+            if self._caught_up is not None:
+                settle(self._caught_up)
             if self._closed:
                 return None
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         return self._blocks.popleft()

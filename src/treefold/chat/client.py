@@ -37,7 +37,7 @@ from treefold.runtime.ambient import current_context
 from treefold.runtime.graph import check_listed, reachable
 from treefold.stores.sessions import SessionStore, SqliteSessions
 
-_TICKS: Final = 10
+_CLOSING_TICKS: Final = 10
 
 log = logging.getLogger("treefold.chat")
 
@@ -121,11 +121,11 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         self._inputs: dict[str, Mapping[str, Any]] = {}  # of calls that were handed out, by id
         self._turn: ChatTurn | None = None
         self._node: Any = None
-        self._used = TokenUsage()  # by turns before the newest
+        self._earlier_usage = TokenUsage()  # by turns before the newest
         self._reader: object = None  # stands for the newest receive_messages()
-        self._goes_on = False  # query("") waits until all of this turn has been handed out
+        self._continues = False  # query("") waits until all of this turn has been handed out
         self._store = store
-        self._opened: SessionStore | None = None  # by this client, which closes it
+        self._own_store: SessionStore | None = None  # by this client, which closes it
         self._saver = None
         if session is not None:
             self._saver = Saver(self._sessions(), session, options.model_name)
@@ -166,7 +166,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
     @property
     def usage(self) -> TokenUsage:
         """The tokens of all turns of this client, with those of agents that they called."""
-        return self._used if self._node is None else self._used + self._node.total_usage
+        return self._earlier_usage if self._node is None else self._earlier_usage + self._node.total_usage
 
     @property
     def node(self) -> Node | None:
@@ -196,10 +196,10 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         if prompt and not prompt.strip():
             raise InvalidValueError("there is nothing to send: the prompt is empty")
         if not prompt and self._has_more:
-            self._goes_on = True
+            self._continues = True
             return
         await self._supersede()
-        self._let_go()
+        self._forget_turn()
         await self._begin(prompt)
 
     @property
@@ -207,9 +207,9 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         """Whether something of the newest turn is still to be read, be it why it failed."""
         turn = self._turn
         failed = self._node is not None and self._node.state is NodeState.Error
-        return turn is not None and (failed or not turn.block_stream.is_empty)
+        return turn is not None and (failed or not turn.block_stream.is_exhausted)
 
-    def _let_go(self) -> None:
+    def _forget_turn(self) -> None:
         """Forget the newest turn; if it failed and nobody read it to its end, log why."""
         if self._turn is not None and self._node.state is NodeState.Error:
             log.warning("%s failed, and nobody read it: %s", self._node, self._node.exception)
@@ -217,7 +217,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
     async def _begin(self, prompt: str) -> None:
         await self._load()
-        self._goes_on = False
+        self._continues = False
         waiting = {call.id for call in self._conversation.asked}
         self._inputs = {id: given for id, given in self._inputs.items() if id in waiting}
         loop = asyncio.get_running_loop()
@@ -231,7 +231,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         )
         node = turn.start(self._function, current_context())
         if self._node is not None:
-            self._used += self._node.total_usage
+            self._earlier_usage += self._node.total_usage
         self._turn, self._node = turn, node
         try:
             await turn.opened
@@ -254,7 +254,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
                 request of the same turn failed.
             UsageError: nothing was asked.
         """
-        reader = await self._take_over()
+        reader = await self._become_reader()
         turn, prompts = self._turn, 1
         try:
             while turn is not None:
@@ -265,16 +265,16 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
                     if prompts > self.options.max_turns:
                         turn = None
                 elif block is None:
-                    turn = await self._follow(turn)
+                    turn = await self._next_turn(turn)
                 else:
                     yield block
         finally:
             if self._reader is reader:
                 self._reader = None
-                self._leave(turn)
+                self._interrupt_unread(turn)
 
-    async def _take_over(self) -> object:
-        for _ in range(_TICKS):  # an iteration that was left is being closed
+    async def _become_reader(self) -> object:
+        for _ in range(_CLOSING_TICKS):  # an iteration that was left is being closed
             if self._reader is not None:
                 await asyncio.sleep(0)
         if self._node is None:
@@ -282,17 +282,17 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         self._reader = reader = object()
         return reader
 
-    async def _follow(self, turn: ChatTurn) -> ChatTurn | None:
+    async def _next_turn(self, turn: ChatTurn) -> ChatTurn | None:
         """Come to the end of *turn*; return the one that takes its place."""
         node, self._turn = self._node, None
         if node.state is not NodeState.Success and not turn.interrupted:
             await node  # raises why
         self.turn_count += 1
-        if self._goes_on and self._conversation.asked:
+        if self._continues and self._conversation.asked:
             await self._begin("")
         return self._turn
 
-    def _leave(self, turn: ChatTurn | None) -> None:
+    def _interrupt_unread(self, turn: ChatTurn | None) -> None:
         """Interrupt *turn*, which nobody reads any more."""
         if turn is not None and turn is self._turn and not self._node.state.final:
             turn.interrupted = True
@@ -377,7 +377,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         await self._load()
         if session is not None and self._saver is None:
             raise UsageError("this conversation is not kept: give the Client a session, too")
-        store = self._opened if self._store == ":memory:" else self._store
+        store = self._own_store if self._store == ":memory:" else self._store
         other = Client(copy(self.options), session=session, store=store if session else None)
         other._conversation = self._conversation.copied()
         try:
@@ -412,12 +412,12 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
     def __del__(self) -> None:
         if (turn := getattr(self, "_turn", None)) is not None:
             with suppress(ClosedError):  # its loop has ended, and the turn with it
-                self._leave(turn)
+                self._interrupt_unread(turn)
 
     async def close(self) -> None:
         """Interrupt what is under way, and write down what is to be kept."""
         try:
-            await self._end()
+            await self._finish()
         finally:
             self._close_store()
 
@@ -425,8 +425,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         """Return the sessions of the store, which is opened if it is a path."""
         store = self._store
         if store is None or isinstance(store, str | os.PathLike):
-            self._opened = SessionStore(store)
-            return self._opened
+            self._own_store = SessionStore(store)
+            return self._own_store
         if isinstance(store, SqliteSessions):
             return store
         if (found := getattr(store, "sessions", None)) is None:
@@ -436,24 +436,24 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         return found
 
     def _close_store(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
+        if self._own_store is not None:
+            self._own_store.close()
 
-    async def _end(self) -> None:
+    async def _finish(self) -> None:
         saver = self._saver
-        told = None if saver is None else saver.failure
+        known_failure = None if saver is None else saver.failure
         try:
             await self._supersede()
-            self._let_go()
+            self._forget_turn()
             if saver is not None:
-                self._note_changes(saver)
+                self._queue_edits(saver)
                 await saver.flush()
         except StoreError:
-            if told is None:
+            if known_failure is None:
                 raise
-            log.warning("%r was not saved to its end: %s", self, told)  # as was said before
+            log.warning("%r was not saved to its end: %s", self, known_failure)  # as was said before
 
-    def _note_changes(self, saver: Saver) -> None:
+    def _queue_edits(self, saver: Saver) -> None:
         """Have a history saved that was changed after the last answer."""
         conversation = self._conversation
         if self._loaded:

@@ -8,7 +8,7 @@ from treefold.models.openai.model import LOCAL_SERVERS
 
 BASE_URL_VARIABLE: Final = "TREEFOLD_BASE_URL"
 MODEL_VARIABLE: Final = "TREEFOLD_MODEL"
-_USUAL: Final = "lmstudio"
+_DEFAULT_PROVIDER: Final = "lmstudio"
 
 
 def get_base_url(provider: str | None = None, base_url: str | None = None) -> str:
@@ -28,13 +28,13 @@ def get_base_url(provider: str | None = None, base_url: str | None = None) -> st
     told = base_url or os.environ.get(BASE_URL_VARIABLE)
     if told:
         return told
-    usual = LOCAL_SERVERS.get((provider or _USUAL).lower())
-    if usual is None:
+    default = LOCAL_SERVERS.get((provider or _DEFAULT_PROVIDER).lower())
+    if default is None:
         raise InvalidValueError(
             f"nobody knows where {provider!r} listens: give base_url, set {BASE_URL_VARIABLE}, or"
             f" name one of {', '.join(LOCAL_SERVERS)}"
         )
-    return usual
+    return default
 
 
 def get_model(model: str | None = None, *, prefer_env: bool = True) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol
 _log = logging.getLogger(__name__)
 
 ADDRESS: Final = "https://openaipublic.blob.core.windows.net/encodings"
-_USUAL: Final = "cl100k_base"  # for models of which nobody knows another one
+_DEFAULT: Final = "cl100k_base"  # for models of which nobody knows another one
 
 
 class Encoding(Protocol):
@@ -54,7 +54,7 @@ FILES: Final = {  # what tiktoken reads for each encoding, and what it checks th
 }
 
 _found: dict[str, Encoding] = {}
-_told = False  # in this process
+_warned = False  # in this process
 
 
 def find_encoding(model: str) -> Encoding | None:
@@ -69,18 +69,18 @@ def find_encoding(model: str) -> Encoding | None:
     try:
         name: str = tiktoken.encoding_name_for_model(model)
     except KeyError:
-        name = _USUAL
+        name = _DEFAULT
     if name not in FILES:
-        name = _USUAL
+        name = _DEFAULT
     if name not in _found:
-        if not _is_here(name):
-            _tell_once(name)
+        if not _is_cached(name):
+            _warn_once(name)
             return None
         _found[name] = tiktoken.get_encoding(name)
     return _found[name]
 
 
-def _is_here(name: str) -> bool:
+def _is_cached(name: str) -> bool:
     """Whether the data of an encoding is in tiktoken's cache, whole."""
     folder, file = _cache_folder(), FILES[name]
     if not folder:
@@ -101,10 +101,10 @@ def _cache_folder() -> str:
     return str(Path(tempfile.gettempdir(), "data-gym-cache"))
 
 
-def _tell_once(name: str) -> None:
-    global _told
-    if not _told:
-        _told = True
+def _warn_once(name: str) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
         _log.warning(
             "tiktoken has no data for %s on this machine, so tokens are estimated by counting"
             ' characters; to fetch it once: python -c "import tiktoken; tiktoken.get_encoding(%r)"',

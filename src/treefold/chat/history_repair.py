@@ -20,7 +20,7 @@ from treefold.core.usage import TokenUsage
 _LEFT_OUT: Final = "[A message was left out here.]"
 _ORPHAN: Final = "[The result of an earlier call of {name}: {content}]"
 _NO_RESULT: Final = "There is no result: the call was not made, or it was interrupted."
-_ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")  # what no name of a function has
+_INVALID: Final = re.compile(r"[^a-zA-Z0-9_-]")  # what no name of a function has
 _LONGEST_NAME: Final = 64
 
 
@@ -48,79 +48,79 @@ class Segment:
 class RepairedHistory:
     """A history: what is complete, what is still to be sent, and what belongs to the system."""
 
-    stretches: list[Segment] = field(default_factory=list[Segment])
+    segments: list[Segment] = field(default_factory=list[Segment])
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     texts: list[str] = field(default_factory=list[str])
     system: list[str] = field(default_factory=list[str])
-    unsettled: int = 0  # how many messages belong to none of the stretches
+    unsettled: int = 0  # how many messages belong to none of the segments
 
 
-def mend(messages: Sequence[Message], known: Sequence[Segment]) -> RepairedHistory:
-    """Return *messages* as a history; *known* are stretches of them that may be as they were.
+def repair(messages: Sequence[Message], known: Sequence[Segment]) -> RepairedHistory:
+    """Return *messages* as a history; *known* are segments of them that may be as they were.
 
     Raises:
         InvalidValueError: something among them is no message.
     """
-    mender = _Mender(known)
+    repairer = _Repairer(known)
     at = 0
     while at < len(messages):
-        stretch = mender.unchanged(messages, at)
-        if stretch is None:
-            mender.take(messages[at])
+        segment = repairer.unchanged(messages, at)
+        if segment is None:
+            repairer.take(messages[at])
             at += 1
         else:
-            at += len(stretch.messages)
-    return mender.end()
+            at += len(segment.messages)
+    return repairer.end()
 
 
-def missing(call: ToolUse) -> ToolResult:
+def missing_result(call: ToolUse) -> ToolResult:
     """Return the result of a call that has none."""
     return ToolResult(call.id, failed(call.name, call.fault or _NO_RESULT), is_error=True)
 
 
-def orphan(name: str, content: str) -> str:
+def orphan_text(name: str, content: str) -> str:
     """Return what is said of a result whose call is not there."""
     return _ORPHAN.format(name=name, content=content)
 
 
-class _Mender:
+class _Repairer:
     """Goes through a history once."""
 
     def __init__(self, known: Sequence[Segment]) -> None:
         self.repaired = RepairedHistory()
         self._known = known
-        self._places: dict[str, list[int]] = {}  # of stretches, by what they begin with
-        for place, stretch in enumerate(known):
-            if stretch.messages:
-                self._places.setdefault(_key(stretch.messages[0]), []).append(place)
-        self._last: int | None = None  # the place of the stretch that was taken last
+        self._by_first_message: dict[str, list[int]] = {}  # of segments, by what they begin with
+        for index, segment in enumerate(known):
+            if segment.messages:
+                self._by_first_message.setdefault(_key(segment.messages[0]), []).append(index)
+        self._last: int | None = None  # the index of the segment that was taken last
         self._open: list[Message] = []  # since then
         self._asked: tuple[ToolUse, ...] = ()
 
     def unchanged(self, messages: Sequence[Message], at: int) -> Segment | None:
-        """Take the stretch that begins here, if it is as it was and follows on what is before."""
+        """Take the segment that begins here, if it is as it was and follows on what is before."""
         if self._open:
             return None
-        for place in self._candidates(messages[at]):
-            stretch = self._known[place]
-            if list(stretch.messages) == list(messages[at : at + len(stretch.messages)]):
-                self.repaired.stretches.append(stretch)
-                self._last, self._asked = place, stretch.asked
-                return stretch
+        for index in self._candidates(messages[at]):
+            segment = self._known[index]
+            if list(segment.messages) == list(messages[at : at + len(segment.messages)]):
+                self.repaired.segments.append(segment)
+                self._last, self._asked = index, segment.asked
+                return segment
         return None
 
     def _candidates(self, first: Message) -> Iterator[int]:
-        """Yield the places of stretches that may stand here: the next one, then any other."""
+        """Yield the places of segments that may stand here: the next one, then any other."""
         after = None if self._last is None else self._last + 1
         if after is not None and after < len(self._known) and self._known[after].messages:
             yield after
         if not self._asked:
-            yield from filter(self._answers_nothing, self._places.get(_key(first), ()))
+            yield from filter(self._answers_nothing, self._by_first_message.get(_key(first), ()))
 
-    def _answers_nothing(self, place: int) -> bool:
-        """Whether a stretch can stand anywhere, there being no results in it, not even unseen."""
-        asked = self._known[place - 1].asked if place else ()
-        return not asked and self._known[place].messages[0].get("role") == "user"
+    def _answers_nothing(self, index: int) -> bool:
+        """Whether a segment can stand anywhere, there being no results in it, not even unseen."""
+        asked = self._known[index - 1].asked if index else ()
+        return not asked and self._known[index].messages[0].get("role") == "user"
 
     def take(self, message: Message) -> None:
         """Take one message, whatever is before it."""
@@ -135,27 +135,27 @@ class _Mender:
                 if text.strip():
                     self.repaired.texts.append(text)
             case "tool":
-                self._take_result(message, text)
+                self._add_result(message, text)
             case _:
-                self._take_response(text, _calls(message))
+                self._add_response(text, _calls(message))
 
     def end(self) -> RepairedHistory:
         """Return what came of it."""
         self.repaired.unsettled = len(self._open)
         return self.repaired
 
-    def _take_result(self, message: Message, text: str) -> None:
+    def _add_result(self, message: Message, text: str) -> None:
         id = str(message.get("tool_call_id"))
         if any(call.id == id for call in self._asked):
             self.repaired.results[id] = ToolResult(id, text, is_error=is_failure(text))
         else:
-            self.repaired.texts.append(orphan(message.get("name") or "a function", text))
+            self.repaired.texts.append(orphan_text(message.get("name") or "a function", text))
 
-    def _take_response(self, text: str, calls: list[Message]) -> None:
+    def _add_response(self, text: str, calls: list[Message]) -> None:
         text = text if text.strip() else ""
         if not text and not calls:
             return
-        results = [self.repaired.results.get(call.id) or missing(call) for call in self._asked]
+        results = [self.repaired.results.get(call.id) or missing_result(call) for call in self._asked]
         sent: list[Message] = [
             {"role": "tool", "content": result.content, "is_error": result.is_error}
             for result in results
@@ -173,7 +173,7 @@ class _Mender:
             usage=TokenUsage(),
         )
         asked = tuple(ToolUse(call["id"], call["function"]["name"]) for call in calls)
-        self.repaired.stretches.append(Segment(tuple(self._open), (exchange,), asked))
+        self.repaired.segments.append(Segment(tuple(self._open), (exchange,), asked))
         self.repaired.results, self.repaired.texts = {}, []
         self._last, self._open, self._asked = None, [], asked
 
@@ -212,5 +212,5 @@ def _calls(message: Message) -> list[Message]:
 
 def _usable(name: str) -> str:
     """Return *name* as every provider takes it."""
-    name = _ODD.sub("_", name)[:_LONGEST_NAME]
+    name = _INVALID.sub("_", name)[:_LONGEST_NAME]
     return name if name[:1].isalpha() or name.startswith("_") else f"_{name[1:]}"

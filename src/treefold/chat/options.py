@@ -164,10 +164,10 @@ class AgentOptions:
         model: Model = models.find(self.model)
         if model is self.model or not isinstance(model, WireModel):
             return model
-        return _adapted(copy(model), timers, retry, key)
+        return _configured(copy(model), timers, retry, key)
 
 
-def _adapted(model: WireModel, timers: Timers, retry: Retry, key: str | None) -> WireModel:
+def _configured(model: WireModel, timers: Timers, retry: Retry, key: str | None) -> WireModel:
     """Return *model*, which nobody else has, as the options say."""
     model.timers = timers
     model.retry = retry

@@ -80,11 +80,11 @@ class ChatTurn:
         node = ctx.start(CallRequest(function, args, rules=self.options.rules(), past=self))
         node.asked_for = True  # by whoever reads it; the client says so if nobody does
         if node.has_ended and node.record is not None:
-            self.relive(node.record.exchanges)
+            self.recover(node.record.exchanges)
         node.add_end_callback(self._ended)
         return node
 
-    def relive(self, exchanges: Sequence[Exchange], *, is_followed: bool = True) -> None:
+    def recover(self, exchanges: Sequence[Exchange], *, is_followed: bool = True) -> None:
         """Hand out again what an earlier process was told; a saved session has it already.
 
         The calls of the last response are handed out if it *is_followed*, and otherwise soon.
@@ -92,7 +92,7 @@ class ChatTurn:
         self.accepted = self.accepted or bool(exchanges)
         said = read_exchanges(exchanges)
         if self.saver is None:
-            self.conversation.relive(exchanges, said)
+            self.conversation.recover(exchanges, said)
         if not is_followed:
             said = [*said[:-1], [part for part in said[-1] if not isinstance(part, ToolUse)]]
         for part in itertools.chain.from_iterable(said):
@@ -162,7 +162,7 @@ class _ChatLoop(Loop):
         options = turn.options
         model = options.find_model(node.services.models)
         answers = node.in_place_of(model)
-        self._terms: object = copy(options) if answers is model else answers
+        self._opened_with: object = copy(options) if answers is model else answers
         task = Task(
             model=answers,
             system=options.system_prompt,
@@ -203,12 +203,12 @@ class _ChatLoop(Loop):
         conversation = turn.conversation
         await turn.save()  # what is left: better now than when another response is paid for
         if (past := self._past) is not None:
-            turn.relive(past.exchanges, is_followed=past.response is None)
+            turn.recover(past.exchanges, is_followed=past.response is None)
             settle(turn.opened)
         conversation.catch_up()
         try:
             session = conversation.open(
-                task.model, task.system, task.functions, self._settings, self._terms
+                task.model, task.system, task.functions, self._settings, self._opened_with
             )
         except Exception as error:
             raise provider_fault(self._node, task.model, error) from error
@@ -286,13 +286,13 @@ class _ChatLoop(Loop):
                 self._has_fragments = True
                 put(ToolUseDelta(event.index, event.id, event.name, event.arguments))
             case AttemptFailed() if self._text or self._has_fragments:
-                raise self._broken(event)
+                raise self._broke_off(event)
             case Noticed():
                 log.warning("%s", event.text)
             case _:
                 pass
 
-    def _broken(self, failed: AttemptFailed) -> ModelProviderException:
+    def _broke_off(self, failed: AttemptFailed) -> ModelProviderException:
         """Return what is raised instead of trying again: half of it was handed out."""
         model = self._task.model
         return provider_exception(
@@ -369,7 +369,7 @@ class _ChatCalls(Calls):
     ) -> Gate | None:
         """Hand out a call before it is made, as soon as it is sure that it will be."""
         if verdict is None:
-            await self._hand_over(call, args)
+            await self._announce_call(call, args)
             return None
 
         async def decide(node: CallNode) -> Mapping[str, Any]:
@@ -378,15 +378,15 @@ class _ChatCalls(Calls):
             except DeniedError:
                 self._denied.add(call.id)
                 raise
-            await self._hand_over(call, edited)
+            await self._announce_call(call, edited)
             return edited
 
         return decide
 
-    async def _hand_over(self, call: ToolUse, args: Mapping[str, Any]) -> None:
+    async def _announce_call(self, call: ToolUse, args: Mapping[str, Any]) -> None:
         self._show(call, args)
         self._ctx.give_up_lease()  # whoever reads it may ask a model first
-        await self._turn.block_stream.read()  # or stop it
+        await self._turn.block_stream.wait_until_read()  # or stop it
 
     def _show(self, call: ToolUse, args: Mapping[str, Any]) -> None:
         self._shown.add(call.id)
@@ -397,7 +397,7 @@ class _ChatCalls(Calls):
 
     def _block(self, made: MadeCall, error: DeniedError) -> None:
         """Answer a call that may not be made; what the caller is told is up to the options."""
-        text = _told(error)
+        text = _failure_text(error)
         if self._turn.options.on_blocked == "tell":
             self._turn.block_stream.put(ToolUseError(text, str(dict(made.args))))
         else:
@@ -411,7 +411,7 @@ class _ChatCalls(Calls):
         if isinstance(failure, DeniedError) and call.id in self._denied:
             self._block(made, failure)
             return
-        text = fault_of(call) or self._unknown(call.name) if failure is None else _told(failure)
+        text = fault_of(call) or self._unknown(call.name) if failure is None else _failure_text(failure)
         raw = str(dict(made.args)) if call.fault is None else call.written
         self._turn.block_stream.put(ToolUseError(text, raw))
         if call.fault is not None and raw is not None:  # the model wrote it, and has to mend it
@@ -442,7 +442,7 @@ def _failure(call: ToolUse, text: str) -> ToolResult:
     return ToolResult(call.id, failed(call.name, text), is_error=True)
 
 
-def _told(failure: BaseException) -> str:
+def _failure_text(failure: BaseException) -> str:
     if isinstance(failure, DeniedError):
         return f"Tool use blocked: {failure.reason}"
     if isinstance(failure, KeyError):  # whose text is the key alone

@@ -66,9 +66,9 @@ def plain(message: object) -> list[Message]:
         case SystemMessage() | UserMessage(content=str()):
             return [{"role": message.role, "content": message.content}]
         case UserMessage():
-            return [_said_by_user(block) for block in message.content]
+            return [_user_message(block) for block in message.content]
         case AssistantMessage():
-            return [_said_by_model(message)]
+            return [_assistant_message(message)]
         case _:
             raise InvalidValueError(
                 "a history is made of messages, {'role': ..., 'content': ...} or UserMessage(...)"
@@ -76,7 +76,7 @@ def plain(message: object) -> list[Message]:
             )
 
 
-def _said_by_user(block: object) -> Message:
+def _user_message(block: object) -> Message:
     match block:
         case TextBlock():
             return {"role": "user", "content": block.text}
@@ -88,7 +88,7 @@ def _said_by_user(block: object) -> Message:
             raise InvalidValueError(f"a UserMessage has texts and results, not {block!r}")
 
 
-def _said_by_model(message: AssistantMessage) -> Message:
+def _assistant_message(message: AssistantMessage) -> Message:
     texts = [block.text for block in message.content if isinstance(block, TextBlock)]
     said: Message = {"role": "assistant", "content": "".join(texts)}
     calls = [
