@@ -1,11 +1,44 @@
 """Chat: a person talks to a model that calls functions.
 
-``client`` is what programs use, with ``options``, ``blocks`` and ``config``. Each prompt is a
-``turn``: a call of the one loop, whose blocks go through an ``block_stream`` to whoever reads them.
-``conversation`` keeps the history for people and the session for the model in step, with
-``mending`` for a history that was changed, and ``saving`` writes it down. ``context`` measures and
-cuts histories, and ``helpers`` are for programs that talk to a server themselves; both can be used
-without a client.
+Conversations:
+    query: ask one question and stream the answer.
+    Client: a conversation of many turns, which can be saved, forked and interrupted.
+    AgentOptions: the model, system prompt, tools and limits of a chat; it is no agent itself.
+
+Blocks, the pieces of an answer that are streamed:
+    TextBlock, ThinkingBlock: a piece of text, or of thinking.
+    ToolUseBlock, ToolUseDelta, ToolUseError: a call that the model asks for, a fragment of one
+        that is still being written, and one that could not be made or that failed.
+    ToolResultBlock: the result of a call.
+
+Messages of a history:
+    SystemMessage, UserMessage, AssistantMessage: what each of them said.
+
+Tools:
+    tool, Tool: the decorator and the class, the same as in ``treefold.turns``.
+
+Hooks, which decide about prompts and calls:
+    HOOK_USER_PROMPT_SUBMIT, HOOK_PRE_TOOL_USE, HOOK_POST_TOOL_USE: when a hook is called.
+    UserPromptSubmitEvent, PreToolUseEvent, PostToolUseEvent, HookEvent: what it is called with.
+    HookDecision, HookHandler: what it returns, and its type.
+
+Context, for any list of messages:
+    estimate_tokens: how many tokens a history takes.
+    truncate_messages, compact_messages: a shorter history.
+
+Configuration:
+    get_base_url, get_model: the server and the model, from arguments and the environment.
+
+Helpers for programs that talk to an OpenAI-compatible server themselves:
+    create_client, format_messages, format_tools, ToolCallAggregator.
+
+All but ``HookEvent``, ``HookHandler`` and the helpers can be imported from ``treefold`` as well.
+Names are loaded on first use; type checkers read ``__init__.pyi``.
+
+Inside, each prompt is a call: ``turn`` drives the model loop of ``agents`` and passes blocks to the
+reader through a ``block_stream``. ``conversation`` keeps the message history in step with the
+model's session, ``history_repair`` turns an edited history into exchanges, and ``saving`` writes
+them to a store.
 """
 
 from treefold.exports import exports

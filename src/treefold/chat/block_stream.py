@@ -1,4 +1,4 @@
-"""Blocks on their way from a turn to whoever reads them, on the same loop."""
+"""A stream of blocks from a turn to the code that reads it, on one event loop."""
 
 import asyncio
 from collections import deque
@@ -8,11 +8,11 @@ from treefold.runtime.loop_handle import settle
 
 
 class BlockStream:
-    """Takes blocks as they come, and hands them out in order.
+    """A queue of blocks with one producer, the turn, and one consumer, its reader.
 
-    Text does not wait for its reader, so that a slow one does not keep the model waiting. Before
-    something is done that cannot be undone, ``read`` waits until the reader has seen it coming; a
-    turn that nobody has begun to read does not wait, or it would never end.
+    ``put`` never blocks, so a slow reader does not slow down the model. Before an action that
+    cannot be undone, such as a tool call, the turn awaits ``wait_until_read``. A turn that has no
+    reader yet does not wait there, because it would never end.
     """
 
     def __init__(self) -> None:
@@ -28,23 +28,27 @@ class BlockStream:
         self._changed.set()
 
     def close(self) -> None:
-        """Say that there will be no more."""
+        """Mark the end of the stream."""
         self._closed = True
         self._changed.set()
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether everything was handed out, and nothing more will come."""
+        """Whether the stream is closed and all blocks were taken."""
         return self._closed and not self._blocks
 
     async def wait_until_read(self) -> None:
-        """Wait until all blocks were taken, and another is asked for."""
+        """Wait until the reader has taken all blocks and asks for another.
+
+        A reader that leaves its loop at the last block does not ask, so the wait is not over. If
+        nothing has been read yet, return at once.
+        """
         if self._has_reader:
             self._caught_up = asyncio.get_running_loop().create_future()
             await self._caught_up
 
     async def take(self) -> Block | None:
-        """Return the next block when there is one; None when there will be none."""
+        """Wait for the next block and return it; return None at the end of the stream."""
         self._has_reader = True
         while not self._blocks:
             if self._caught_up is not None:

@@ -1,4 +1,4 @@
-"""What a chat is made of: the pieces that are streamed, and the messages of a history."""
+"""The data of a chat: blocks, which are streamed, and messages, which make up a history."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 @dataclass(slots=True)
 class TextBlock:
-    """A piece of what the model says.
+    """A piece of the model's text.
 
     Example:
         >>> from treefold import TextBlock
@@ -20,12 +20,13 @@ class TextBlock:
 
 @dataclass(slots=True)
 class ThinkingBlock:
-    """A piece of what the model thinks.
+    """A piece of the model's thinking.
 
-    ``signature`` is for histories that are written by hand: what is streamed has none.
+    ``signature`` is for histories that are written by hand; streamed blocks have none.
 
-    Some servers leave out where thinking begins. What came as TextBlocks since the request turns
-    out to be thinking then, and comes again as one of these, whole, with ``was_text``.
+    Some servers do not mark where thinking begins. When its end arrives, the text that was streamed
+    as TextBlocks since the request turns out to be thinking. It is then streamed again, as one
+    whole ThinkingBlock with ``was_text=True``.
 
     Example:
         >>> from treefold import ThinkingBlock
@@ -41,7 +42,7 @@ class ThinkingBlock:
 
 @dataclass(slots=True)
 class ToolUseBlock:
-    """The model asks for a call.
+    """A call that the model asks for.
 
     Example:
         >>> from treefold import ToolUseBlock
@@ -57,9 +58,9 @@ class ToolUseBlock:
 
 @dataclass(slots=True)
 class ToolUseDelta:
-    """A little more of a call that the model is asking for, if ``tool_use_deltas`` wants them.
+    """A fragment of a call that the model is still writing; for ``tool_use_deltas=True``.
 
-    ``id`` and ``name`` are as far as known, ``arguments`` the next fragment of the JSON text.
+    ``id`` and ``name`` are what is known so far, ``arguments`` is the next fragment of JSON text.
 
     Example:
         >>> from treefold import ToolUseDelta
@@ -67,7 +68,7 @@ class ToolUseDelta:
         '{"a":'
     """
 
-    index: int  # which of the calls of this response
+    index: int  # of the call among those of the response
     id: str
     name: str
     arguments: str
@@ -76,7 +77,7 @@ class ToolUseDelta:
 
 @dataclass(slots=True)
 class ToolUseError:
-    """A call that could not be understood, could not be made, or failed; the model is told, too.
+    """A call that could not be parsed, could not be made, or failed; the model gets the error too.
 
     Example:
         >>> from treefold import ToolUseError
@@ -91,7 +92,7 @@ class ToolUseError:
 
 @dataclass(slots=True)
 class ToolResultBlock:
-    """What came of a call.
+    """The result of a call.
 
     Example:
         >>> from treefold import ToolResultBlock
@@ -110,7 +111,7 @@ Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolUseDelta | ToolUseError
 
 @dataclass(slots=True)
 class AssistantMessage:
-    """What the model said: by ``query()``, piece by piece; in a history, whole.
+    """What the model said: a single block from ``query()``, a whole response in a history.
 
     Example:
         >>> from treefold import AssistantMessage, TextBlock
@@ -138,7 +139,7 @@ class UserMessage:
 
 @dataclass(slots=True)
 class SystemMessage:
-    """Who the model is, and what rules it has.
+    """Instructions for the model: its role and its rules.
 
     Example:
         >>> from treefold import SystemMessage

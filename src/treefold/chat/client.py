@@ -1,4 +1,4 @@
-"""A person and a model: one question, or a conversation of many turns."""
+"""Talking to a model: one question with ``query``, or a conversation of turns with ``Client``."""
 
 import asyncio
 import logging
@@ -37,16 +37,16 @@ from treefold.runtime.ambient import current_context
 from treefold.runtime.graph import check_listed, reachable
 from treefold.stores.sessions import SessionStore, SqliteSessions
 
-_CLOSING_TICKS: Final = 10
+_CLOSING_TICKS: Final = 10  # passes of the event loop in which an abandoned iteration is closed
 
 log = logging.getLogger("treefold.chat")
 
 
 async def query(prompt: str, options: AgentOptions) -> AsyncGenerator[AssistantMessage, None]:
-    """Ask one question, and stream the answer: a message for each piece of it.
+    """Ask one question and stream the answer, a message for each piece of it.
 
-    Leaving it early ends the request. Calls that the model asks for are handed out, or made if
-    *options* say so.
+    Leaving the iteration early cancels the request. Calls that the model asks for are yielded for
+    the program to make, or made with ``auto_execute_tools``.
 
     Example:
         >>> import asyncio
@@ -69,21 +69,23 @@ async def query(prompt: str, options: AgentOptions) -> AsyncGenerator[AssistantM
 class Client:  # noqa: PLR0904 - all that a chat is used for
     """A conversation with a model, turn by turn.
 
-    Each turn is a call, with the calls that the model asks for below it; in an ``async with
-    Runtime()`` block it is to be seen there. ``message_history`` may be changed at any time.
+    Each turn is a call, and the calls that the model asks for are its children; inside an ``async
+    with Runtime()`` block they are part of its trees. ``message_history`` may be edited at any
+    time.
 
     Args:
-        options: who to talk to, and how.
-        session: keep the conversation under this name, and go on with it if there is one.
+        options: the model, its tools and the limits of the chat.
+        session: save the conversation under this name, and continue the saved one if there is one.
+            (The ``Session`` of a model is another thing.)
         store: where to save it: the path of a file, or a store, which may be that of a Runtime; by
             default ``chats.db`` in the user's data folder.
 
     Attributes:
-        options: who to talk to, and how.
-        turn_count: how many turns were read to their end.
+        options: the model, its tools and the limits of the chat.
+        turn_count: the number of turns that were read to their end.
 
     Raises:
-        InvalidValueError: two tools have one name, or an option cannot be used.
+        InvalidValueError: two tools have the same name, or an option cannot be used.
 
     Example:
         >>> import asyncio
@@ -118,14 +120,17 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         self._function = ChatFunction(options)
         check_listed(options.rules(), reachable(self._function.uses))
         self._conversation = Conversation()
-        self._inputs: dict[str, Mapping[str, Any]] = {}  # of calls that were handed out, by id
+        # The arguments of calls that were yielded, by the id of the call.
+        self._inputs: dict[str, Mapping[str, Any]] = {}
+        # The newest turn until it has been read to its end, and its node.
         self._turn: ChatTurn | None = None
         self._node: Any = None
-        self._earlier_usage = TokenUsage()  # by turns before the newest
-        self._reader: object = None  # stands for the newest receive_messages()
-        self._continues = False  # query("") waits until all of this turn has been handed out
+        self._earlier_usage = TokenUsage()  # of the turns before the newest
+        self._reader: object = None  # identifies the newest receive_messages()
+        # Whether query("") was called in this turn; it begins when all of the turn has been read.
+        self._continues = False
         self._store = store
-        self._own_store: SessionStore | None = None  # by this client, which closes it
+        self._own_store: SessionStore | None = None  # opened, and to be closed, by this client
         self._saver = None
         if session is not None:
             self._saver = Saver(self._sessions(), session, options.model_name)
@@ -141,7 +146,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
     @property
     def message_history(self) -> list[Message]:
-        """The messages so far, without the system prompt; to be changed, or replaced, at will."""
+        """The messages so far, without the system prompt; may be edited or replaced."""
         return self._conversation.messages
 
     @message_history.setter
@@ -160,36 +165,39 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
     @property
     def turn_metadata(self) -> dict[str, Any]:
-        """What there is to know about the conversation beside what was said."""
+        """Data about the conversation: ``{"turn_count": ...}``."""
         return {"turn_count": self.turn_count}
 
     @property
     def usage(self) -> TokenUsage:
         """The tokens of all turns of this client, with those of agents that they called."""
-        return self._earlier_usage if self._node is None else self._earlier_usage + self._node.total_usage
+        return (
+            self._earlier_usage
+            if self._node is None
+            else self._earlier_usage + self._node.total_usage
+        )
 
     @property
     def node(self) -> Node | None:
-        """The call that the newest turn is."""
+        """The node of the newest turn; None before the first."""
         return self._node
 
     # Talking
 
     async def query(self, prompt: str) -> None:
-        """Say something, and wait until the provider has accepted the request.
+        """Send *prompt*, and wait until the provider has accepted the request.
 
-        ``receive_messages()`` has the answer. An empty *prompt* goes on with the results of the
-        calls that the model asked for. A turn that is still under way is interrupted by a new
-        prompt.
+        ``receive_messages()`` yields the answer. An empty *prompt* sends the results of the calls
+        that the model asked for. A new prompt interrupts a turn that is still under way.
 
         Raises:
             BlockedError: a hook, or a person, forbade it (a RuntimeError).
             InvalidValueError: there is nothing to send.
-            CallGraphError: there is no such model, or it does not take such tools.
-            ModelProviderException: the request failed, after such retries as help; it is also an
-                instance of the SDK's class, such as ``openai.RateLimitError``.
+            CallGraphError: there is no such model, or it does not accept these tools.
+            ModelProviderException: the request failed, after retries if it could be retried; also
+                an instance of the SDK's class, such as ``openai.RateLimitError``.
             StoreError: the session cannot be read or written.
-            SessionConflictError: somebody else went on with it.
+            SessionConflictError: another client continued the session.
         """
         if not isinstance(prompt, str):
             raise InvalidValueError(f"a prompt is text, not {prompt!r}")
@@ -204,13 +212,13 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
     @property
     def _has_more(self) -> bool:
-        """Whether something of the newest turn is still to be read, be it why it failed."""
+        """Whether blocks of the newest turn, or its exception, are still to be read."""
         turn = self._turn
         failed = self._node is not None and self._node.state is NodeState.Error
         return turn is not None and (failed or not turn.block_stream.is_exhausted)
 
     def _forget_turn(self) -> None:
-        """Forget the newest turn; if it failed and nobody read it to its end, log why."""
+        """Drop the newest turn; if it failed and was not read to its end, log the exception."""
         if self._turn is not None and self._node.state is NodeState.Error:
             log.warning("%s failed, and nobody read it: %s", self._node, self._node.exception)
         self._turn = None
@@ -240,26 +248,26 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             raise
         if node.state is NodeState.Error and not turn.accepted:
             self._turn = None
-            await node  # raises why
+            await node  # raises its exception
 
     async def receive_messages(self) -> AsyncGenerator[Block, None]:
-        """Give the answer piece by piece, as it comes in; leaving it early interrupts the turn.
+        """Yield the blocks of the answer as they arrive; leaving early interrupts the turn.
 
-        Calling ``add_tool_result()`` and ``query("")`` while reading makes it go on with the next
-        response.
+        After ``add_tool_result()`` and ``query("")`` during the iteration, the iteration continues
+        with the next response.
 
         Raises:
-            BlockedError: a call that would have been handed out is forbidden (a RuntimeError).
+            BlockedError: a call of the model is forbidden (a RuntimeError).
             ModelProviderException: the provider failed in the middle of its response, or a later
                 request of the same turn failed.
-            UsageError: nothing was asked.
+            UsageError: there was no query.
         """
         reader = await self._become_reader()
         turn, prompts = self._turn, 1
         try:
             while turn is not None:
                 block = await turn.block_stream.take()
-                if turn is not self._turn:  # something was asked meanwhile
+                if turn is not self._turn:  # there was another query meanwhile
                     turn = self._turn
                     prompts += turn is not None and turn.prompt != ""
                     if prompts > self.options.max_turns:
@@ -274,7 +282,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
                 self._interrupt_unread(turn)
 
     async def _become_reader(self) -> object:
-        for _ in range(_CLOSING_TICKS):  # an iteration that was left is being closed
+        # An earlier iteration that was left without aclosing() is closed by the event loop, soon.
+        for _ in range(_CLOSING_TICKS):
             if self._reader is not None:
                 await asyncio.sleep(0)
         if self._node is None:
@@ -283,25 +292,26 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         return reader
 
     async def _next_turn(self, turn: ChatTurn) -> ChatTurn | None:
-        """Come to the end of *turn*; return the one that takes its place."""
+        """Finish *turn*, which was read to its end; begin and return the next if there is one."""
         node, self._turn = self._node, None
         if node.state is not NodeState.Success and not turn.interrupted:
-            await node  # raises why
+            await node  # raises its exception
         self.turn_count += 1
         if self._continues and self._conversation.asked:
             await self._begin("")
         return self._turn
 
     def _interrupt_unread(self, turn: ChatTurn | None) -> None:
-        """Interrupt *turn*, which nobody reads any more."""
+        """Interrupt *turn*, which has no reader any more."""
         if turn is not None and turn is self._turn and not self._node.state.final:
             turn.interrupted = True
             self._node.cancel("nobody reads it any more")
 
     async def interrupt(self) -> None:
-        """End the turn that is under way: no more of the answer, no more calls.
+        """Stop the turn that is under way: its request and its calls are cancelled.
 
-        What was said until then is kept. The iteration over ``receive_messages()`` just ends.
+        The text so far is kept as the answer. Iterations over ``receive_messages()`` end without an
+        exception.
         """
         turn, node = self._turn, self._node
         if turn is None:
@@ -310,14 +320,15 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             turn.interrupted = True
             try:
                 node.cancel("interrupted")
-            except ClosedError:  # its loop was closed under it: it neither goes on nor ends
+            except ClosedError:
+                # Its event loop was closed first, so the turn will neither continue nor end.
                 self._conversation.abandon()
             else:
                 await node.ended()
         await turn.save()
 
     async def _supersede(self) -> None:
-        """End the turn that is under way; its prompt stays in the history, answered or not."""
+        """Stop the turn that is under way; its prompt stays in the history, answered or not."""
         if self._turn is not None:
             self._turn.superseded = True
         await self.interrupt()
@@ -330,9 +341,9 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         *,
         is_error: bool = False,
     ) -> None:
-        """Give the result of a call that the model asked for; the next query sends it.
+        """Add the result of a call that the model asked for; the next query sends it.
 
-        Text is sent as it is, everything else as JSON. *is_error* says that the call failed.
+        A string is sent as it is, everything else as JSON. *is_error* marks the call as failed.
         """
         await self._load()
         call = self._find_call(tool_call_id)
@@ -357,7 +368,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             await rules.decide(HOOK_POST_TOOL_USE, event)
 
     def _find_call(self, id: str) -> Message | None:
-        """Return the newest call with this id, as it is in the history."""
+        """Return the newest call with this id in the history."""
         for message in reversed(self.message_history):
             for one in plain(message):
                 for call in one.get("tool_calls") or ():
@@ -368,11 +379,11 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
     # Sessions
 
     async def fork(self, session: str | None = None) -> "Client":
-        """Return a client that goes on from here by itself, kept as *session* if that is given.
+        """Return a client with a copy of this conversation, saved as *session* if that is given.
 
         Raises:
             DuplicateNameError: there is a session of that name (a ValueError).
-            UsageError: this client is not kept itself.
+            UsageError: *session* is given, but this client has no session itself.
         """
         await self._load()
         if session is not None and self._saver is None:
@@ -382,7 +393,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         other._conversation = self._conversation.copied()
         try:
             if other._saver is not None and self._saver is not None:
-                with suppress(SessionConflictError):  # the fork is where this one thought it was
+                # After a conflict, the fork still has the conversation as this client knows it.
+                with suppress(SessionConflictError):
                     await self._saver.flush()
                 await other._save_as_fork(self._saver.name, other._saver)
         except BaseException:
@@ -392,7 +404,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         return other
 
     async def _save_as_fork(self, name: str, saver: Saver) -> None:
-        """Save what is known here, as a fork of the session *name*."""
+        """Save this conversation as a fork of the session *name*."""
         await saver.branch(name)
         if self._conversation.exchanges:
             saver.replace(self._conversation.exchanges)
@@ -403,7 +415,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         if self._loaded or self._saver is None:
             return
         saved = await self._saver.load()
-        if not self._loaded:  # by somebody else meanwhile
+        if not self._loaded:  # by another task meanwhile
             self._conversation.restore(saved.exchanges, saved.unsent)
             self._loaded = True
 
@@ -411,18 +423,18 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
     def __del__(self) -> None:
         if (turn := getattr(self, "_turn", None)) is not None:
-            with suppress(ClosedError):  # its loop has ended, and the turn with it
+            with suppress(ClosedError):  # its event loop is closed, which ended the turn
                 self._interrupt_unread(turn)
 
     async def close(self) -> None:
-        """Interrupt what is under way, and write down what is to be kept."""
+        """Interrupt the turn that is under way, and save what has not been saved."""
         try:
             await self._finish()
         finally:
             self._close_store()
 
     def _sessions(self) -> Sessions:
-        """Return the sessions of the store, which is opened if it is a path."""
+        """Return the sessions of the store; open it if it is a path."""
         store = self._store
         if store is None or isinstance(store, str | os.PathLike):
             self._own_store = SessionStore(store)
@@ -451,10 +463,12 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         except StoreError:
             if known_failure is None:
                 raise
-            log.warning("%r was not saved to its end: %s", self, known_failure)  # as was said before
+            log.warning(
+                "%r was not saved to its end: %s", self, known_failure
+            )  # as was said before
 
     def _queue_edits(self, saver: Saver) -> None:
-        """Have a history saved that was changed after the last answer."""
+        """Queue a history for saving that was edited after the last answer."""
         conversation = self._conversation
         if self._loaded:
             conversation.catch_up()

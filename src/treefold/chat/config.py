@@ -1,4 +1,4 @@
-"""Which server and which model, as programs, their users and their environment want it."""
+"""The server and the model to use, from arguments, environment variables and defaults."""
 
 import os
 from typing import Final
@@ -14,25 +14,24 @@ _DEFAULT_PROVIDER: Final = "lmstudio"
 def get_base_url(provider: str | None = None, base_url: str | None = None) -> str:
     """Return the address of the server to talk to.
 
-    That is *base_url*, or else what ``TREEFOLD_BASE_URL`` says, or else where *provider*
-    (``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``) usually listens, or else LM Studio.
+    The first that is given of: *base_url*, the variable ``TREEFOLD_BASE_URL``, the default address
+    of *provider* (``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``), that of LM Studio.
 
     Raises:
-        InvalidValueError: nobody knows that provider (a ValueError).
+        InvalidValueError: *provider* is none of these (a ValueError).
 
     Example:
         >>> from treefold import get_base_url
         >>> get_base_url(base_url="http://localhost:9999/v1")
         'http://localhost:9999/v1'
     """
-    told = base_url or os.environ.get(BASE_URL_VARIABLE)
-    if told:
-        return told
+    if given := base_url or os.environ.get(BASE_URL_VARIABLE):
+        return given
     default = LOCAL_SERVERS.get((provider or _DEFAULT_PROVIDER).lower())
     if default is None:
         raise InvalidValueError(
-            f"nobody knows where {provider!r} listens: give base_url, set {BASE_URL_VARIABLE}, or"
-            f" name one of {', '.join(LOCAL_SERVERS)}"
+            f"provider must be one of {', '.join(LOCAL_SERVERS)}, got {provider!r}; for another"
+            f" server give base_url, or set {BASE_URL_VARIABLE}"
         )
     return default
 
@@ -40,18 +39,19 @@ def get_base_url(provider: str | None = None, base_url: str | None = None) -> st
 def get_model(model: str | None = None, *, prefer_env: bool = True) -> str:
     """Return the name of the model to talk to.
 
-    That is what ``TREEFOLD_MODEL`` says, or else *model*; the other way round without *prefer_env*.
+    That is the variable ``TREEFOLD_MODEL`` if it is set, otherwise *model*. With
+    ``prefer_env=False``, *model* comes first.
 
     Raises:
-        InvalidValueError: neither says anything (a ValueError).
+        InvalidValueError: neither is given (a ValueError).
 
     Example:
         >>> from treefold import get_model
         >>> get_model("qwen3", prefer_env=False)
         'qwen3'
     """
-    told = os.environ.get(MODEL_VARIABLE)
-    found = (told or model) if prefer_env else (model or told)
+    from_environment = os.environ.get(MODEL_VARIABLE)
+    found = (from_environment or model) if prefer_env else (model or from_environment)
     if not found:
         raise InvalidValueError(f"no model is named: give one, or set {MODEL_VARIABLE}")
     return found

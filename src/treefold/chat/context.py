@@ -1,7 +1,7 @@
-"""How much of a context a history takes, and ways to make it take less.
+"""Estimates how many tokens a history takes, and shortens it.
 
-All of it works on plain messages, as ``client.history`` gives them, and changes none of them:
-nothing is ever left out but where the program says so.
+The functions take plain messages, as in ``client.history``, and do not modify them. A client never
+calls them by itself: only the program decides what to leave out.
 """
 
 import json
@@ -18,12 +18,12 @@ _CHARACTERS: Final = 4  # in one token, roughly
 
 
 def estimate_tokens(messages: Sequence[Message], model: str = "gpt-3.5-turbo") -> int:
-    """Return about how many tokens *messages* are.
+    """Return an estimate of the number of tokens in *messages*.
 
-    With ``treefold[context]`` installed and tiktoken's data for *model* here, what is said
-    and called is counted in tokens, nearly exactly for OpenAI's models and less so for others.
-    Otherwise four characters are taken for a token. Nothing is ever fetched. Leave a margin of 10
-    to 20 percent.
+    With ``treefold[context]`` installed and tiktoken's data for *model* on this machine, texts and
+    calls are counted in tokens: nearly exact for OpenAI's models, less so for others. Otherwise
+    every four characters count as a token. Nothing is downloaded. Leave a margin of 10 to 20
+    percent.
 
     Example:
         >>> from treefold import estimate_tokens
@@ -46,10 +46,10 @@ def truncate_messages(
     keep: int = 10,
     preserve_system: bool = True,  # noqa: FBT001, FBT002 - the documented signature
 ) -> list[Message]:
-    """Return the last *keep* of *messages*, and the first one as well if it is the system's.
+    """Return the last *keep* of *messages*, preceded by the first if it is a system message.
 
-    Exactly so many messages are returned, even if that separates a call from its result; a client
-    repairs such a history when it sends it. ``compact_messages`` keeps calls and results together.
+    Exactly that many are kept, even if this separates a call from its result; a client repairs such
+    a history when it sends it. ``compact_messages`` keeps calls and results together.
 
     Example:
         >>> from treefold import truncate_messages
@@ -77,9 +77,9 @@ def compact_messages(
 ) -> list[Message]:
     """Return as many whole exchanges from the end of *messages* as fit into *max_tokens*.
 
-    An exchange is a message of the user and all that follows, up to the next one. No call is ever
-    separated from its result. What the system said is kept, and so is the last exchange, even if
-    these two are too large.
+    An exchange is a user message and all that follows it, up to the next user message. No call is
+    separated from its result. System messages and the last exchange are always kept, even if they
+    take more than *max_tokens*.
 
     Example:
         >>> from treefold import compact_messages
@@ -100,10 +100,10 @@ def compact_messages(
 
     def newest(exchanges: int) -> list[Message]:
         start = starts[-exchanges]
-        said = [message for message in messages[:start] if message.get("role") == "system"]
-        return [*said, *messages[start:]]
+        system = [message for message in messages[:start] if message.get("role") == "system"]
+        return [*system, *messages[start:]]
 
-    # The more exchanges, the more tokens; so not all of them have to be counted again and again.
+    # More exchanges never take fewer tokens, so a binary search finds how many fit.
     fitting = bisect_right(
         range(1, len(starts) + 1), max_tokens, key=lambda n: estimate_tokens(newest(n), model)
     )
@@ -120,7 +120,7 @@ def _check(messages: Sequence[Message]) -> None:
 
 
 def _texts(message: Message) -> Iterator[str]:
-    """Give what counts of a message: its content, and the calls that it makes."""
+    """Yield the texts of a message that are counted: its content and its calls."""
     content = message.get("content")
     for part in cast("list[Any]", content) if isinstance(content, list) else [content]:
         match part:
@@ -144,8 +144,9 @@ def _json(value: Any) -> str:
 
 
 def _exchanges(messages: Sequence[Message]) -> list[int]:
-    """Return where each exchange begins; the first begins with the history."""
-    result_of: dict[int, int] = {}  # the last of each message that makes calls
+    """Return the index at which each exchange begins; the first is 0."""
+    # For each message with calls, the index of the last of their results.
+    result_of: dict[int, int] = {}
     for result, call in _calls_of_results(messages).items():
         result_of[call] = max(result, result_of.get(call, 0))
     starts, awaited = [0], 0
@@ -157,7 +158,10 @@ def _exchanges(messages: Sequence[Message]) -> list[int]:
 
 
 def _calls_of_results(messages: Sequence[Message]) -> dict[int, int]:
-    """Return where each result's call is; servers may use an id again for a later call."""
+    """Return, by the index of each result, the index of its call.
+
+    A server may use an id again for a later call; the newest call before the result counts.
+    """
     made: dict[Any, int] = {}
     found: dict[int, int] = {}
     for i, message in enumerate(messages):

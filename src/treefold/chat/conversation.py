@@ -1,7 +1,7 @@
-"""What a client and a model have said, and what is still to be sent.
+"""The history of a client's conversation, and the inputs that are still to be sent.
 
-The messages are for people to read and change. As long as nobody changes them, what counts is the
-session, which has them in the provider's own words; a changed history begins a new session.
+``messages`` is for people to read and edit. While it is unedited, requests are made by the session,
+which has the same history in the provider's own words; an edited history begins a new session.
 """
 
 import json
@@ -10,7 +10,13 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Any, cast
 
-from treefold.chat.history_repair import RepairedHistory, Segment, missing_result, orphan_text, repair
+from treefold.chat.history_repair import (
+    RepairedHistory,
+    Segment,
+    missing_result,
+    orphan_text,
+    repair,
+)
 from treefold.chat.typed_messages import plain
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.errors import InvalidValueError, OtherProtocolError
@@ -23,33 +29,44 @@ from treefold.models.reading import read_exchanges
 
 
 class Conversation:
-    """One history, and the session that goes on from it."""
+    """A history of messages, and the session that continues it.
+
+    Attributes:
+        messages: the history; the program that uses the client may edit it at any time.
+        rewritten: whether the history was edited since it was last saved, so that it has to be
+            saved whole.
+    """
 
     def __init__(self) -> None:
-        self.messages: list[Any] = []  # whoever uses the client may change them
-        self.rewritten = False  # whether it is more than what was saved and what came after that
-        self._last_seen: list[Message] = []  # as they are if nobody does
-        self._segments: list[Segment] = []  # what the settled ones of them stand for
-        self._settled = 0  # how many those are; the others have not been answered
-        self._sent_at: int | None = None  # where what was sent last and not answered begins
-        self._prompt = ""  # that was sent there
-        self._placeholders: list[ToolUse] = []  # results that were made up for it
+        self.messages: list[Any] = []
+        self.rewritten = False
+        # The messages as this class left them: where they differ now, the program edited them.
+        self._last_seen: list[Message] = []
+        # The first `_settled` messages were sent and answered; their exchanges are the segments.
+        self._segments: list[Segment] = []
+        self._settled = 0
+        # The request under way: the index of its first message, its prompt, and the calls without
+        # a result, for which it sends a placeholder.
+        self._sent_at: int | None = None
+        self._prompt = ""
+        self._placeholders: list[ToolUse] = []
         self._session: Session | None = None
-        self._opened_with: object = None  # on which that was opened
-        self._results: dict[str, ToolResult] = {}  # not sent yet
-        self._texts: list[str] = []  # written into the history by hand, and not sent yet
-        self._system: list[str] = []  # written into the history by hand
+        self._opened_with: object = None  # the options of that session
+        # Inputs for the next request: results, and user texts that were written into the history.
+        self._results: dict[str, ToolResult] = {}
+        self._texts: list[str] = []
+        self._system: list[str] = []  # system texts that were written into the history
 
     # What was said
 
     @property
     def exchanges(self) -> list[Exchange]:
-        """All that is complete, in the words that were on the wire."""
+        """The completed exchanges, as they were on the wire."""
         return [exchange for segment in self._segments for exchange in segment.exchanges]
 
     @property
     def asked(self) -> tuple[ToolUse, ...]:
-        """The calls that the model waits for, whether they have results or not."""
+        """The calls of the last response, whether they have results or not."""
         return self._segments[-1].asked if self._segments else ()
 
     @property
@@ -58,7 +75,7 @@ class Conversation:
         return list(self._results.values())
 
     def copied(self) -> "Conversation":
-        """Return one that goes on from here by itself."""
+        """Return an independent copy, for a fork; a request under way is not in it."""
         other = Conversation()
         other.messages, other._last_seen = deepcopy(self.messages), deepcopy(self._last_seen)
         other._segments, other._settled = list(self._segments), self._settled
@@ -70,7 +87,7 @@ class Conversation:
         return other
 
     def restore(self, exchanges: Sequence[Exchange], results: Iterable[ToolResult]) -> None:
-        """Go on from what was saved; messages that are there already take its index."""
+        """Load a saved conversation; messages that were set before replace its history."""
         said = read_exchanges(exchanges)
         given = self.messages.copy()
         self.messages.clear()
@@ -85,15 +102,16 @@ class Conversation:
     # The session
 
     def catch_up(self) -> None:
-        """Go on from the messages as they are now, if somebody changed them.
+        """If the messages were edited, rebuild the segments from them and drop the session.
 
         Raises:
-            InvalidValueError: something among them is no message.
+            InvalidValueError: an item is not a message.
         """
         if any(type(message) is not dict for message in self.messages):
             self.messages[:] = [one for message in self.messages for one in plain(message)]
         known = self._segments
-        if known and known[-1].is_paused:  # and it will not go on
+        if known and known[-1].is_paused:
+            # The turn that would have continued this response has ended.
             known = known[:-1]
         if self.messages == self._last_seen and known is self._segments:
             return
@@ -108,7 +126,11 @@ class Conversation:
         settings: ModelSettings,
         opened_with: object,
     ) -> Session:
-        """Return a session that goes on from here, the same one as long as the *opened_with* are."""
+        """Return a session that continues this history.
+
+        It is the session of the last time while *opened_with*, which stands for the other
+        arguments, is equal and the history was not edited.
+        """
         if opened_with != self._opened_with:
             self._session, self._opened_with = None, opened_with
         if self._session is None:
@@ -124,7 +146,8 @@ class Conversation:
     ) -> Session:
         whole = "\n\n".join(filter(None, [system, *self._system]))
         session = model.open(whole, functions, settings, exchanges=self.exchanges)
-        exchanges = iter(session.exchanges)  # by now all in the provider's words
+        # The session has translated all exchanges into the dialect of its provider.
+        exchanges = iter(session.exchanges)
         self._segments = [
             replace(segment, exchanges=tuple(next(exchanges) for _ in segment.exchanges))
             for segment in self._segments
@@ -142,12 +165,12 @@ class Conversation:
     # What happens
 
     def begin(self, prompt: str) -> list[UserText | ToolResult]:
-        """Return what to send: the results of all calls that were asked for, and *prompt*.
+        """Return the inputs of a request: the result of each call that was asked for, and *prompt*.
 
         Raises:
             InvalidValueError: there is nothing to send.
         """
-        assert self._session is not None  # it was opened
+        assert self._session is not None  # open() was called
         texts = [*self._texts, prompt] if prompt else self._texts
         if not self.asked and not texts:
             raise InvalidValueError(
@@ -160,25 +183,28 @@ class Conversation:
             self._show([{"role": "user", "content": prompt}])
         given = [self._results[call.id] for call in self.asked]
         waiting = self._session.pending
-        if len(waiting) < len(given):  # the calls were another model's, and are only told of
+        if len(waiting) < len(given):
+            # The calls were made by another provider's model and are text in this session, so
+            # their results are sent as text too.
             pairs = zip(self.asked, given, strict=True)
             texts = [*(orphan_text(call.name, result.content) for call, result in pairs), *texts]
             return [*map(UserText, texts)]
-        pairs = zip(given, waiting, strict=True)  # a provider may have its own ids
+        # The session may have given the calls ids of its own.
+        pairs = zip(given, waiting, strict=True)
         results = [replace(result, tool_use_id=call.id) for result, call in pairs]
         return [*results, *map(UserText, texts)]
 
     def answer_rest(self) -> list[ToolUse]:
-        """Give each call that has no result one that says so; return those calls."""
+        """Add a failed result to each call that has none; return those calls."""
         unanswered = [call for call in self.asked if call.id not in self._results]
         for call in unanswered:
             self.add_result(missing_result(call))
         return unanswered
 
     def take_back(self, *, keep_prompt: bool = False) -> None:
-        """Forget what was sent last, if it was not answered, but for results that were given.
+        """Undo the last request if it was not answered; results that were given are kept.
 
-        With *keep_prompt* it stays in the history, and is sent with the next prompt.
+        With *keep_prompt*, its prompt stays in the history and is sent with the next one.
         """
         if self._sent_at is None:
             return
@@ -194,12 +220,15 @@ class Conversation:
         self._sent_at = None
 
     def abandon(self) -> None:
-        """Go on without the session, which waits for something that will not come."""
+        """Drop the session, which waits for a response that will not come, and its request."""
         self._session = None
         self.take_back()
 
     def add_result(self, result: ToolResult, name: str | None = None) -> None:
-        """Keep the result of a call until it is sent; one that nobody asked for is only shown."""
+        """Keep the result of a call until it is sent.
+
+        If the last response has no such call, the result is only added to the messages.
+        """
         calls = {call.id: call for call in self.asked}
         if (call := calls.get(result.tool_use_id)) is None:
             shown = {"role": "tool", "tool_call_id": result.tool_use_id, "name": name}
@@ -214,9 +243,9 @@ class Conversation:
             _replace_result(self.messages, result)
 
     def revise_call(self, id: str, args: Mapping[str, Any]) -> None:
-        """Show that a call of the last response is made with *args* instead of the model's own.
+        """Show *args* instead of the model's arguments in a call of the last response.
 
-        The session keeps the words of the model, in which the provider has signed them.
+        The session keeps the arguments that the model wrote, because the provider signed them.
         """
         written = json.dumps(dict(args), default=str, ensure_ascii=False)
         last = self._segments[-1]
@@ -226,14 +255,14 @@ class Conversation:
         self._segments[-1] = replace(last, messages=shown)
 
     def complete(self, response: ResponseCompleted) -> None:
-        """Write down an exchange."""
-        assert self._session is not None  # it is its
+        """Add the exchange of *response* to the history."""
+        assert self._session is not None  # it made the response
         self._add_exchange(response.parts, response.exchange, tuple(self._session.pending))
 
     def recover(
         self, exchanges: Sequence[Exchange], said: Sequence[Sequence[TranscriptPart]]
     ) -> None:
-        """Write down what an earlier process has *said* after this."""
+        """Add exchanges of an earlier process; *said* has the parts of each."""
         for exchange, parts in zip(exchanges, said, strict=True):
             asked = tuple(part for part in parts if isinstance(part, ToolUse))
             self._add_exchange(parts, exchange, asked)
@@ -246,13 +275,14 @@ class Conversation:
         shown = self._last_seen[self._settled :]
         sent = [message for message in new if message["role"] != "assistant"]
         if new[: len(sent)] == sent and _merged(sent) == _merged(shown):
-            # Some protocols join texts that follow each other.
+            # Some protocols join consecutive texts; the history shows them as they were given.
             new = [*shown, *new[len(sent) :]]
         if new[: len(shown)] == shown:
             self.messages += deepcopy(new[len(shown) :])
         elif self.messages == self._last_seen:
             self.messages[self._settled :] = deepcopy(new)
-        else:  # somebody is changing them
+        else:
+            # The messages are being edited: add the response only, and repair them later.
             self.messages += deepcopy([m for m in new if m["role"] == "assistant"])
         del self._last_seen[self._settled :]
         self._results, self._texts, self._sent_at = {}, [], None
@@ -267,7 +297,8 @@ class Conversation:
         show: bool = True,
     ) -> None:
         segment = Segment(tuple(messages), (exchange,), asked)
-        if self._segments and self._segments[-1].is_paused:  # the two are one response
+        if self._segments and self._segments[-1].is_paused:
+            # This exchange continues the response.
             segment = self._segments.pop().joined(segment)
         self._segments.append(segment)
         self._last_seen += messages
@@ -281,7 +312,7 @@ class Conversation:
 
 
 def _merged(messages: Sequence[Message]) -> list[Message]:
-    """Return *messages* with those of the user that follow each other as one."""
+    """Return *messages* with consecutive user messages joined into one."""
     found: list[Message] = []
     for message in messages:
         last = found[-1] if found else {"role": None}
@@ -293,9 +324,9 @@ def _merged(messages: Sequence[Message]) -> list[Message]:
 
 
 def _replace_arguments(messages: Sequence[Any], id: str, arguments: str) -> None:
-    """Show *arguments* in the newest call with this id."""
+    """Set the *arguments* of the newest call with this id."""
     for message in reversed(messages):
-        if not isinstance(message, dict):  # put there by hand
+        if not isinstance(message, dict):  # an object that the program added
             continue
         for call in cast("Message", message).get("tool_calls") or ():
             match call:
@@ -307,7 +338,7 @@ def _replace_arguments(messages: Sequence[Any], id: str, arguments: str) -> None
 
 
 def _replace_result(messages: Sequence[Any], result: ToolResult) -> None:
-    """Show *result* in index of an earlier one of the same call."""
+    """Replace the content of an earlier result of the same call."""
     for message in reversed(messages):
         match message:
             case {"role": "tool", "tool_call_id": result.tool_use_id}:

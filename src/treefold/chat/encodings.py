@@ -1,8 +1,8 @@
-"""The encodings of tiktoken whose data is on this machine already.
+"""Loads encodings of tiktoken, but only those whose data is on this machine.
 
-tiktoken fetches what it does not find, whenever it is first asked. Counting tokens is no reason to
-open a connection, so its cache is looked at first, by its own rules, and it is asked only if it has
-no need to.
+tiktoken downloads the data of an encoding on first use. Counting tokens should not open a
+connection, so this module looks into tiktoken's cache first, by tiktoken's own rules, and loads an
+encoding only if nothing would be downloaded.
 """
 
 import hashlib
@@ -16,19 +16,19 @@ from typing import Any, Final, NamedTuple, Protocol
 _log = logging.getLogger(__name__)
 
 ADDRESS: Final = "https://openaipublic.blob.core.windows.net/encodings"
-_DEFAULT: Final = "cl100k_base"  # for models of which nobody knows another one
+_DEFAULT: Final = "cl100k_base"  # for models that tiktoken does not know
 
 
 class Encoding(Protocol):
-    """What turns text into tokens."""
+    """Turns text into tokens; the part of ``tiktoken.Encoding`` that is used here."""
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """Return the tokens of *text*, in which nothing has a special meaning."""
+        """Return the tokens of *text*; special tokens in it are treated as text."""
         ...
 
 
 class File(NamedTuple):
-    """One file of data, as tiktoken finds it."""
+    """A data file of tiktoken: its name at ``ADDRESS``, and its hash."""
 
     name: str
     sha256: str
@@ -40,7 +40,8 @@ _P50K: Final = File(
 _O200K: Final = File(
     "o200k_base.tiktoken", "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 )
-FILES: Final = {  # what tiktoken reads for each encoding, and what it checks that by
+# The file that tiktoken reads for each encoding, and the hash that it checks.
+FILES: Final = {
     "cl100k_base": File(
         "cl100k_base.tiktoken", "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
     ),
@@ -54,13 +55,13 @@ FILES: Final = {  # what tiktoken reads for each encoding, and what it checks th
 }
 
 _found: dict[str, Encoding] = {}
-_warned = False  # in this process
+_warned = False  # once per process
 
 
 def find_encoding(model: str) -> Encoding | None:
-    """Return the encoding of *model*, or the most usual one if nobody knows which it has.
+    """Return the encoding of *model*, or the default one if tiktoken does not know the model.
 
-    None if tiktoken is not installed, or would have to fetch something.
+    Returns None if tiktoken is not installed or would have to download the data.
     """
     try:
         tiktoken: Any = import_module("tiktoken")
@@ -81,7 +82,7 @@ def find_encoding(model: str) -> Encoding | None:
 
 
 def _is_cached(name: str) -> bool:
-    """Whether the data of an encoding is in tiktoken's cache, whole."""
+    """Return whether the data of an encoding is in tiktoken's cache, complete."""
     folder, file = _cache_folder(), FILES[name]
     if not folder:
         return False
@@ -94,7 +95,7 @@ def _is_cached(name: str) -> bool:
 
 
 def _cache_folder() -> str:
-    """Return where tiktoken keeps what it fetched; empty if it keeps nothing."""
+    """Return the folder of tiktoken's cache; empty if caching is turned off."""
     for variable in ("TIKTOKEN_CACHE_DIR", "DATA_GYM_CACHE_DIR"):
         if variable in os.environ:
             return os.environ[variable]

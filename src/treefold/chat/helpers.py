@@ -1,7 +1,4 @@
-"""The helpers of the chat face for programs that talk to an OpenAI-compatible server themselves.
-
-A client needs none of them.
-"""
+"""Helpers for programs that talk to an OpenAI-compatible server themselves; a Client needs none."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
@@ -29,10 +26,10 @@ _DONE: Final = b"data: [DONE]\n\n"
 
 
 def create_client(options: AgentOptions) -> Any:
-    """Return an ``openai.AsyncOpenAI`` for the server of *options*; its caller closes it.
+    """Return an ``openai.AsyncOpenAI`` for the server of *options*; the caller has to close it.
 
     Raises:
-        InvalidValueError: the model is none of an OpenAI-compatible server.
+        InvalidValueError: the model does not speak OpenAI's protocol.
 
     Example:
         >>> from treefold.chat import AgentOptions, create_client
@@ -92,7 +89,7 @@ def format_tools(tools: Sequence[Function]) -> list[dict[str, Any]]:
 
 
 class ToolCallAggregator:
-    """Reads the chunks of a streamed chat completion, by the decoder that a client uses.
+    """Collects the tool calls of a streamed chat completion, with the decoder that a Client uses.
 
     Example:
         >>> from treefold.chat import ToolCallAggregator
@@ -112,20 +109,21 @@ class ToolCallAggregator:
         return OpenAIDecoder(Profile())
 
     def process_chunk(self, chunk: Any) -> TextBlock | None:
-        """Take in *chunk*, an object of the SDK or a dict; return the new text in it, if any."""
+        """Decode *chunk*, an object of the SDK or a dict; return the new text in it, if any."""
         return _text(self._decoder.feed(b"data: %b\n\n" % to_json(_plain(chunk)).encode()))
 
     def finalize_tools(self) -> list[TextBlock | ToolUseBlock | ToolUseError]:
-        """Return the calls of the response, and begin anew.
+        """Return the calls of the response, and reset for the next one.
 
-        If the decoder held back text, because it could have been the beginning of a tag, that comes
-        first.
+        The decoder holds back text that could be the beginning of a tag; if there is such text
+        left, it comes first.
         """
         decoder, self._decoder = self._decoder, self._new_decoder()
         held = _text([*decoder.feed(_DONE), *decoder.end()])
         try:
             response = decoder.response()
-        except (BrokenStreamError, StreamFailedError, RefusedError):  # nothing came, or a refusal
+        except (BrokenStreamError, StreamFailedError, RefusedError):
+            # The response was empty or a refusal.
             return [held] if held else []
         exchange = Exchange(
             dialect=OpenAIDialect.name,
@@ -146,7 +144,7 @@ def _text(events: Sequence[ModelEvent]) -> TextBlock | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return *value*, an object of the SDK or made like one, as JSON data."""
+    """Return *value*, an object of the SDK or one with the same attributes, as JSON data."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", exclude_unset=True)
     if isinstance(value, Mapping):

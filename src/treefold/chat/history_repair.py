@@ -1,7 +1,8 @@
-"""A history that somebody may have cut or changed, as exchanges that every provider takes.
+"""Turns a history that may have been truncated or edited into exchanges that any provider accepts.
 
-What is as it was is kept in the provider's own words. The rest is written anew: each call gets a
-result, a result without its call becomes text, and the roles take turns.
+Unchanged segments keep their exchanges, in the provider's own words. The rest becomes new
+exchanges in the ``plain`` dialect: each call gets a result, a result without its call becomes text,
+and the roles alternate.
 """
 
 import json
@@ -20,25 +21,25 @@ from treefold.core.usage import TokenUsage
 _LEFT_OUT: Final = "[A message was left out here.]"
 _ORPHAN: Final = "[The result of an earlier call of {name}: {content}]"
 _NO_RESULT: Final = "There is no result: the call was not made, or it was interrupted."
-_INVALID: Final = re.compile(r"[^a-zA-Z0-9_-]")  # what no name of a function has
+_INVALID: Final = re.compile(r"[^a-zA-Z0-9_-]")  # characters that no function name has
 _LONGEST_NAME: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Messages that belong together: what was sent, and what came back."""
+    """Messages that belong together, the inputs and the response, and their exchanges."""
 
     messages: tuple[Message, ...]
     exchanges: tuple[Exchange, ...]
-    asked: tuple[ToolUse, ...]  # the calls that it ends with
+    asked: tuple[ToolUse, ...]  # the calls that the response ends with
 
     @property
     def is_paused(self) -> bool:
-        """Whether the model has more to say."""
+        """Whether the provider paused the response, which another request continues."""
         return self.exchanges[-1].finish is Finish.PAUSED
 
     def joined(self, other: "Segment") -> "Segment":
-        """Return the two as one."""
+        """Return this segment and *other*, which follows it, as one."""
         return Segment(
             self.messages + other.messages, self.exchanges + other.exchanges, other.asked
         )
@@ -46,27 +47,35 @@ class Segment:
 
 @dataclass(slots=True)
 class RepairedHistory:
-    """A history: what is complete, what is still to be sent, and what belongs to the system."""
+    """A history: its complete segments, the inputs that are still to be sent, and system texts.
+
+    Attributes:
+        segments: what was sent and answered.
+        results: the results of calls that have not been sent, by the id of the call.
+        texts: the user's texts that have not been sent.
+        system: the texts of system messages.
+        unsettled: the number of messages at the end that are in no segment.
+    """
 
     segments: list[Segment] = field(default_factory=list[Segment])
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     texts: list[str] = field(default_factory=list[str])
     system: list[str] = field(default_factory=list[str])
-    unsettled: int = 0  # how many messages belong to none of the segments
+    unsettled: int = 0
 
 
 def repair(messages: Sequence[Message], known: Sequence[Segment]) -> RepairedHistory:
-    """Return *messages* as a history; *known* are segments of them that may be as they were.
+    """Return *messages* as segments and unsent inputs; reuse those *known* segments that match.
 
     Raises:
-        InvalidValueError: something among them is no message.
+        InvalidValueError: an item is not a message.
     """
     repairer = _Repairer(known)
     at = 0
     while at < len(messages):
-        segment = repairer.unchanged(messages, at)
+        segment = repairer.reuse(messages, at)
         if segment is None:
-            repairer.take(messages[at])
+            repairer.add(messages[at])
             at += 1
         else:
             at += len(segment.messages)
@@ -74,31 +83,32 @@ def repair(messages: Sequence[Message], known: Sequence[Segment]) -> RepairedHis
 
 
 def missing_result(call: ToolUse) -> ToolResult:
-    """Return the result of a call that has none."""
+    """Return a failed result for a call that has none."""
     return ToolResult(call.id, failed(call.name, call.fault or _NO_RESULT), is_error=True)
 
 
 def orphan_text(name: str, content: str) -> str:
-    """Return what is said of a result whose call is not there."""
+    """Return the text that stands for a result whose call is missing."""
     return _ORPHAN.format(name=name, content=content)
 
 
 class _Repairer:
-    """Goes through a history once."""
+    """Builds a RepairedHistory in one pass over the messages."""
 
     def __init__(self, known: Sequence[Segment]) -> None:
         self.repaired = RepairedHistory()
         self._known = known
-        self._by_first_message: dict[str, list[int]] = {}  # of segments, by what they begin with
+        # Indexes of known segments, by the key of their first message.
+        self._by_first_message: dict[str, list[int]] = {}
         for index, segment in enumerate(known):
             if segment.messages:
                 self._by_first_message.setdefault(_key(segment.messages[0]), []).append(index)
-        self._last: int | None = None  # the index of the segment that was taken last
-        self._open: list[Message] = []  # since then
-        self._asked: tuple[ToolUse, ...] = ()
+        self._last: int | None = None  # index of the last segment, if that was a known one
+        self._open: list[Message] = []  # the messages since the last segment
+        self._asked: tuple[ToolUse, ...] = ()  # the calls that the last segment ends with
 
-    def unchanged(self, messages: Sequence[Message], at: int) -> Segment | None:
-        """Take the segment that begins here, if it is as it was and follows on what is before."""
+    def reuse(self, messages: Sequence[Message], at: int) -> Segment | None:
+        """Add and return the known segment that begins at *at*, if there is one that can follow."""
         if self._open:
             return None
         for index in self._candidates(messages[at]):
@@ -110,7 +120,7 @@ class _Repairer:
         return None
 
     def _candidates(self, first: Message) -> Iterator[int]:
-        """Yield the places of segments that may stand here: the next one, then any other."""
+        """Yield the indexes of segments that may come next: the following one, then any other."""
         after = None if self._last is None else self._last + 1
         if after is not None and after < len(self._known) and self._known[after].messages:
             yield after
@@ -118,12 +128,16 @@ class _Repairer:
             yield from filter(self._answers_nothing, self._by_first_message.get(_key(first), ()))
 
     def _answers_nothing(self, index: int) -> bool:
-        """Whether a segment can stand anywhere, there being no results in it, not even unseen."""
+        """Return whether a segment can follow any other.
+
+        It must contain no results, not even in its exchanges: so the segment that it originally
+        followed had no calls.
+        """
         asked = self._known[index - 1].asked if index else ()
         return not asked and self._known[index].messages[0].get("role") == "user"
 
-    def take(self, message: Message) -> None:
-        """Take one message, whatever is before it."""
+    def add(self, message: Message) -> None:
+        """Add one message that is in no known segment."""
         role, text = _role(message), text_of(message)
         if role in {"system", "developer"}:
             if text.strip():
@@ -140,7 +154,7 @@ class _Repairer:
                 self._add_response(text, _calls(message))
 
     def end(self) -> RepairedHistory:
-        """Return what came of it."""
+        """Return the repaired history."""
         self.repaired.unsettled = len(self._open)
         return self.repaired
 
@@ -155,7 +169,9 @@ class _Repairer:
         text = text if text.strip() else ""
         if not text and not calls:
             return
-        results = [self.repaired.results.get(call.id) or missing_result(call) for call in self._asked]
+        results = [
+            self.repaired.results.get(call.id) or missing_result(call) for call in self._asked
+        ]
         sent: list[Message] = [
             {"role": "tool", "content": result.content, "is_error": result.is_error}
             for result in results
@@ -193,14 +209,14 @@ def _role(message: Message) -> str:
 
 
 def _calls(message: Message) -> list[Message]:
-    """Return the calls that a message asks for, each with an id of its own and a usable name."""
+    """Return the calls in a message, each with a unique id and a valid function name."""
     asked: Any = message.get("tool_calls") or []
     calls: dict[str, Message] = {}
     for call in cast("list[Any]", asked if isinstance(asked, list) else [asked]):
         match call:
             case {"id": str(id), "function": {"name": str(name), "arguments": str(arguments)}}:
                 id = id if id and id not in calls else f"{id or 'call'}-{len(calls) + 1}"
-                function = {"name": _usable(name), "arguments": arguments}
+                function = {"name": _valid_name(name), "arguments": arguments}
                 calls[id] = {"id": id, "type": "function", "function": function}
             case _:
                 raise InvalidValueError(
@@ -210,7 +226,7 @@ def _calls(message: Message) -> list[Message]:
     return list(calls.values())
 
 
-def _usable(name: str) -> str:
-    """Return *name* as every provider takes it."""
+def _valid_name(name: str) -> str:
+    """Return *name* with what some provider would refuse replaced or cut off."""
     name = _INVALID.sub("_", name)[:_LONGEST_NAME]
     return name if name[:1].isalpha() or name.startswith("_") else f"_{name[1:]}"

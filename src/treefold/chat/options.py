@@ -1,4 +1,4 @@
-"""What a chat is to be like."""
+"""The options of a chat."""
 
 from collections.abc import Iterable, Sequence
 from copy import copy
@@ -14,35 +14,39 @@ from treefold.models.retry import Retry, Timers
 from treefold.models.wire_model import WireModel
 
 _NO_KEY: Final = "not-needed"
-_RETRY: Final = Retry((1.0, 2.0, 4.0, 8.0), if_refused=False)  # seconds; somebody is waiting
-_TEMPERATURE: Final = 0.7  # where it is this, models that take none are not given it
+# Shorter delays, in seconds, than those of agents: a person is waiting.
+_RETRY: Final = Retry((1.0, 2.0, 4.0, 8.0), if_refused=False)
+# The default. It is not sent to models that do not accept a temperature; any other value is.
+_TEMPERATURE: Final = 0.7
 
 
 @dataclass(slots=True)
 class AgentOptions:
-    """Who to talk to, and how.
+    """The options of ``query`` and ``Client``: the model, its tools and the limits of a chat.
+
+    Not to be confused with an agent that is called as a function (``AgentFunction``, ``@agent``).
 
     Attributes:
-        system_prompt: who the model is, and what rules it has.
-        model: with a *base_url*, the name that the server knows it by; otherwise a name such as
+        system_prompt: instructions for the model: its role and its rules.
+        model: with a *base_url*, the name of the model on that server; otherwise a name such as
             ``"anthropic:claude-opus-5-5"`` or ``"local"``, a Provider, or a Model.
-        base_url: where an OpenAI-compatible server is: an address, or one of ``llamacpp``,
-            ``lmstudio``, ``ollama``, ``vllm``.
-        tools: the functions that the model may ask for; agents are functions, too.
-        auto_execute_tools: make the calls that the model asks for, and go on with the results.
-        max_tool_iterations: how many responses with calls are followed up before it stops.
-        max_turns: through how many prompts one ``receive_messages()`` goes on.
-        max_tokens: the longest response; None leaves it to the provider.
-        temperature: how to sample; None leaves it to the provider.
-        timeout: seconds to wait for the first byte, and from each piece of a response to the next.
-        api_key: the key, where one is needed; ``"not-needed"`` leaves it to the environment.
-        hooks: who decides about prompts and calls, by HOOK_PRE_TOOL_USE and its like.
+        base_url: an OpenAI-compatible server: its address, or one of ``llamacpp``, ``lmstudio``,
+            ``ollama``, ``vllm``.
+        tools: the functions that the model may call; agents are functions, too.
+        auto_execute_tools: make the calls that the model asks for, and send it the results.
+        max_tool_iterations: the number of responses with calls after which a turn ends.
+        max_turns: how many prompts one ``receive_messages()`` reads the answers of.
+        max_tokens: the length limit of a response; None leaves it to the provider.
+        temperature: the sampling temperature; None leaves it to the provider.
+        timeout: seconds to wait for the first byte of a response, and between its pieces.
+        api_key: the key, where one is needed; ``"not-needed"`` means that of the environment.
+        hooks: functions that decide about prompts and calls, by HOOK_PRE_TOOL_USE and the like.
         allowed_tools: the only functions that may be called, at any depth.
-        disallowed_tools: functions that may not be called.
-        allow_lenient_tool_json: mend arguments that were cut off, where that is safe.
+        disallowed_tools: functions that may not be called, at any depth.
+        allow_lenient_tool_json: complete arguments that were cut off, where that is safe.
         tool_use_deltas: stream calls while the model is still writing them, as ToolUseDelta.
-        retry: when a failed request is made again; by default after 1, 2, 4 and 8 seconds, and not
-            at all if the connection was refused.
+        retry: when a failed request is retried; by default after 1, 2, 4 and 8 seconds, and not at
+            all if the connection was refused.
         on_blocked: what happens when a hook, a rule or a person forbids a call: ``"raise"`` a
             ``RuntimeError("Tool use blocked: ...")``, or ``"tell"`` the model, with a ToolUseError.
 
@@ -82,7 +86,8 @@ class AgentOptions:
             )
         if self.base_url is not None:
             self._check_address(self.base_url)
-        if not isinstance(self.api_key, str | None):  # which is not shown, whatever it is
+        if not isinstance(self.api_key, str | None):
+            # The value may contain a key, so the message has its type only.
             raise InvalidValueError(f"the api_key is text, not {type(self.api_key).__name__}")
         if not isinstance(self.retry, Retry | None):
             raise InvalidValueError(f"retry={self.retry!r}: give a Retry([...]), or None")
@@ -99,7 +104,7 @@ class AgentOptions:
             )
         if not base_url.strip():
             raise InvalidValueError("the base_url is empty: give an address, or None")
-        OpenAIModel(self.model, base_url=base_url)  # raises if that is no address
+        OpenAIModel(self.model, base_url=base_url)  # raises InvalidValueError if it is no address
 
     def _check_numbers(self) -> None:
         for name in ("max_tool_iterations", "max_turns"):
@@ -112,13 +117,13 @@ class AgentOptions:
                 raise InvalidValueError(f"{name}={value!r}: give a number, or None")
         if self.timeout is not None and not self.timeout > 0:
             raise InvalidValueError(f"timeout={self.timeout!r}: give seconds, or None")
-        ModelSettings(max_tokens=self.max_tokens)  # raises if that is none
+        ModelSettings(max_tokens=self.max_tokens)  # raises InvalidValueError if it is out of range
 
     def functions(self) -> tuple[Function, ...]:
         """Return the tools.
 
         Raises:
-            InvalidValueError: two have one name.
+            InvalidValueError: two have the same name.
         """
         found = checked_functions(self.tools, "the 'tools' of AgentOptions")
         names: set[str] = set()
@@ -130,15 +135,15 @@ class AgentOptions:
 
     @property
     def model_name(self) -> str:
-        """What the model is called."""
+        """The name of the model."""
         return self.model.name if isinstance(self.model, Model) else str(self.model)
 
     def rules(self) -> Rules:
-        """Return what the model may not do."""
+        """Return the permissions and hooks of this chat."""
         return Rules.of(self.allowed_tools, self.disallowed_tools, self.hooks)
 
     def settings(self, model: Model) -> ModelSettings:
-        """Return how *model* is to answer."""
+        """Return the settings of requests to *model*."""
         temperature = self.temperature
         if temperature == _TEMPERATURE and isinstance(model, WireModel):
             temperature = temperature if model.profile.sampling else None
@@ -150,10 +155,10 @@ class AgentOptions:
         )
 
     def find_model(self, models: ModelFinder) -> Model:
-        """Return the model to talk to; *models* knows those that have a name.
+        """Return the model to talk to, looked up in *models* if there is no ``base_url``.
 
         Raises:
-            InvalidValueError: there is none of that name.
+            InvalidValueError: there is no model of that name.
         """
         timers, retry = Timers(self.timeout, self.timeout), self.retry or _RETRY
         key = None if self.api_key == _NO_KEY else self.api_key
@@ -168,7 +173,7 @@ class AgentOptions:
 
 
 def _configured(model: WireModel, timers: Timers, retry: Retry, key: str | None) -> WireModel:
-    """Return *model*, which nobody else has, as the options say."""
+    """Apply options to *model*, a copy that belongs to this chat, and return it."""
     model.timers = timers
     model.retry = retry
     if key is not None:

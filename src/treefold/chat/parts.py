@@ -1,4 +1,4 @@
-"""What a model said in one response, as blocks."""
+"""Turns the parts of a transcript into blocks."""
 
 from treefold.chat.blocks import Block, TextBlock, ThinkingBlock, ToolUseBlock, ToolUseError
 from treefold.core.transcript import ModelText, ThinkingPart, ToolUse, TranscriptPart
@@ -6,7 +6,7 @@ from treefold.models.json_text import json_object_error
 
 
 def block_of(part: TranscriptPart) -> Block | None:
-    """Return *part* as a block; None if the model did not say it."""
+    """Return *part* as a block; None if it is not from the model."""
     match part:
         case ModelText():
             return TextBlock(part.text)

@@ -1,4 +1,4 @@
-"""Saves a conversation in a store, in threads, in the order in which it happened."""
+"""Saves a conversation to a store, in threads, in the order in which it happened."""
 
 import threading
 from collections import deque

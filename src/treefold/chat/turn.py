@@ -411,7 +411,11 @@ class _ChatCalls(Calls):
         if isinstance(failure, DeniedError) and call.id in self._denied:
             self._block(made, failure)
             return
-        text = fault_of(call) or self._unknown(call.name) if failure is None else _failure_text(failure)
+        text = (
+            fault_of(call) or self._unknown(call.name)
+            if failure is None
+            else _failure_text(failure)
+        )
         raw = str(dict(made.args)) if call.fault is None else call.written
         self._turn.block_stream.put(ToolUseError(text, raw))
         if call.fault is not None and raw is not None:  # the model wrote it, and has to mend it

@@ -1,4 +1,4 @@
-"""Messages as objects, and back as the plain dicts that are the history."""
+"""Converts messages between typed objects and the plain dicts of a history."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from treefold.models.json_text import parse_json_object
 
 
 def typed(messages: Sequence[Message]) -> list[TypedMessage]:
-    """Return *messages* as objects; results that follow each other are one message."""
+    """Return *messages* as objects; consecutive results become one UserMessage."""
     found: list[TypedMessage] = []
     results: list[TextBlock | ToolResultBlock] = []
     for message in messages:
@@ -47,15 +47,14 @@ def _blocks(message: Message, text: str) -> list[Block | ToolResultBlock]:
     blocks: list[Block | ToolResultBlock] = [TextBlock(text)] if text else []
     for call in message.get("tool_calls") or ():
         function = call["function"]
-        given = (
-            parse_json_object(function["arguments"]) or {}
-        )  # it may be anything that a model wrote
-        blocks.append(ToolUseBlock(call["id"], function["name"], given))
+        # A model may have written anything as arguments.
+        arguments = parse_json_object(function["arguments"]) or {}
+        blocks.append(ToolUseBlock(call["id"], function["name"], arguments))
     return blocks
 
 
 def plain(message: object) -> list[Message]:
-    """Return *message*, an object or a dict, as dicts.
+    """Return *message*, an object or a dict, as one or more dicts.
 
     Raises:
         InvalidValueError: it is neither.
