@@ -170,12 +170,9 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
     @property
     def usage(self) -> TokenUsage:
-        """The tokens of all turns of this client, with those of agents that they called."""
-        return (
-            self._earlier_usage
-            if self._node is None
-            else self._earlier_usage + self._node.total_usage
-        )
+        """The tokens of all turns of this client, including the agents that they called."""
+        earlier = self._earlier_usage
+        return earlier if self._node is None else earlier + self._node.total_usage
 
     @property
     def node(self) -> Node | None:
@@ -257,7 +254,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         with the next response.
 
         Raises:
-            BlockedError: a call of the model is forbidden (a RuntimeError).
+            BlockedError: a call is forbidden, and ``on_blocked`` is "raise" (a RuntimeError).
             ModelProviderException: the provider failed in the middle of its response, or a later
                 request of the same turn failed.
             UsageError: there was no query.
@@ -463,9 +460,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         except StoreError:
             if known_failure is None:
                 raise
-            log.warning(
-                "%r was not saved to its end: %s", self, known_failure
-            )  # as was said before
+            # The program got this failure before, so close() does not raise it again.
+            log.warning("%r was not saved to its end: %s", self, known_failure)
 
     def _queue_edits(self, saver: Saver) -> None:
         """Queue a history for saving that was edited after the last answer."""

@@ -1,4 +1,9 @@
-"""One turn of a chat as a call: the one loop, with a person at the other end."""
+"""Runs one turn of a chat as a call.
+
+The turn is driven by the model loop of ``agents``. What differs: blocks are passed to a reader
+while they arrive, calls may be left to the program, and what an agent decides by itself (to ask
+again after an empty answer, to fail after too many steps) is left to the person.
+"""
 
 import asyncio
 import itertools
@@ -51,43 +56,58 @@ from treefold.runtime.node import CallNode
 
 log = logging.getLogger("treefold.chat")
 
-NAME: Final = "chat turn"  # with a space, so that no function that a model can call has it
+NAME: Final = "chat turn"  # has a space, so that no function that a model can call has this name
 
 
 @dataclass(slots=True)
 class ChatTurn:
-    """What a client hands over to the call, and what comes back from it."""
+    """The state that a client and the call of its turn share.
+
+    Attributes:
+        options: those of the client.
+        conversation: that of the client.
+        prompt: what the person said; empty to send the results of calls alone.
+        inputs: the arguments of the calls that were yielded, by the id of the call.
+        saver: saves the conversation, if it has a session.
+        opened: done when the provider has accepted the request, or the turn has ended.
+        block_stream: the blocks for the reader.
+        accepted: whether the provider has accepted the request.
+        begun: whether the function has been run; it can be run only once.
+        interrupted: whether the client stopped the turn.
+        superseded: whether it did so for another query, or to close.
+    """
 
     options: AgentOptions
     conversation: Conversation
-    prompt: str  # empty: go on with the results
-    inputs: dict[str, Mapping[str, Any]]  # of calls, as they were handed out, by id
+    prompt: str
+    inputs: dict[str, Mapping[str, Any]]
     saver: Saver | None
-    opened: asyncio.Future[
-        None
-    ]  # done when the provider has accepted the request, or the turn ends
+    opened: asyncio.Future[None]
     block_stream: BlockStream = field(default_factory=BlockStream)
-    accepted: bool = False  # whether the provider has accepted the request
+    accepted: bool = False
     begun: bool = False
     interrupted: bool = False
-    superseded: bool = False  # by another query, or by closing the client
+    superseded: bool = False
 
     def start(self, function: "ChatFunction", ctx: Context) -> CallNode:
-        """Begin it, as a call."""
+        """Start the turn as a call, and return its node."""
         args = {"prompt": self.prompt}
         if self.saver is not None:
             args["session"] = self.saver.name
         node = ctx.start(CallRequest(function, args, rules=self.options.rules(), past=self))
-        node.asked_for = True  # by whoever reads it; the client says so if nobody does
+        # A failure is reported by receive_messages(), or logged by the client if it is not read.
+        node.asked_for = True
         if node.has_ended and node.record is not None:
             self.recover(node.record.exchanges)
         node.add_end_callback(self._ended)
         return node
 
     def recover(self, exchanges: Sequence[Exchange], *, is_followed: bool = True) -> None:
-        """Hand out again what an earlier process was told; a saved session has it already.
+        """Pass the responses of an earlier process to the reader, and add them to the history.
 
-        The calls of the last response are handed out if it *is_followed*, and otherwise soon.
+        A conversation with a saved session has them in its history already. The calls of the last
+        response are passed on here only if the earlier process dealt with them (*is_followed*);
+        otherwise the loop still has to, and passes them on then.
         """
         self.accepted = self.accepted or bool(exchanges)
         said = read_exchanges(exchanges)
@@ -107,13 +127,13 @@ class ChatTurn:
         self.block_stream.close()
 
     async def save(self) -> None:
-        """Write down what is new, if it is to be kept."""
+        """Save what is new, if the conversation has a session."""
         if self.saver is not None:
             await self.saver.flush()
 
 
 class ChatFunction(Function):
-    """Calling it is one turn of a client."""
+    """The function of a turn: each call of it is one turn of a client."""
 
     is_agent = True
 
@@ -154,7 +174,7 @@ class ChatFunction(Function):
 
 
 class _ChatLoop(Loop):
-    """Hands out what comes in, and leaves to the person what an agent decides by itself."""
+    """The model loop with a reader: passes on blocks, and leaves decisions to the person."""
 
     def __init__(
         self, ctx: Context, node: AgentNode, turn: ChatTurn, tools: Sequence[Function]
@@ -175,23 +195,25 @@ class _ChatLoop(Loop):
         )
         self._chat_calls = _ChatCalls(ctx, node, tools, turn)
         super().__init__(ctx, node, task, self._chat_calls)
-        node.default_model = model  # of agents below that name none
+        node.default_model = model  # for agents below that do not name a model
         self._turn = turn
         self._conversation = turn.conversation
-        self._asking: Inputs | None = None  # what is being answered
-        self._text = ""  # of that answer, so far
-        self._has_fragments = False  # whether pieces of its calls were handed out
+        self._asking: Inputs | None = None  # the inputs of the request under way
+        self._text = ""  # the text of its response so far
+        self._has_fragments = False  # whether fragments of its calls were passed on
 
     async def run(self) -> Any:
         try:
             return await super().run()
         except asyncio.CancelledError:
+            # The text of an interrupted response counts as its answer.
             if self._asking is not None and self._text.strip():
                 self._complete(self._node.keep(self._text, *self._asking))
             raise
         finally:
             self._conversation.take_back(keep_prompt=self._turn.superseded)
-            if self._turn.options.auto_execute_tools:  # nobody else will answer what is left
+            if self._turn.options.auto_execute_tools:
+                # The program does not make these calls, so no result will come from it.
                 self._answer_rest()
 
     def _answer_rest(self) -> None:
@@ -201,7 +223,8 @@ class _ChatLoop(Loop):
     async def _begin(self) -> None:
         task, turn = self._task, self._turn
         conversation = turn.conversation
-        await turn.save()  # what is left: better now than when another response is paid for
+        # Save what an earlier flush left: if that fails, it should fail before the next request.
+        await turn.save()
         if (past := self._past) is not None:
             turn.recover(past.exchanges, is_followed=past.response is None)
             settle(turn.opened)
@@ -222,13 +245,13 @@ class _ChatLoop(Loop):
 
     @property
     def _past(self) -> Past | None:
-        """What was said in this turn when an earlier process was cut off in the middle of it."""
+        """The part of this turn that an earlier process completed before it ended, if any."""
         past = self._node.past
         return past if isinstance(past, Past) and past.exchanges else None
 
     async def _opening(self) -> Inputs:
         if (past := self._past) is not None:
-            return self._sent_again(past)
+            return self._unanswered_results(past)
         prompt = self._turn.prompt
         if prompt:
             try:
@@ -239,8 +262,8 @@ class _ChatLoop(Loop):
                 raise InvalidValueError("there is nothing to send: a hook left nothing of it")
         return self._conversation.begin(prompt)
 
-    def _sent_again(self, past: Past) -> Inputs:
-        """Return the results that were sent, and not answered."""
+    def _unanswered_results(self, past: Past) -> Inputs:
+        """Return the results that the earlier process sent without getting a response."""
         for result in past.unsent:
             if isinstance(result, ToolResult):
                 self._conversation.add_result(result)
@@ -258,7 +281,8 @@ class _ChatLoop(Loop):
         self._asking, self._text, self._has_fragments = inputs, "", False
         response = await self._node.request(*inputs, over_budget=over_budget, hear=self._hear)
         self._asking = None
-        if not self._text and (text := _text(response)):  # what was shown as thinking was none
+        if not self._text and (text := _text(response)):
+            # What was streamed as thinking turned out to be the answer.
             self._turn.block_stream.put(TextBlock(text))
         self._complete(response)
         return response
@@ -293,7 +317,10 @@ class _ChatLoop(Loop):
                 pass
 
     def _broke_off(self, failed: AttemptFailed) -> ModelProviderException:
-        """Return what is raised instead of trying again: half of it was handed out."""
+        """Return the exception for a response that broke off after a part of it was read.
+
+        It is not retried, because the reader would get the beginning twice.
+        """
         model = self._task.model
         return provider_exception(
             type(model).__name__,
@@ -313,7 +340,7 @@ class _ChatLoop(Loop):
     async def _follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
         if self._turn.options.auto_execute_tools:
             return await super()._follow(response)
-        await self._chat_calls.hand_out(tuple(self._session.pending))
+        await self._chat_calls.pass_on(tuple(self._session.pending))
         return _text(response), ()
 
     def _out_of_steps(self) -> Any:
@@ -327,22 +354,22 @@ class _ChatLoop(Loop):
 
 
 class _ChatCalls(Calls):
-    """Makes the calls of a turn, or hands them out to be made."""
+    """Makes the calls of a turn, or passes them to the reader, which makes them."""
 
     def __init__(
         self, ctx: Context, node: AgentNode, functions: Sequence[Function], turn: ChatTurn
     ) -> None:
         super().__init__(ctx, node, functions)
         self._turn = turn
-        self._shown: set[str] = set()  # ids of calls that were handed out
+        self._shown: set[str] = set()  # ids of calls that were passed to the reader
         self._denied: set[str] = set()  # ids of calls that were forbidden
-        self._blocked: BlockedError | None = None  # what ends the turn
+        self._blocked: BlockedError | None = None  # ends the turn
 
-    async def hand_out(self, calls: Sequence[ToolUse]) -> None:
-        """Hand out *calls*, for the caller to make.
+    async def pass_on(self, calls: Sequence[ToolUse]) -> None:
+        """Pass *calls* to the reader, which makes them.
 
         Raises:
-            BlockedError: one may not be made, and the options do not say to tell the model.
+            BlockedError: a call is forbidden, and ``on_blocked`` is "raise".
         """
         for call in calls:
             made = MadeCall(call, None)
@@ -367,9 +394,9 @@ class _ChatCalls(Calls):
     async def _announce(
         self, call: ToolUse, args: Mapping[str, Any], verdict: Verdict | None
     ) -> Gate | None:
-        """Hand out a call before it is made, as soon as it is sure that it will be."""
+        """Pass a call to the reader before it is made, but only once it is approved."""
         if verdict is None:
-            await self._announce_call(call, args)
+            await self._show_and_wait(call, args)
             return None
 
         async def decide(node: CallNode) -> Mapping[str, Any]:
@@ -378,15 +405,17 @@ class _ChatCalls(Calls):
             except DeniedError:
                 self._denied.add(call.id)
                 raise
-            await self._announce_call(call, edited)
+            await self._show_and_wait(call, edited)
             return edited
 
         return decide
 
-    async def _announce_call(self, call: ToolUse, args: Mapping[str, Any]) -> None:
+    async def _show_and_wait(self, call: ToolUse, args: Mapping[str, Any]) -> None:
         self._show(call, args)
-        self._ctx.give_up_lease()  # whoever reads it may ask a model first
-        await self._turn.block_stream.wait_until_read()  # or stop it
+        # The reader may call a model itself before it continues, and would need a lease.
+        self._ctx.give_up_lease()
+        # A reader that leaves its loop at this block prevents the call.
+        await self._turn.block_stream.wait_until_read()
 
     def _show(self, call: ToolUse, args: Mapping[str, Any]) -> None:
         self._shown.add(call.id)
@@ -396,7 +425,7 @@ class _ChatCalls(Calls):
         self._turn.block_stream.put(ToolUseBlock(call.id, call.name, dict(args)))
 
     def _block(self, made: MadeCall, error: DeniedError) -> None:
-        """Answer a call that may not be made; what the caller is told is up to the options."""
+        """Set the result of a forbidden call; ``on_blocked`` decides what the reader gets."""
         text = _failure_text(error)
         if self._turn.options.on_blocked == "tell":
             self._turn.block_stream.put(ToolUseError(text, str(dict(made.args))))
@@ -407,7 +436,7 @@ class _ChatCalls(Calls):
 
     def _fail(self, made: MadeCall, failure: BaseException | None) -> None:
         call = made.call
-        # The function itself may raise a DeniedError, when a call of its own was forbidden.
+        # A function that ran raises a DeniedError, too, if a call of its own was forbidden.
         if isinstance(failure, DeniedError) and call.id in self._denied:
             self._block(made, failure)
             return
@@ -418,16 +447,18 @@ class _ChatCalls(Calls):
         )
         raw = str(dict(made.args)) if call.fault is None else call.written
         self._turn.block_stream.put(ToolUseError(text, raw))
-        if call.fault is not None and raw is not None:  # the model wrote it, and has to mend it
+        if call.fault is not None and raw is not None:
+            # The model has to see what it wrote to correct it.
             text = cut(f"{text}; the arguments were: {raw}")
         made.value = {"error": text, "tool": call.name}
         made.result = _failure(call, text)
 
     async def _keep(self, made: MadeCall) -> None:
-        assert made.result is not None  # it has one by now
+        assert made.result is not None  # set when the call ended
         conversation, saver = self._turn.conversation, self._turn.saver
         if not made.result.is_error and made.call.id not in self._shown:
-            self._show(made.call, made.args)  # an earlier process made it after an approval
+            # An earlier process made this call, after an approval.
+            self._show(made.call, made.args)
         conversation.add_result(made.result)
         if saver is not None:
             saver.keep(conversation.waiting)
@@ -449,7 +480,7 @@ def _failure(call: ToolUse, text: str) -> ToolResult:
 def _failure_text(failure: BaseException) -> str:
     if isinstance(failure, DeniedError):
         return f"Tool use blocked: {failure.reason}"
-    if isinstance(failure, KeyError):  # whose text is the key alone
+    if isinstance(failure, KeyError):  # its text is only the key
         return cut(f"{type(failure).__name__}: {failure}")
     return cut(str(failure) or type(failure).__name__)
 
