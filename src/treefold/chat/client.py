@@ -217,7 +217,9 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
     def _forget_turn(self) -> None:
         """Drop the newest turn; if it failed and was not read to its end, log the exception."""
         if self._turn is not None and self._node.state is NodeState.Error:
-            log.warning("%s failed, and nobody read it: %s", self._node, self._node.exception)
+            log.warning(
+                "%s failed, and its answer was not read: %s", self._node, self._node.exception
+            )
         self._turn = None
 
     async def _begin(self, prompt: str) -> None:
@@ -384,7 +386,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         """
         await self._load()
         if session is not None and self._saver is None:
-            raise UsageError("this conversation is not kept: give the Client a session, too")
+            raise UsageError("this conversation is not saved: give the Client a session, too")
         store = self._own_store if self._store == ":memory:" else self._store
         other = Client(copy(self.options), session=session, store=store if session else None)
         other._conversation = self._conversation.copied()

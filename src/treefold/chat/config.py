@@ -30,8 +30,8 @@ def get_base_url(provider: str | None = None, base_url: str | None = None) -> st
     default = LOCAL_SERVERS.get((provider or _DEFAULT_PROVIDER).lower())
     if default is None:
         raise InvalidValueError(
-            f"provider must be one of {', '.join(LOCAL_SERVERS)}, got {provider!r}; for another"
-            f" server give base_url, or set {BASE_URL_VARIABLE}"
+            f"nobody knows where {provider!r} listens: give base_url, set {BASE_URL_VARIABLE}, or"
+            f" name one of {', '.join(LOCAL_SERVERS)}"
         )
     return default
 

@@ -174,7 +174,7 @@ class Conversation:
         texts = [*self._texts, prompt] if prompt else self._texts
         if not self.asked and not texts:
             raise InvalidValueError(
-                "there is nothing to go on with: no call waits for its result; say something, by"
+                "there is nothing to send: no call waits for its result; send a prompt with"
                 " query('...')"
             )
         self._sent_at, self._prompt = len(self._last_seen), prompt

@@ -347,7 +347,7 @@ class _ChatLoop(Loop):
         most = self._turn.options.max_tool_iterations
         log.warning(
             "the model asked for calls %d times (max_tool_iterations), and the turn ends here;"
-            " query('') goes on",
+            " query('') continues it",
             most,
         )
         return ""
