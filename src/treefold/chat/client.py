@@ -142,7 +142,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         kept = "" if self._saver is None else f", session {self._saver.name!r}"
         return f"<Client {self.options.model_name}, {self.turn_count} turns{kept}>"
 
-    # What was said
+    # History
 
     @property
     def message_history(self) -> list[Message]:
@@ -179,7 +179,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         """The node of the newest turn; None before the first."""
         return self._node
 
-    # Talking
+    # Turns
 
     async def query(self, prompt: str) -> None:
         """Send *prompt*, and wait until the provider has accepted the request.
@@ -418,7 +418,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             self._conversation.restore(saved.exchanges, saved.unsent)
             self._loaded = True
 
-    # Beginning and end
+    # Opening and closing
 
     def __del__(self) -> None:
         if (turn := getattr(self, "_turn", None)) is not None:

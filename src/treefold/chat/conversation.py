@@ -45,11 +45,11 @@ class Conversation:
         # The first `_settled` messages were sent and answered; their exchanges are the segments.
         self._segments: list[Segment] = []
         self._settled = 0
-        # The request under way: the index of its first message, its prompt, and the calls without
-        # a result, for which it sends a placeholder.
+        # The request under way: the index of its first message, its prompt, and the calls that had
+        # no result and got a failed one for it.
         self._sent_at: int | None = None
         self._prompt = ""
-        self._placeholders: list[ToolUse] = []
+        self._without_result: list[ToolUse] = []
         self._session: Session | None = None
         self._opened_with: object = None  # the options of that session
         # Inputs for the next request: results, and user texts that were written into the history.
@@ -57,7 +57,7 @@ class Conversation:
         self._texts: list[str] = []
         self._system: list[str] = []  # system texts that were written into the history
 
-    # What was said
+    # History
 
     @property
     def exchanges(self) -> list[Exchange]:
@@ -80,7 +80,7 @@ class Conversation:
         other.messages, other._last_seen = deepcopy(self.messages), deepcopy(self._last_seen)
         other._segments, other._settled = list(self._segments), self._settled
         other._results, other._texts = dict(self._results), list(self._texts)
-        other._sent_at, other._placeholders = self._sent_at, self._placeholders
+        other._sent_at, other._without_result = self._sent_at, self._without_result
         other._prompt = self._prompt
         other._system, other.rewritten = list(self._system), self.rewritten
         other.take_back()
@@ -99,7 +99,7 @@ class Conversation:
         if given:
             self.messages[:] = given
 
-    # The session
+    # Session
 
     def catch_up(self) -> None:
         """If the messages were edited, rebuild the segments from them and drop the session.
@@ -162,7 +162,7 @@ class Conversation:
         self.rewritten = True
         self._last_seen = deepcopy(self.messages)
 
-    # What happens
+    # Requests and results
 
     def begin(self, prompt: str) -> list[UserText | ToolResult]:
         """Return the inputs of a request: the result of each call that was asked for, and *prompt*.
@@ -178,7 +178,7 @@ class Conversation:
                 " query('...')"
             )
         self._sent_at, self._prompt = len(self._last_seen), prompt
-        self._placeholders = self.answer_rest()
+        self._without_result = self.answer_rest()
         if prompt:
             self._show([{"role": "user", "content": prompt}])
         given = [self._results[call.id] for call in self.asked]
@@ -215,7 +215,7 @@ class Conversation:
         if self.messages == self._last_seen:
             del self.messages[self._sent_at :]
         del self._last_seen[self._sent_at :]
-        for call in self._placeholders:
+        for call in self._without_result:
             self._results.pop(call.id, None)
         self._sent_at = None
 

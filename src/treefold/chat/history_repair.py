@@ -54,7 +54,7 @@ class RepairedHistory:
         results: the results of calls that have not been sent, by the id of the call.
         texts: the user's texts that have not been sent.
         system: the texts of system messages.
-        unsettled: the number of messages at the end that are in no segment.
+        unsettled: the number of messages after the last segment, without system messages.
     """
 
     segments: list[Segment] = field(default_factory=list[Segment])
