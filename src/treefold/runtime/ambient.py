@@ -1,4 +1,4 @@
-"""The runtime of calls that nobody gave one: one a loop, in memory, without a past."""
+"""The default runtime of calls made outside any Runtime: one per event loop, without a store."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from treefold.runtime.runtime import Runtime
 
 
 class AmbientRuntime(Runtime):
-    """Serves the calls made on one loop outside any other runtime; forgets a tree when it ends."""
+    """Serves the calls made on one loop outside any other runtime; drops a tree when it ends."""
 
     keeps_finished_trees = False
 
@@ -21,19 +21,21 @@ class AmbientRuntime(Runtime):
 
 
 _ambient: dict[asyncio.AbstractEventLoop, AmbientRuntime] = {}
-_ambient_lock = threading.Lock()  # several loops, in several threads
+# Several threads may each run a loop of their own.
+_ambient_lock = threading.Lock()
 
 
 def current_context() -> Context:
-    """Return the context of the running call, or of the runtime that calls here belong to.
+    """Return the context of the running call, or else that of the runtime used here.
 
     Raises:
-        UsageError: neither a call nor an event loop runs here.
+        UsageError: no call is active, and no event loop runs in this thread.
     """
     active = RunContext.active.get(None)
     try:
         loop = asyncio.get_running_loop()
-    except RuntimeError:  # sync code, perhaps that of a call, in a thread
+    except RuntimeError:
+        # Synchronous code in a thread, perhaps the code of a call.
         if isinstance(active, Context):
             return active.runtime.get_ctx() if active.has_ended else active
         raise UsageError(
@@ -44,7 +46,7 @@ def current_context() -> Context:
     ambient = _ambient.get(loop)
     if ambient is None:
         with _ambient_lock:
-            for gone in [known for known in _ambient if known.is_closed()]:
-                del _ambient[gone]
+            for closed in [known for known in _ambient if known.is_closed()]:
+                del _ambient[closed]
             ambient = _ambient[loop] = AmbientRuntime(loop)
     return ambient.get_ctx()

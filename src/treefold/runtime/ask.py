@@ -1,4 +1,4 @@
-"""Wait for a person: without a lease, for as long as it takes."""
+"""Ask a person a question and wait for the answer, without a lease and without a time limit."""
 
 import asyncio
 import logging
@@ -30,13 +30,13 @@ async def ask(
     choices: Sequence[str] = (),
     key: str | None = None,
 ) -> Answer:
-    """Ask a person, and wait for the answer; *node* is Paused meanwhile.
+    """Ask a person and wait for the answer; *node* is Paused meanwhile.
 
-    What an earlier process was answered to the question with the same *key* is returned at once. By
-    default the key is made from *text*.
+    If a question with the same *key* was answered in an earlier process, that answer is returned at
+    once. By default the key is derived from *text*.
 
     Raises:
-        ClosedError: *node* has ended; if it ends meanwhile, the wait is cancelled.
+        ClosedError: *node* has ended; if it ends during the wait, the wait is cancelled.
     """
     if node.state.final:
         raise ClosedError(f"{node!r} has ended, and waits for no answer any more")
@@ -53,10 +53,12 @@ async def ask(
         node.board.close(question.id)
         answered.cancel()
 
-    if not node.tree.kept:  # and nobody can look into the runtime that it is in
+    # An ambient runtime drops its trees, and nobody has a reference to it to answer with.
+    if not node.tree.kept:
         log.warning("%r asks %r, and nobody can answer it: use it in a Runtime", node, text)
     give_up_lease(node)
-    node.begin_pause(text)  # before anybody can see the question
+    # The node is Paused before the question can be seen.
+    node.begin_pause(text)
     try:
         question = node.board.ask(
             node.id, node.tree, node.loop_handle, kind, text, choices, settle, key
@@ -79,10 +81,10 @@ async def ask(
 def _known_answer(
     node: CallNode, kind: QuestionKind, key: str, choices: Sequence[str]
 ) -> Answer | None:
-    """Return what somebody said when an earlier process asked the same, if that still counts.
+    """Return the answer that an earlier process got to the same question, if it is still valid.
 
-    That a paused call go on was for that one time, unless it is the failure of a call that is
-    known, too.
+    An answer that resumed a paused call was valid once only; the exception is a pause over a failed
+    call, because the failure is recorded, too.
     """
     answers = node.record.answers if node.record is not None else []
     for number, (question, answer) in enumerate(answers):
@@ -95,9 +97,9 @@ def _known_answer(
 
 
 async def ask_to_resume(node: CallNode, why: str, key: str, choices: Sequence[str] = ()) -> str:
-    """Stand still until a person says how to go on: resume, or one of *choices*.
+    """Pause *node* until a person chooses how to continue: resume, or one of *choices*.
 
-    Being told to cancel cancels *node*, and does not return.
+    Returns the choice. If it is to cancel, *node* is cancelled and this does not return.
     """
     answer = await ask(node, QuestionKind.Paused, why, (RESUME, *choices, CANCEL), key)
     if answer.text == CANCEL:
@@ -109,12 +111,12 @@ async def ask_to_resume(node: CallNode, why: str, key: str, choices: Sequence[st
 async def wait_for_help(
     node: CallNode, error: StoreError, writable: "asyncio.Future[None]"
 ) -> None:
-    """Wait until the journal can be written again, or until a person wants it to be tried.
+    """Wait until the journal can be written again, or until a person asks to try again.
 
-    One question is enough for all that wait. It is written when the journal can be, like all that
-    happened meanwhile, and needs no answer then.
+    All waiting calls share one question. It is written together with everything else that happened
+    meanwhile, once the journal is writable, and is closed then without an answer.
     """
-    # Nothing may follow the end of a call in the journal, though that end is not written yet.
+    # In the journal nothing may follow the end of a call, even if that end is not written yet.
     board, show = node.board, node.tree.show if node.concluded else node.tree.publish
     if board.trouble is None:
         board.trouble = node.loop_handle.loop.create_future()
@@ -140,7 +142,7 @@ def _ask_for_help(
     settle = partial(_helped, node, trouble)
 
     def resume(_: object = None) -> None:
-        """Need no answer any more: the journal can be written, or the call that asks has ended."""
+        """Close the question: the journal is writable again, or the call that asks has ended."""
         if board.trouble is trouble:
             board.trouble = None
             board.close(asked.id, Answer(RESUME))

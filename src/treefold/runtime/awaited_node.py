@@ -1,4 +1,4 @@
-"""Who waits for a call, and how it tells them what came of it."""
+"""Waiting for a call to end, from any thread or event loop."""
 
 import asyncio
 import threading
@@ -16,9 +16,9 @@ from treefold.runtime.loop_handle import LoopHandle, settle, threadsafe_resolver
 
 
 class AwaitedNode(Node):
-    """A node that can be waited for, on any loop and in any thread.
+    """A node that can be awaited on any loop and in any thread.
 
-    ``result`` and ``await`` may be used from anywhere; the rest happens on the runtime's loop.
+    ``result`` and ``await`` may be used anywhere; the other methods run on the runtime's loop.
     """
 
     __slots__ = (
@@ -40,16 +40,16 @@ class AwaitedNode(Node):
         self.outputs = None
         self.exception = None
         self.waiting_on = None
-        self.asked_for = False  # whether somebody wants to know what comes of it
+        self.asked_for = False  # whether its outcome has been asked for
         self._ended: float | None = None
         self._traceback: TracebackType | None = None
-        # In order, and quick to leave. True for a caller: the call is given up when the last one is
-        # cancelled while it waits.
+        # A dict keeps the order and makes removal cheap. The value is True for a caller: the call
+        # is cancelled when the last waiting caller is cancelled.
         self._waiters: dict[Callable[[], object], bool] = {}
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has, so that those who wait for it have been told."""
+        """Whether the call has ended and its waiters have been woken."""
         return self._ended is not None
 
     def result(self, timeout: float | None = None) -> Any:
@@ -57,7 +57,7 @@ class AwaitedNode(Node):
         if self._ended is None:
             caller = self._caller()
             if caller is None:
-                _let_others_ask()
+                _release_lease_of_waiter()
             ended = threading.Event()
             self.loop_handle.refuse_blocking(f"result() of {self.function.name!r}")
             self._tell_when_ended(ended.set, caller)
@@ -84,11 +84,11 @@ class AwaitedNode(Node):
         if self._ended is None:
             caller = self._caller()
             if caller is None:
-                _let_others_ask()
+                _release_lease_of_waiter()
             loop = asyncio.get_running_loop()
             ended = loop.create_future()
-            at_home = loop is self.loop_handle.loop
-            wake = partial(settle, ended) if at_home else threadsafe_resolver(ended)
+            is_own_loop = loop is self.loop_handle.loop
+            wake = partial(settle, ended) if is_own_loop else threadsafe_resolver(ended)
             self._tell_when_ended(wake, caller)
             if caller is not None:
                 caller.waiting_on = self
@@ -104,7 +104,7 @@ class AwaitedNode(Node):
         return self._outcome()
 
     def _caller(self) -> "AwaitedNode | None":
-        """Return the parent, if it is the one that is asking."""
+        """Return the parent if the code that waits here belongs to it, otherwise None."""
         asking = RunContext.active.get(None)
         if asking is None:
             return None
@@ -116,36 +116,36 @@ class AwaitedNode(Node):
         return None
 
     def _tell_when_ended(self, wake: Callable[[], object], caller: "AwaitedNode | None") -> None:
-        """Have *wake* called on the loop when it ends, from any thread."""
+        """Arrange from any thread that *wake* is called on the loop when the call ends."""
         is_caller = caller is not None or self._belongs_to_waiters
         self.loop_handle.run_soon(self._wake_caller if is_caller else self.add_end_callback, wake)
 
     @property
     def _belongs_to_waiters(self) -> bool:
-        """Whether this is code outside any call that awaits a call of its own."""
+        """Whether the code that waits here is outside any call and started this call itself."""
         return False
 
     def add_end_callback(self, wake: Callable[[], object]) -> None:
-        """Have *wake* called on the loop when it ends, or now if it has."""
+        """Call *wake* on the loop when the call ends, or at once if it has ended."""
         if self._ended is None:
             self._waiters[wake] = False
         else:
             wake()
 
     def _wake_caller(self, wake: Callable[[], object]) -> None:
-        """As ``add_end_callback``, for the caller: the call is abandoned when it stops waiting."""
+        """Like ``add_end_callback``, for a caller: the call is abandoned when it stops waiting."""
         self.add_end_callback(wake)
         if self._ended is None:
             self._waiters[wake] = True
 
     def _stop_waiting(self, wake: Callable[[], object]) -> None:
-        """Remove a waiter; cancel the call if that was its caller and no other one is left."""
+        """Remove a waiter; cancel the call if it was a caller and no other caller waits."""
         was_caller = self._waiters.pop(wake, False)
         if was_caller and not any(self._waiters.values()):
             self.cancel_on_loop("its caller stopped waiting for it", cause=StopCause.Abandoned)
 
     async def ended(self) -> None:
-        """Wait on the runtime's own loop until it has ended, whatever came of it."""
+        """Wait on the runtime's own loop until the call has ended, with whatever outcome."""
         if self._ended is None:
             ended = self.loop_handle.loop.create_future()
             self.add_end_callback(partial(settle, ended))
@@ -155,10 +155,10 @@ class AwaitedNode(Node):
     def cancel_on_loop(
         self, reason: str, *, insist: bool = False, cause: StopCause = StopCause.Cancelled
     ) -> None:
-        """Cancel it, on the runtime's own loop, with all below it."""
+        """Cancel the call and all below it; runs on the runtime's own loop."""
 
     def remove_end_callback(self, wake: Callable[[], object]) -> None:
-        """Take back what ``add_end_callback`` was given."""
+        """Remove a callback added with ``add_end_callback``."""
         self._waiters.pop(wake, None)
 
     def _outcome(self) -> Any:
@@ -167,7 +167,7 @@ class AwaitedNode(Node):
         raise self.exception.with_traceback(self._traceback)
 
 
-def _let_others_ask() -> None:
-    """Give up the lease of the call that waits here: what it waits for may need one."""
-    if (asking := RunContext.active.get(None)) is not None:
-        asking.give_up_lease()
+def _release_lease_of_waiter() -> None:
+    """Give up the lease of the call that waits here: the call it waits for may need one."""
+    if (waiting := RunContext.active.get(None)) is not None:
+        waiting.give_up_lease()

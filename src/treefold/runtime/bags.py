@@ -1,4 +1,4 @@
-"""What calls keep between them: one bag a node, alive as long as its tree."""
+"""Objects shared between the calls of a tree: one bag per node, closed with its tree."""
 
 import asyncio
 import inspect
@@ -17,24 +17,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Slot:
-    """One object, or the promise of one that a thread is making."""
+    """One object, or the future of one that a thread is making."""
 
-    engine: int = field(default_factory=threading.get_ident)
+    maker: int = field(default_factory=threading.get_ident)
     made: "Future[Any]" = field(default_factory=Future[Any])
 
 
 class SessionBag:
     """Objects that belong to one node, under a namespace and a key.
 
-    Functions reach it through ``ctx.get_or_put``, which says whose bag is meant. What has an
-    ``aclose()`` or a ``close()`` is closed when its tree is deleted or its runtime closes, not when
-    the call ends: a finished tree can still be looked into.
+    Functions reach it through ``ctx.get_or_put``, whose scope selects the node. An object with an
+    ``aclose()`` or ``close()`` method is closed when its tree is deleted or its runtime closes, not
+    when the call ends: a finished tree can still be inspected.
 
     Example:
         >>> bag = SessionBag()
         >>> bag.get_or_put("shell", "cwd", lambda: "/tmp")
         '/tmp'
-        >>> bag.get_or_put("shell", "cwd", lambda: "/loop_handle")
+        >>> bag.get_or_put("shell", "cwd", lambda: "/home")
         '/tmp'
     """
 
@@ -44,11 +44,11 @@ class SessionBag:
         self._closed = False
 
     def get_or_put(self, namespace: str, key: str, factory: Callable[[], T]) -> T:
-        """Return the object under *namespace* and *key*; *factory* makes it, once.
+        """Return the object under *namespace* and *key*; *factory* makes it on first use.
 
         Raises:
-            ClosedError: the tree that the bag belongs to is gone.
-            BlockingCallError: another thread is making it, and this one runs an event loop.
+            ClosedError: the tree that the bag belongs to was deleted, or its runtime closed.
+            BlockingCallError: another thread is making it, and this thread runs an event loop.
         """
         with self._lock:
             if self._closed:
@@ -75,7 +75,7 @@ class SessionBag:
         return value
 
     async def aclose(self) -> None:
-        """Close what can be closed, newest first, and take in nothing more."""
+        """Close every object that can be closed, newest first, and accept no more."""
         with self._lock:
             self._closed = True
             slots, self._slots = self._slots, {}
@@ -91,7 +91,8 @@ class SessionBag:
                 outcome = close()
                 if inspect.isawaitable(outcome):
                     await outcome
-            except Exception:  # foreign code; the others still have to be closed
+            # Foreign code may raise anything, and the other objects still have to be closed.
+            except Exception:
                 log.exception("closing %s/%s of a session bag failed", namespace, key)
             except BaseException as error:  # noqa: BLE001 - raised when the others are closed, too
                 interrupted = error
@@ -100,7 +101,7 @@ class SessionBag:
 
 
 async def close_all(bags: Sequence[SessionBag]) -> None:
-    """Close *bags*, the newest first; being cancelled does not leave any of them out."""
+    """Close *bags*, the newest first; all of them are closed even if this is cancelled."""
     interrupted: BaseException | None = None
     for bag in reversed(bags):
         try:
@@ -112,7 +113,7 @@ async def close_all(bags: Sequence[SessionBag]) -> None:
 
 
 def _close_late(value: Any, what: str) -> NoReturn:
-    """Get rid of an object whose bag was closed while it was being made."""
+    """Close an object whose bag was closed while it was being made."""
     if callable(close := getattr(value, "close", None)):
         close()
     raise ClosedError(f"{what} was made too late: the tree that it belongs to is gone")
@@ -127,12 +128,12 @@ def _refuse_async_factory(what: str) -> NoReturn:
 
 def _wait_for(slot: _Slot, what: str) -> Any:
     if not slot.made.done():
-        if slot.engine == threading.get_ident():
+        if slot.maker == threading.get_ident():
             raise UsageError(f"the factory of {what} asks for {what} itself")
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            pass  # no loop runs in this thread: it may wait
+            pass  # no loop runs in this thread, so it may block
         else:
             raise BlockingCallError(
                 f"{what} is being made in another thread, and waiting for it here would stop the"

@@ -1,4 +1,4 @@
-"""What was spent, and what may be: one account for each budget."""
+"""Accounts: what has been spent of each budget, and whether another request fits."""
 
 import time
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from treefold.core.usage import TokenUsage, added
 
 @dataclass(slots=True)
 class Spent:
-    """What a call and all below it took."""
+    """Usage, cost and number of requests of a call and all below it."""
 
     usage: TokenUsage = field(default_factory=TokenUsage)
     cost: Decimal | None = Decimal(0)  # None: a price is not known
@@ -28,14 +28,14 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a request will take, as far as can be told before."""
+    """The expected tokens and cost of a request."""
 
     tokens: int
     cost: Decimal | None
 
 
 class Account:
-    """A budget, what was drawn from it, and what is set aside for requests under way."""
+    """A budget, what has been spent of it, and what is reserved for requests under way."""
 
     def __init__(self, budget: Budget, owner: Node | None) -> None:
         self.budget = budget
@@ -48,12 +48,12 @@ class Account:
 
     @property
     def name(self) -> str:
-        """Whose it is, in words."""
+        """The owner of the budget, for messages."""
         owner = self.owner
         return "the runtime" if owner is None else f"{owner.function.name} (node {owner.path})"
 
     def seconds_left(self) -> float | None:
-        """Return for how long it lasts, from the first call on; None if that is not bounded."""
+        """Return the seconds left, counted from the first call of this; None if unlimited."""
         if self.budget.seconds is None:
             return None
         now = time.monotonic()
@@ -61,7 +61,7 @@ class Account:
         return max(0.0, self._since + self.budget.seconds - now)
 
     def refusal(self, estimate: Estimate) -> str | None:
-        """Return why a request does not fit any more, or None if it does."""
+        """Return why a request does not fit, or None if it does."""
         budget, waiting = self.budget, self._set_aside
         if self.seconds_left() == 0:
             return f"{budget.seconds:g} s are over"
@@ -77,17 +77,17 @@ class Account:
         return None
 
     def take_over(self, spent: Spent) -> None:
-        """Count what an earlier process has drawn from it."""
+        """Add what an earlier process has spent of this budget."""
         self._calls += spent.requests
         self._tokens += spent.usage.total
         self._usd += spent.cost or Decimal(0)
 
     def set_aside(self, estimate: Estimate) -> None:
-        """Keep room for a request."""
+        """Reserve *estimate* for a request."""
         self._set_aside.append(estimate)
 
     def charge(self, estimate: Estimate, usage: TokenUsage, cost: Decimal | None) -> None:
-        """Count a request for which room was kept."""
+        """Replace the reservation of a request by what it took."""
         self._set_aside.remove(estimate)
         self._calls += 1
         self._tokens += usage.total
@@ -104,6 +104,6 @@ def check(accounts: Sequence[Account], estimate: Estimate, root: Node) -> None:
 
 
 def set_aside(accounts: Sequence[Account], estimate: Estimate) -> None:
-    """Keep room for a request in each of *accounts*."""
+    """Reserve *estimate* for a request in each of *accounts*."""
     for account in accounts:
         account.set_aside(estimate)

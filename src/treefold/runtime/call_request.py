@@ -1,4 +1,4 @@
-"""What somebody wants to have called."""
+"""The request for a call: a function, its arguments, and the options of the call."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -11,26 +11,27 @@ from treefold.core.function import Function, Node
 
 @dataclass(slots=True)
 class CallRequest:
-    """A function, the arguments for it, and how to call it."""
+    """A function, its arguments, and the options of the call."""
 
     function: Function
     args: Mapping[str, Any]
     timeout: float | None = None
     tied_with: Node | None = None
-    checked: bool = False  # the arguments are to be passed on as they are
-    sink: Callable[[Any], Awaitable[None]] | None = None  # takes the values that the call sends
+    checked: bool = False  # the arguments are valid already
+    sink: Callable[[Any], Awaitable[None]] | None = None  # receives the values that the call sends
     model: Any = None  # for this call only
     budget: Budget | None = None
-    tool_use_id: str | None = None  # the model's own name for the call
-    gate: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None  # may it run, and with what?
-    rules: Rules | None = None  # for the models in the call and below it, beside those above
-    past: Any = None  # the conversation that an agent goes on with
-    key: str | None = None  # what its caller calls it by
-    call_key: str = ""  # what tells it from the other calls of its parent, if that is written down
+    tool_use_id: str | None = None  # the model's own id of the call
+    # Awaited before the call runs; returns the arguments to run it with, or raises.
+    gate: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None
+    rules: Rules | None = None  # for models in the call and below it, in addition to those above
+    past: Any = None  # the conversation that an agent continues
+    key: str | None = None  # given by the caller
+    call_key: str = ""  # identifies the call among those of its parent, if there is a journal
 
 
-class Concluded(Exception):  # noqa: N818 - no fault: whoever was asked knows the value already
-    """Raised by a gate if the call is not to be made because its value is known."""
+class Concluded(Exception):  # noqa: N818 - not an error: it carries the value of the call
+    """Raised by a gate when the call need not run because its value is known."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)

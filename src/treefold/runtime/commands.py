@@ -1,4 +1,4 @@
-"""What other processes ask of whoever drives a journal: one JSON object to a message."""
+"""Commands that observers post to the driver of a journal: one JSON object per message."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,10 +11,10 @@ from treefold.core.frames import shortened
 
 
 def read_command(body: str) -> dict[str, Any]:
-    """Return what a message asks for.
+    """Return the command in the body of a message.
 
     Raises:
-        InvalidValueError: it is none of ours.
+        InvalidValueError: *body* is not a JSON object.
     """
     try:
         command: Any = json.loads(body)
@@ -26,10 +26,10 @@ def read_command(body: str) -> dict[str, Any]:
 
 
 def write_command(command: Mapping[str, Any], what: str) -> str:
-    """Return a message that asks for something.
+    """Return the body of a message with *command*.
 
     Raises:
-        InvalidValueError: there is something in it that JSON cannot say; *what* is named.
+        InvalidValueError: *command* has a value without a JSON form; the message names *what*.
     """
     try:
         return json.dumps(command)
@@ -38,18 +38,18 @@ def write_command(command: Mapping[str, Any], what: str) -> str:
 
 
 def edit_as_data(edit: Edit | None) -> dict[str, Any]:
-    """Return what is different in a fork, as a message says it."""
+    """Return the edit of a fork as it is written in a command."""
     edit = edit or Edit()
-    said = {"prompt": edit.prompt, "model": edit.model, "args": edit.args}
-    data = {name: value for name, value in said.items() if value is not None}
+    fields = {"prompt": edit.prompt, "model": edit.model, "args": edit.args}
+    data = {name: value for name, value in fields.items() if value is not None}
     return data if edit.result is UNCHANGED else data | {"result": edit.result}
 
 
 def edit_of(data: Mapping[str, Any]) -> Edit:
-    """Return what a message says is different in a fork.
+    """Return the edit of a fork from the data of a command.
 
     Raises:
-        InvalidValueError: it says something else.
+        InvalidValueError: *data* has a field that an Edit does not have.
     """
     try:
         return Edit(**data)
@@ -58,12 +58,12 @@ def edit_of(data: Mapping[str, Any]) -> Edit:
 
 
 def refusal_of(key: str, error: Exception) -> str:
-    """Return what a driver tells those who look on of a command that it does not follow."""
+    """Return the broadcast by which a driver reports that it refused the command with *key*."""
     return json.dumps({"refused": key, "why": str(error)})
 
 
 def refusals_in(lines: Iterable[str]) -> dict[str, str]:
-    """Return which wishes a driver does not follow, and why, of what it has told."""
+    """Return the refused commands in the broadcasts of a driver: their keys, and why."""
     found: dict[str, str] = {}
     for line in lines:
         with suppress(InvalidValueError):

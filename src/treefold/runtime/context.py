@@ -1,4 +1,4 @@
-"""What a running call sees of the framework."""
+"""The RunContext of a call: what a function can ask of the framework while it runs."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ Q = ParamSpec("Q")
 
 
 class Starter(Protocol):
-    """Whoever starts calls."""
+    """The part of the engine that a context uses to start calls."""
 
     @property
     def runtime(self) -> Any:
@@ -71,7 +71,7 @@ class Context(RunContext):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it belongs to a call that can make no more calls."""
+        """Whether its call has ended and can make no more calls."""
         return self._node is not None and self._node.state.final
 
     def start(self, request: CallRequest) -> CallNode:

@@ -1,4 +1,4 @@
-"""Arguments that stand in files."""
+"""Arguments whose value is the content of a file."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,23 +9,23 @@ from treefold.runtime.threads import in_thread
 
 
 async def read_files(args: Mapping[str, Any], owner: str) -> dict[str, Any]:
-    """Return *args* with what the files hold in place of each FromFile.
+    """Return *args* with each FromFile replaced by the text of its file.
 
     Raises:
-        InvalidArgumentsError: one cannot be read.
+        InvalidArgumentsError: a file cannot be read.
     """
-    found = dict(args)
+    result = dict(args)
     for name, value in args.items():
         if isinstance(value, FromFile):
-            found[name] = await read_file(value, f"{owner}: argument {name!r}")
-    return found
+            result[name] = await read_file(value, f"{owner}: argument {name!r}")
+    return result
 
 
 async def read_file(file: FromFile, what: str) -> str:
     """Return the text of *file*.
 
     Raises:
-        InvalidArgumentsError: it cannot be read; *what* says in the message what it was for.
+        InvalidArgumentsError: it cannot be read; the message begins with *what*.
     """
     from pathlib import Path  # noqa: PLC0415 - slow to load, and seldom needed
 

@@ -1,4 +1,4 @@
-"""Which functions there are and which may call which, checked before anything runs."""
+"""The call graph: which functions there are and which may call which, checked before any runs."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,14 +13,14 @@ from treefold.runtime.model_names import ModelNames
 def discover(
     specs: Iterable[Function], models: ModelNames, known: Mapping[str, Function] | None = None
 ) -> dict[str, Function]:
-    """Return *specs* and all that they may call, by name; *known* are there already.
+    """Return *known*, *specs* and all functions that *specs* may call, by name.
 
     Raises:
-        CallGraphError: something is wrong with them; it lists everything that is.
+        CallGraphError: there are faults; it lists all of them.
     """
     roots = checked_functions(specs, "a Runtime")
     found = dict(known or {})
-    paths = {name: name for name in found}  # how each was reached first
+    paths = {name: name for name in found}  # the path by which each was found first
     faults: list[str] = []
     queue = deque((function, function.name) for function in roots)
     seen: set[int] = set()
@@ -39,14 +39,14 @@ def discover(
         for used in function.may_call:
             checked_function(used, f"the 'uses' of {function.name}")
             queue.append((used, f"{path} > {used.name}"))
-    faults += _circles(roots)
+    faults += _cycles(roots)
     if faults:
         raise CallGraphError(faults)
     return found
 
 
 def reachable(roots: Iterable[Function]) -> dict[str, Function]:
-    """Return *roots* and all that they may call, by name."""
+    """Return *roots* and all functions that they may call, by name."""
     found: dict[str, Function] = {}
     queue = deque(roots)
     while queue:
@@ -56,8 +56,8 @@ def reachable(roots: Iterable[Function]) -> dict[str, Function]:
     return found
 
 
-def _circles(roots: Iterable[Function]) -> Iterator[str]:
-    """Find each way in which calls come back to a function without being allowed to."""
+def _cycles(roots: Iterable[Function]) -> Iterator[str]:
+    """Yield a fault for each cycle in which no function allows recursion."""
     done: set[int] = set()
     for root in roots:
         if id(root) in done:
@@ -70,24 +70,24 @@ def _circles(roots: Iterable[Function]) -> Iterator[str]:
                 done.add(id(path.pop()))
                 below.pop()
             elif any(one is function for one in path):
-                yield from _circle(path, function)
+                yield from _cycle_fault(path, function)
             elif id(function) not in done:
                 path.append(function)
                 below.append(iter(function.may_call))
 
 
-def _circle(path: list[Function], again: Function) -> Iterator[str]:
+def _cycle_fault(path: list[Function], again: Function) -> Iterator[str]:
     start = next(n for n, one in enumerate(path) if one is again)
-    circle = path[start:]
-    if any(function.uses_recursion for function in circle):
+    cycle = path[start:]
+    if any(function.uses_recursion for function in cycle):
         return
     way = " > ".join(function.name for function in [*path, again])
-    what = "it calls itself" if len(circle) == 1 else "calls go round in a circle"
+    what = "it calls itself" if len(cycle) == 1 else "calls go round in a circle"
     yield f"{way}: {what}; take it out of 'uses', or say uses_recursion=True for {again.name}"
 
 
 def check_listed(rules: Rules, functions: Mapping[str, Function]) -> None:
-    """Raise InvalidValueError if *rules* list a name that no function has, where all are known."""
+    """Raise InvalidValueError if *rules* list an unknown name; without *functions* none is."""
     listed = rules.disallowed | (rules.allowed or rules.disallowed)
     for name in sorted(listed) if functions else ():
         if name not in functions:
