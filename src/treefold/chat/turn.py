@@ -279,7 +279,7 @@ class _ChatLoop(Loop):
 
     async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
         self._asking, self._text, self._has_fragments = inputs, "", False
-        response = await self._node.request(*inputs, over_budget=over_budget, hear=self._hear)
+        response = await self._node.request(*inputs, over_budget=over_budget, on_event=self._hear)
         self._asking = None
         if not self._text and (text := _text(response)):
             # What was streamed as thinking turned out to be the answer.

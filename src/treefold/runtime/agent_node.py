@@ -1,4 +1,4 @@
-"""A call that talks to a model: its conversation, and one request of it at a time."""
+"""The call of an agent: its conversation with a model, one request at a time."""
 
 import logging
 import time
@@ -56,14 +56,14 @@ _CHARACTERS_PER_TOKEN: Final = 4  # about
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A conversation to go on with: what was said, and what is still to be sent."""
+    """A conversation to continue: its exchanges, and the inputs that are still to be sent."""
 
     exchanges: Sequence[Exchange]
     unsent: Sequence[UserText | ToolResult]
-    response: ResponseCompleted | None = None  # the last, if nothing has come of it yet
+    response: ResponseCompleted | None = None  # the last one, if it has not been acted on yet
 
 
-class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
+class AgentNode(CallNode):  # noqa: PLR0904 - most of the public methods are properties
     """A call of an agent, with its conversation.
 
     Example:
@@ -81,13 +81,13 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
     __slots__ = (
         "_accounted",
         "_first",
-        "_goes_on",
+        "_has_conversed",
         "_model",
         "_own",
         "_parts",
-        "_said",
         "_session",
         "_system",
+        "_unanswered",
         "_unsent",
         "default_model",
         "notices",
@@ -107,7 +107,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         services: Services,
         record: Record | None = None,
     ) -> None:
-        self.responses = 0  # how many it has had
+        self.responses = 0  # how many it has received
         board = services.board
         super().__init__(
             id,
@@ -120,24 +120,25 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         )
         self.services = services
         self.default_model: Model | None = None  # for agents below it that name none
-        self.notices: list[str] = []  # what the person who runs this should know
-        # Made when it called raise_exception; node ids are no proof, other runtimes have the same.
+        self.notices: list[str] = []  # for the person who runs this
+        # The exceptions by which it gave up (raise_exception). They are compared by identity:
+        # their node ids prove nothing, since other runtimes use the same ids.
         self.resignations: list[AgentException] = []
         self._model: Model | None = None
         self._session: Session | None = None
-        self._parts: list[TranscriptPart] = []  # what was said and answered
-        self._goes_on = False  # it has begun its conversation
+        self._parts: list[TranscriptPart] = []  # the transcript of all completed exchanges
+        self._has_conversed = False  # it has opened a conversation
         self._system = 0  # characters of the system prompt
         self._own = Spent()
-        self._accounted = TokenUsage()  # how much of what the session took is in the accounts
+        self._accounted = TokenUsage()  # the part of the session's usage that has been charged
         self._unsent: tuple[UserText | ToolResult, ...] = ()  # to be sent again on resume
-        self._said: tuple[UserText | ToolResult, ...] = ()  # and not answered yet
+        self._unanswered: tuple[UserText | ToolResult, ...] = ()  # sent, without a response yet
         self._first = loop_handle.loop.create_future()  # done when the model begins to answer
         self.add_end_callback(partial(settle, self._first))
         if record is not None:
-            self._parts, self._said = list(record.transcript), _inputs(record)
+            self._parts, self._unanswered = list(record.transcript), _inputs(record)
             self._own = Spent(record.usage, record.cost)
-            if record.exchanges:  # it has begun to answer in an earlier process
+            if record.exchanges:  # the model has answered in an earlier process
                 settle(self._first)
 
     def _restore(self, record: Record) -> None:
@@ -145,8 +146,9 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         super()._restore(record)
 
     def may_make_again(self, key: str) -> bool:
-        followed = self.record is None or self.record.response is None  # all of it, and answered
-        return super().may_make_again(key) and not is_past(key, self.responses + followed)
+        # The calls of the last response are made again unless their results have been sent.
+        all_answered = self.record is None or self.record.response is None
+        return super().may_make_again(key) and not is_past(key, self.responses + all_answered)
 
     def note_resignation(self, error: BaseException | None) -> None:
         if isinstance(error, AgentException):
@@ -158,7 +160,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         return used(self.responses, request.tool_use_id)
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
-        """Return what a call that the model asked for is made with instead, in a fork, if so."""
+        """Return the arguments that a fork substitutes in a call the model asked for, or None."""
         known = self.unclaimed.get(used(self.responses, tool_use_id))
         record = None if known is None else known.record
         if record is None or record.started_at is not None:
@@ -184,15 +186,15 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
 
     @property
     def said(self) -> Sequence[TranscriptPart]:
-        """What was said so far and has been answered; grows, and is not to be changed."""
+        """The transcript of all completed exchanges; a live list that callers must not change."""
         return self._parts
 
     def get_transcript(self) -> list[TranscriptPart]:
-        return [*self.said, *self._said]
+        return [*self.said, *self._unanswered]
 
     @property
     def call_times(self) -> list[float]:
-        """When it made its calls, in seconds, those of earlier processes included."""
+        """The start times of its calls, as timestamps; those of earlier processes included."""
         starts = [child.started_at for child in self.children]
         return [start.timestamp() for start in starts if start is not None]
 
@@ -204,7 +206,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
 
     @property
     def edited_prompt(self) -> str | None:
-        """What it is told first, if somebody has changed that."""
+        """The first prompt, if a fork has edited it."""
         edit = None if self.record is None else self.record.edit
         return None if edit is None else edit.prompt
 
@@ -231,7 +233,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         return self.services.models.find(model_ref)
 
     def in_place_of(self, model: Model) -> Model:
-        """Return who answers where *model* is asked: that itself, but in a replay."""
+        """Return the model that answers instead of *model*; a replay overrides this."""
         return model
 
     @property
@@ -242,7 +244,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
 
     @property
     def past(self) -> Past | None:
-        """The conversation that it goes on with, of another call or an earlier process."""
+        """The conversation that it continues, from an earlier process or another call."""
         record = self.record
         if record is None or not self.knows_all:
             return self._request.past
@@ -250,18 +252,18 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
 
     @property
     def handed_over(self) -> Any:
-        """The conversation that its caller gave it, whatever an earlier process has said in it."""
+        """The conversation that its caller passed, without what an earlier process added to it."""
         return self._request.past
 
     def caching_with(self, model: Model) -> Caching | None:
-        """Return how long *model* was told to keep the prompt, if an earlier process has begun."""
+        """Return the caching that an earlier process used with *model*, or None."""
         record = self.record
         if record is None or record.caching is None or record.model != model.name:
             return None
         return Caching(record.caching)
 
     def continuation(self) -> CallRequest:
-        """Return the request for a call that goes on where this one ended."""
+        """Return the request for a call that continues the conversation of this one."""
         past = self._request.past
         if self._session is not None:
             past = Past(tuple(self._session.exchanges), self._unsent)
@@ -276,10 +278,10 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         )
 
     def when_answering(self, wake: Callable[[], None]) -> None:
-        """Have *wake* called when the model has begun to answer, or the call has ended."""
+        """Call *wake* when the model has begun to answer, or the call has ended."""
         self._first.add_done_callback(lambda _: wake())
 
-    # Talking
+    # The conversation
 
     def converse(
         self,
@@ -289,7 +291,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         settings: ModelSettings,
         exchanges: Sequence[Exchange] = (),
     ) -> Session:
-        """Open a conversation, or the same one again with other settings."""
+        """Open a conversation, or reopen the same one with other settings."""
         try:
             session = model.open(system, functions, settings, exchanges=exchanges)
         except OtherProtocolError:
@@ -307,30 +309,30 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         functions: Sequence[Function],
         settings: ModelSettings,
     ) -> None:
-        """Go on with a conversation that outlives this call; what was said before is not its."""
+        """Continue *session*, which outlives this call; its past does not belong to the call."""
         self._model = model
         self._session = session
         self._system = len(system)
         self._accounted = session.usage
         names = tuple(function.name for function in functions)
         caching = Caching.NONE if settings.caching is None else settings.caching
-        goes_on = self._goes_on or self.record is not None
-        self._goes_on = True
-        said = () if goes_on else tuple(self._parts)
+        continues = self._has_conversed or self.record is not None
+        self._has_conversed = True
+        said = () if continues else tuple(self._parts)
         self.tree.publish(
-            ConversationOpened(self.id, model.name, system, names, caching.value, said, goes_on)
+            ConversationOpened(self.id, model.name, system, names, caching.value, said, continues)
         )
 
     async def request(
         self,
         *inputs: UserText | ToolResult,
         over_budget: bool = False,
-        hear: Callable[[ModelEvent], None] | None = None,
+        on_event: Callable[[ModelEvent], None] | None = None,
     ) -> ResponseCompleted:
-        """Send *inputs* and return what came of it, when everything above allows a request.
+        """Send *inputs* and return the response, after waiting for pauses, a lease and a slot.
 
-        With *over_budget*, budgets that allow one last call do not count. *hear* is told of each
-        event as it comes in; what it raises ends the request.
+        With *over_budget*, budgets that allow one last call are not checked. *on_event* is called
+        with each event as it arrives; an exception that it raises ends the request.
 
         Raises:
             BudgetExceeded: it does not fit into a budget.
@@ -345,15 +347,15 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
             strict = [a for a in accounts if not (over_budget and a.budget.last_call)]
             check(strict, estimate, root_of(self))
             set_aside(accounts, estimate)
-            self._said = inputs
+            self._unanswered = inputs
             self.tree.publish(RequestSent(self.id, time.time(), inputs))
             failure: Failure | None = None
             try:
                 async with aclosing(session.send(*inputs)) as events:
                     async for event in events:
                         self._note(event)
-                        if hear is not None:
-                            hear(event)
+                        if on_event is not None:
+                            on_event(event)
             except BaseException as error:
                 failure = Failure.of(error)
                 raise
@@ -365,7 +367,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         return self._complete(session, usage, cost)
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
-        """Write down a response that was cut off after *text*, as if that were all of it."""
+        """Record a response that was cut off after *text* as if it were complete."""
         _, session = self._opened()
         session.keep(text, *inputs)
         return self._complete(session, TokenUsage(), Decimal(0))
@@ -377,7 +379,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
         parts = tuple(session.parts(len(session.exchanges) - 1))
         self._parts += parts
         self.responses += 1
-        self._unsent = self._said = ()
+        self._unsent = self._unanswered = ()
         completed = ResponseCompleted(self.id, time.time(), exchange, parts, usage, cost)
         self.tree.publish_instead(completed)
         return completed
@@ -389,7 +391,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
 
     @asynccontextmanager
     async def _allowed_to_ask(self, model: Model) -> AsyncGenerator[None, None]:
-        """Wait until nothing above stands still, and there is a place among the requests."""
+        """Wait until no pause holds the call, and hold a lease and a slot of the provider."""
         limits = self.services.limits
         pool = limits.pools.get(model.provider)
         while True:
@@ -401,7 +403,8 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
                 await pool.take()
             if pause_over(self) is None:
                 break
-            if pool is not None:  # it was paused while it waited
+            # It was paused while it waited for the slot.
+            if pool is not None:
                 pool.put_back()
         try:
             yield
@@ -419,7 +422,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
                     RequestRetried(self.id, time.time(), event.attempt, event.failure, event.wait)
                 )
             case ResponseStarted():
-                pass  # nothing was said yet
+                pass  # there is no text yet
             case PartCompleted() | ResponseEnded():
                 settle(self._first)
             case _:
@@ -429,7 +432,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
     def _estimate(
         self, inputs: Sequence[UserText | ToolResult], accounts: Sequence[Account]
     ) -> Estimate:
-        """Say about what the next request takes: all that was said, once more, and what is new."""
+        """Estimate the next request: the whole conversation is sent again, with *inputs*."""
         model, session = self._opened()
         new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
         if not session.exchanges:
@@ -450,7 +453,7 @@ class AgentNode(CallNode):  # noqa: PLR0904 - most of them say what it is
     def _charge(
         self, accounts: Sequence[Account], estimate: Estimate, *, failed: bool
     ) -> tuple[TokenUsage, Decimal | None]:
-        """Write down what a request took, here and in every call above."""
+        """Add the usage of a request to this call, to every call above and to *accounts*."""
         model, session = self._opened()
         usage = session.usage - self._accounted
         cost = Decimal(0) if failed and not usage.total else _price_if_known(usage, model)
@@ -471,7 +474,7 @@ def _translated(
     settings: ModelSettings,
     exchanges: Sequence[Exchange],
 ) -> Session:
-    """Go on with what another provider's model has said."""
+    """Open a conversation that continues exchanges with another provider's model."""
     from treefold.models.reading import to_plain  # noqa: PLC0415 - knows every protocol
 
     session = model.open(system, functions, settings, exchanges=to_plain(exchanges))
@@ -490,6 +493,7 @@ def _inputs(record: Record) -> tuple[UserText | ToolResult, ...]:
 def _price_if_known(usage: TokenUsage, model: Model) -> Decimal | None:
     try:
         return price(usage, model)
-    except Exception:  # foreign code; what was spent has to be written down all the same
+    # Foreign code may raise anything, and the usage has to be recorded all the same.
+    except Exception:
         log.exception("the price of %s cannot be told", model.name)
         return None

@@ -1,8 +1,8 @@
-"""Resuming trees whose process has died, so that one that kills it does not do so for ever.
+"""Resumes trees whose process has died, so that a tree that kills it does not do so for ever.
 
-Every death without progress is written down. From the second on such trees are started one after
-another, so that a tree that kills its process at once does not count against the others; after the
-fifth a person decides. Progress is whatever need not be done again.
+Each tree records the deaths since its last progress. From the second death on such trees are
+started one after another, so that a tree that kills its process at once does not count against the
+others; after the fifth a person decides. Progress is anything that need not be done again.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from treefold.runtime.walk import is_parked, subtree
 
 MOST_DEATHS: Final = 5
 _SUSPICIOUS: Final = 2  # deaths from which on a tree waits for its turn
-_TURN: Final = 2.0  # seconds after which the next tree starts, whatever became of this one
+_TURN: Final = 2.0  # seconds after which the next tree starts at the latest
 _ALL_TURNS: Final = 30.0  # seconds after which all have started, however many there are
 _WHY: Final = (
     f"the process died at least {MOST_DEATHS} times while this ran, and nothing was finished in"
@@ -54,7 +54,7 @@ Gate = Callable[[CallNode], Any]
 
 
 def last_death(events: Sequence[Event]) -> ProcessDied | None:
-    """Return the last death that *events* tell of, if the tree has made no progress since."""
+    """Return the last ProcessDied in *events*, if the tree has made no progress since."""
     for place in range(len(events) - 1, -1, -1):
         event = events[place]
         if isinstance(event, ProcessDied):
@@ -69,7 +69,7 @@ def _is_progress(before: Sequence[Event], since: Sequence[Event]) -> bool:
         for event in (*before, *since)
         if isinstance(event, QuestionAsked) and event.question.kind is QuestionKind.Paused
     }
-    # A call whose result could not be kept is made again each time.
+    # A call whose result cannot be restored runs again each time, and ends again.
     ended = {event.node for event in before if isinstance(event, CallEnded)}
     for event in since:
         match event:
@@ -90,7 +90,7 @@ class CrashTrials:
     """Decides when each tree of an earlier process is started.
 
     Args:
-        was_killed: whether the last process that drove the journal was.
+        was_killed: whether the last driver of the journal died.
     """
 
     def __init__(self, *, was_killed: bool) -> None:
@@ -103,7 +103,7 @@ class CrashTrials:
         self._recovering = True
 
     def admit(self, root: CallNode, request: CallRequest) -> None:
-        """Count the death of the last process against a tree that is about to be resumed."""
+        """Count the death of the last driver against a tree that is about to be resumed."""
         death = root.tree.last_death
         deaths = self._was_killed + (0 if death is None else death.deaths)
         if not deaths or root.id in self._counted:
@@ -120,14 +120,14 @@ class CrashTrials:
             self.begin()
 
     def begin(self) -> None:
-        """Start the trees, now that it is known which there are: the most suspicious one last.
+        """Start the trees now that all are admitted, the most suspicious one last.
 
-        One at most is newly paused: the others may only have run beside it.
+        At most one is newly paused: the others may only have run at the same time.
         """
         self._recovering = False
         self._waiting.sort(key=lambda suspect: (suspect.deaths, suspect.tried_at))
         if self._waiting and self._waiting[-1].deaths >= MOST_DEATHS:
-            self._waiting.pop().let_go(first_ask=True)
+            self._waiting.pop().release(first_ask=True)
         self._turn = min(_TURN, _ALL_TURNS / max(1, len(self._waiting)))
         if self._current is None:
             self._next()
@@ -137,13 +137,13 @@ class CrashTrials:
         self._waiting = [one for one in self._waiting if not one.root.has_ended]
         if self._waiting:
             self._current = suspect = self._waiting.pop(0)
-            suspect.let_go()
+            suspect.release()
             root = suspect.root
             self._timer = root.loop_handle.loop.call_later(self._turn, self._next)
-            self._look(suspect, _done(root))
+            self._watch(suspect, _done(root))
 
-    def _look(self, suspect: "_Suspect", done: tuple[int, int]) -> None:
-        """Start the next tree as soon as this one has made progress, or can make none now."""
+    def _watch(self, suspect: "_Suspect", done: tuple[int, int]) -> None:
+        """Start the next tree as soon as this one has made progress, has ended or is parked."""
         root = suspect.root
         if self._current is not suspect:
             return
@@ -151,7 +151,7 @@ class CrashTrials:
             self._next()
             return
         changed = root.loop_handle.loop.create_future()
-        changed.add_done_callback(lambda _: self._look(suspect, done))
+        changed.add_done_callback(lambda _: self._watch(suspect, done))
         root.tree.on_next_event(threadsafe_resolver(changed))
 
     def _stop(self) -> None:
@@ -167,7 +167,7 @@ class CrashTrials:
 
 
 class _Suspect:
-    """A tree that was resumed before, and has made no progress."""
+    """A tree that was resumed before and made no progress."""
 
     def __init__(self, root: CallNode, deaths: int, gate: Gate | None, tried_at: float) -> None:
         self.root = root
@@ -179,17 +179,18 @@ class _Suspect:
         assert root.record is not None  # as of every node that was loaded
         asked = root.record.questions.values()
         self.is_paused = any(question.kind is QuestionKind.Paused for question in asked)
-        if self.is_paused:  # the gate asks that person again
-            self.let_go()
+        if self.is_paused:
+            # It needs no turn: its gate asks the person again.
+            self.release()
 
-    def let_go(self, *, first_ask: bool = False) -> None:
-        """Let the tree start, or let a person decide that."""
+    def release(self, *, first_ask: bool = False) -> None:
+        """Let the tree start; with *first_ask*, after a person has agreed."""
         self._first_ask = first_ask
         if not self._turn.done():
             self._turn.set_result(None)
 
     async def gate(self, node: CallNode) -> Mapping[str, Any]:
-        """Wait for the turn of the tree, and for whatever stood before its call."""
+        """Wait for the turn of the tree, then for the original gate of its call."""
         await self._turn
         if self._first_ask:
             await ask_to_resume(node, _WHY, QuestionKey.Crashes)
@@ -199,6 +200,6 @@ class _Suspect:
 
 
 def _done(root: CallNode) -> tuple[int, int]:
-    """Return how many calls there are, and how many of them have ended."""
+    """Return the number of calls in the tree, and of those that have ended."""
     nodes = subtree(root)
     return len(nodes), sum(node.has_ended for node in nodes)

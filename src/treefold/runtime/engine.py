@@ -1,4 +1,4 @@
-"""Starts calls: gives them ids and nodes, and finds those that were made before by their keys.
+"""Starts calls: gives them ids and nodes, and finds calls that were made before by their keys.
 
 Each runtime has one engine.
 """
@@ -31,9 +31,9 @@ class Engine:
 
     Args:
         runtime: what calls see as their runtime.
-        functions: those that are known to be in order.
-        loop_handle: returns where the runtime lives, and opens that if need be.
-        keeps_trees: whether they stay when they have ended.
+        functions: by name; their call graph has been checked.
+        loop_handle: returns the handle of the runtime's loop, which it starts if need be.
+        keeps_trees: whether trees stay in memory after they have ended.
     """
 
     def __init__(
@@ -47,25 +47,25 @@ class Engine:
         keeps_trees: bool,
     ) -> None:
         self.runtime = runtime
-        self.recovery: Any = None  # an Recovery, if the runtime has a store
+        self.recovery: Any = None  # a Recovery, if the runtime has a store
         self.services = services
         self._functions = functions
-        self._seen = WeakSet(functions.values())  # and found to be in order
+        self._checked = WeakSet(functions.values())  # functions whose call graph is valid
         self._trees = trees
         self._loop_handle = loop_handle
         self._keeps_trees = keeps_trees
-        self._lock = threading.Lock()  # for what is given once
+        self._lock = threading.Lock()  # guards ids, numbers and keys
         self._keyed: dict[str, CallNode] = {}  # top-level calls by their keys
         self._ids = itertools.count(1)
         self._numbers = itertools.count(1)
 
     def count_from(self, id: int, number: int) -> None:
-        """Give these to the next node, and to the next tree."""
+        """Use *id* for the next node and *number* for the next tree."""
         self._ids = itertools.count(id)
         self._numbers = itertools.count(number)
 
     def reserve_ids(self, count: int) -> int:
-        """Return the first of so many ids that nobody else gets."""
+        """Reserve *count* consecutive node ids, and return the first."""
         with self._lock:
             first = next(self._ids)
             self._ids = itertools.count(first + count)
@@ -78,22 +78,26 @@ class Engine:
     # Calls
 
     def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
-        """Start the call that *request* asks for; its task has the context variables of here."""
-        # what runs while the runtime begins to close is cancelled, and does not fail before that
+        """Start the call that *request* asks for; its task copies the current context variables."""
+        # A running parent uses its own handle: while the runtime closes, self._loop_handle() raises,
+        # and calls that still run are to be cancelled, not to fail before that.
         loop_handle = (
             self._loop_handle() if parent is None or parent.has_ended else parent.loop_handle
         )
-        if self.recovery is not None and self.recovery.is_suspended:  # so it would be made again
+        # The journal is suspended: the call would not be recorded, and so be made again.
+        if self.recovery is not None and self.recovery.is_suspended:
             raise ClosedError("this runtime is being closed, and its open calls go on in the next")
         self._check_key(request.key)
-        if parent is not None:  # it is the loop's, and not to be touched from elsewhere
+        if parent is not None:
+            # The parent belongs to the loop, and must not be changed from other threads.
             return loop_handle.run_sync(self._start_child, loop_handle, request, parent)
         self._check(request.function)
-        if request.key is not None and (known := self._known(request)) is not None:
+        if request.key is not None and (known := self._find_by_key(request)) is not None:
             return known
         with self._lock:
             if request.key is not None and named(request.key) in self._keyed:
-                return self._same(request, self._keyed[named(request.key)])  # others were quicker
+                # Another thread has started it in the meantime.
+                return self._checked_same(request, self._keyed[named(request.key)])
             id, journal = next(self._ids), None if self.recovery is None else self.recovery.journal
             tree = Tree(id, self.next_number(), kept=self._keeps_trees, journal=journal)
             node = self._make(id, request, loop_handle, tree, None)
@@ -121,41 +125,45 @@ class Engine:
         return node
 
     def start_again(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
-        """Start a top-level call that an earlier process began, or another tree."""
+        """Start the top-level call of a tree that was loaded, or of a fork."""
         self._open_accounts(root, request, is_fork=is_fork)
         self._trees.expect(root)
         root.loop_handle.run_soon(root.start, Context(self, root))
 
     def _check(self, function: Function) -> None:
-        """Check a function that is called at top level for the first time."""
-        if not function.is_plain and function not in self._seen:
+        """Check the call graph of a function when it is first called at top level."""
+        if not function.is_plain and function not in self._checked:
             discover([function], self.services.models, self._functions)
-            self._seen.add(function)
+            self._checked.add(function)
 
     # Calls with a key
 
     def _check_key(self, key: str | None) -> None:
-        """See that a call can be found by its key, which is written down as it is."""
+        """Raise InvalidValueError if redaction would change *key*, by which the call is found."""
         if key and self.recovery is not None and self.recovery.journal.redacted(key) != key:
             raise InvalidValueError(
                 "the key of a call is written down, and there is something in this one that is to"
                 " be redacted; give another key"
             )
 
-    def _known(self, request: CallRequest) -> CallNode | None:
-        """Return the top-level call that has the key of *request*, if there is one."""
-        assert request.key is not None  # or nobody would ask
+    def _find_by_key(self, request: CallRequest) -> CallNode | None:
+        """Return the top-level call that has the key of *request*, or None."""
+        assert request.key is not None  # checked by the caller
         key = named(request.key)
         node = self._keyed.get(key)
         if node is None and self.recovery is not None:
             tree = self.recovery.store.find_key(key)
             node = None if tree is None else self._trees.find(tree)
-        if node is not None and self._same(request, node) and self.recovery is not None:
+        if node is not None and self._checked_same(request, node) and self.recovery is not None:
             node.loop_handle.run_sync(self.recovery.adopt, node, request.function)
         return node
 
-    def _same(self, request: CallRequest, node: CallNode) -> CallNode:
-        """Return *node*, which has the key of *request*, if it is the same call."""
+    def _checked_same(self, request: CallRequest, node: CallNode) -> CallNode:
+        """Return *node*, which has the key of *request*.
+
+        Raises:
+            InvalidValueError: it is another call: its function or its arguments differ.
+        """
         given = (
             request.args
             if self.recovery is None
@@ -169,7 +177,7 @@ class Engine:
         return node
 
     def forget(self, root: CallNode) -> None:
-        """Know a top-level call by no key any more."""
+        """Forget the key of a top-level call."""
         self._keyed = {key: node for key, node in self._keyed.items() if node is not root}
 
     # Nodes
@@ -177,13 +185,13 @@ class Engine:
     def remake(
         self, record: Record, request: CallRequest, tree: Tree, parent: CallNode | None
     ) -> CallNode:
-        """Return the node that *record* tells of."""
+        """Return a new node for a recorded call."""
         node = self._node(record.requested.node, request, self._loop_handle(), tree, parent, record)
         self._trees.show(node)
         return node
 
     def load(self, id: int) -> CallNode | None:
-        """Return a node of an earlier process."""
+        """Load the tree of a node of an earlier process, and return the node; None if unknown."""
         if self.recovery is None or (tree := self.recovery.store.find(node=id)) is None:
             return None
         loop_handle, events = self._loop_handle(), self.recovery.events(tree)
@@ -191,11 +199,11 @@ class Engine:
         return self.loaded(id)
 
     def loaded(self, id: int) -> CallNode | None:
-        """Return the node with this id if it is in memory."""
+        """Return the node with this id if it is in memory, otherwise None."""
         return self._trees.get(id)
 
     def knows_model(self, model_ref: Any) -> bool:
-        """Whether there is such a model."""
+        """Whether *model_ref* refers to a model; None refers to the default."""
         if model_ref is None:
             return True
         try:
@@ -257,9 +265,9 @@ class Engine:
     def _open_accounts(
         self, node: CallNode, request: CallRequest, *, is_fork: bool = False
     ) -> None:
-        """Have *node* draw from its budgets, and count what an earlier process has drawn.
+        """Open the accounts of *node*, and charge them with what an earlier process has spent.
 
-        What a fork shares was drawn from the runtime's budget by the tree that it comes from.
+        What a fork shares with its original tree was charged to the runtime's budget by that tree.
         """
         budgets = (request.budget, request.function.budget)
         node.accounts = tuple([Account(one, node) for one in budgets if one is not None])

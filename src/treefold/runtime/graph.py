@@ -87,7 +87,10 @@ def _cycle_fault(path: list[Function], again: Function) -> Iterator[str]:
 
 
 def check_listed(rules: Rules, functions: Mapping[str, Function]) -> None:
-    """Raise InvalidValueError if *rules* list an unknown name; without *functions* none is."""
+    """Raise InvalidValueError if *rules* list a name that is not one of *functions*.
+
+    Without *functions* nothing is checked.
+    """
     listed = rules.disallowed | (rules.allowed or rules.disallowed)
     for name in sorted(listed) if functions else ():
         if name not in functions:

@@ -1,4 +1,4 @@
-"""Calls that had begun when their process ended: nobody knows whether they were done."""
+"""Calls that an earlier process began: in doubt, paused, or cancelled before it ended."""
 
 import asyncio
 import json
@@ -29,7 +29,11 @@ Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
 
 def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
-    """Return what stands before a call that an earlier process began, where *gate* did."""
+    """Return the gate of a call that an earlier process may have begun; replaces *gate*.
+
+    A call that was cancelled while paused is cancelled, a call in doubt becomes a question, and a
+    paused call asks its questions again.
+    """
     record = node.record
     if record is None:
         return gate
@@ -40,7 +44,8 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
     if begun and not node.function.is_agent and (not node.function.may_repeat or _unknown(node)):
         return _decide
     if node.function.is_agent and record.response is not None:
-        paused = [q for q in paused if REPORT not in q.choices]  # those it comes to by itself
+        # The agent makes the calls of its last response again, and asks about failed ones itself.
+        paused = [q for q in paused if REPORT not in q.choices]
     if not paused:
         return gate
 
@@ -48,7 +53,7 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
         for question in paused:
             if _is_cancelled(record):
                 await _cancel(node)
-            if question.id not in record.questions:  # somebody has answered it meanwhile
+            if question.id not in record.questions:  # answered meanwhile
                 continue
             others = [c for c in question.choices if c not in {RESUME, CANCEL}]
             await ask_to_resume(node, question.text, question.key, others)
@@ -58,7 +63,7 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
 
 
 def _is_cancelled(record: Record) -> bool:
-    """Whether somebody has said so while it was paused, and its process ended before it did."""
+    """Whether a person cancelled it while it was paused, and its process ended before it did."""
     return any(ends_pause(question, answer) for question, answer in record.answers)
 
 
@@ -69,12 +74,12 @@ async def _cancel(node: CallNode) -> Mapping[str, Any]:
 
 
 def _unknown(node: CallNode) -> bool:
-    """Whether what it was called with cannot be had any longer."""
+    """Whether its arguments cannot be restored from the journal."""
     return has_unserializable(dict(node.inputs))
 
 
 async def _decide(node: CallNode) -> Mapping[str, Any]:
-    """Let a person say what came of the call, or whether to make it again."""
+    """Ask a person for the outcome of the call, or whether to call it again."""
     text = (
         f"{node.function.name}({short_arguments(node.inputs)}) had begun and was cut off,"
         " and nobody knows whether it was done; retry calls it again, 'use: RESULT' goes on with"
@@ -98,10 +103,10 @@ async def _decide(node: CallNode) -> Mapping[str, Any]:
 
 
 def _read(annotation: Any, text: str) -> Any:
-    """Return *text* as what a function of this type would give.
+    """Return *text* as a value of the type *annotation*.
 
     Raises:
-        ValueError: it is no such thing.
+        ValueError: it is not valid for that type.
     """
     from pydantic import PydanticUserError, TypeAdapter, ValidationError  # noqa: PLC0415 - slow
 
@@ -115,5 +120,5 @@ def _read(annotation: Any, text: str) -> Any:
         return TypeAdapter(annotation).validate_python(value)
     except ValidationError as error:
         raise ValueError(explained(error, "that is no such result")) from None
-    except (PydanticUserError, NameError, TypeError):  # the annotation says nothing
+    except (PydanticUserError, NameError, TypeError):  # not an annotation that can be checked
         return value

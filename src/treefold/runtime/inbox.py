@@ -1,7 +1,7 @@
-"""What other processes ask of the driver of a journal: followed once, and kept until it is safe.
+"""The commands that observers post to the driver: executed once, deleted when that is durable.
 
-The first answer to a question in here wins, from whichever process. So an answer that is given in
-the driver's process claims the question here first.
+The first answer to a question in the inbox wins, from whichever process. So an answer that is given
+in the driver's own process claims the question here first.
 """
 
 import json
@@ -25,67 +25,70 @@ from treefold.runtime.journal_writer import JournalWriter
 
 log = logging.getLogger(__name__)
 
-Follow = Callable[[Mapping[str, Any], int], None]  # a command, and the id of its message
+Execute = Callable[[Mapping[str, Any], int], None]  # a command, and the id of its message
 
 
 class Inbox:
     """The messages of one journal.
 
     Args:
-        follow: does what a message asks for, or raises TreefoldError.
+        execute: carries out a command, or raises TreefoldError.
     """
 
-    def __init__(self, journal: JournalWriter, follow: Follow) -> None:
+    def __init__(self, journal: JournalWriter, execute: Execute) -> None:
         self._journal = journal
-        self._follow = follow
-        self._followed: dict[int, int] = {}  # messages, and what has to be saved before they go
-        self._kept: set[int] = set()  # messages that could not be followed yet
-        self._claims: set[str] = set()  # messages that announce an answer which is given just now
+        self._execute = execute
+        self._executed: dict[int, int] = {}  # messages, and the mark to be saved before deletion
+        self._postponed: set[int] = set()  # messages that could not be executed yet
+        self._claims: set[str] = set()  # bodies of claims whose answer is just being given
 
-    def look(self) -> None:
-        """Follow what is new.
+    def process(self) -> None:
+        """Execute the new commands.
 
-        One that cannot be followed is dropped, and the log says so; but if it is the store that
-        fails, or the runtime is being closed, it stays.
+        A command that cannot be executed is dropped with a warning in the log; but it stays in the
+        inbox if the store fails or the runtime is being closed.
         """
         for message in self._journal.store.inbox():
-            if message.id in self._followed or message.body in self._claims:
+            if message.id in self._executed or message.body in self._claims:
                 continue
-            if self._is_followed(message):
-                self._followed[message.id] = self._journal.mark()
-        self.forget_followed()
+            if self._try_execute(message):
+                self._executed[message.id] = self._journal.mark()
+        self.delete_executed()
 
-    def _is_followed(self, message: Message) -> bool:
+    def _try_execute(self, message: Message) -> bool:
         command: Mapping[str, Any] = {}
         try:
             command = read_command(message.body)
-            self._follow(command, message.id)
+            self._execute(command, message.id)
         except (StoreError, ClosedError) as error:
-            if message.id not in self._kept:
-                self._kept.add(message.id)
+            if message.id not in self._postponed:
+                self._postponed.add(message.id)
                 log.warning("what another process asked for has to wait: %s", error)
             return False
         except TreefoldError as error:
             log.warning("what another process asked for was not done: %s", error)
-            if isinstance(key := command.get("key"), str):  # by which it is waited for
+            # The process that posted it waits for a reply with this key.
+            if isinstance(key := command.get("key"), str):
                 self._journal.store.broadcast(refusal_of(key, error))
-        self._kept.discard(message.id)
+        self._postponed.discard(message.id)
         return True
 
-    def forget_followed(self) -> None:
-        """Let go of those messages of which all that was done is written down."""
-        if self._followed:
-            self._journal.mark()  # it may have failed the last time
-        for message, mark in tuple(self._followed.items()):
+    def delete_executed(self) -> None:
+        """Delete the messages whose effects are all durable."""
+        if self._executed:
+            # Request a write again: the last one may have failed.
+            self._journal.mark()
+        for message, mark in tuple(self._executed.items()):
             if self._journal.is_saved(mark):
-                with nonblocking():  # or the next time
+                # If the store is busy, the next call deletes it.
+                with nonblocking():
                     self._journal.store.done(message)
                 # The thread that closes the runtime may do the same at this moment.
-                self._followed.pop(message, None)
+                self._executed.pop(message, None)
 
     @contextmanager
     def claim(self, question: str, *, on_loop: bool) -> Generator[None]:
-        """Claim *question* for an answer in this process; the claim stays if the block succeeds.
+        """Claim *question* for an answer in this process; undone if the block raises.
 
         Raises:
             UnknownQuestionError: another process has answered it already.
@@ -100,7 +103,7 @@ class Inbox:
             messages = store.inbox()
             if not posted and question in map(_answered_by, messages):
                 raise UnknownQuestionError(f"question {question!r} has been answered already")
-            # Otherwise it is not written yet, and no other process can know of it.
+            # Otherwise the question is not written yet, and no other process can know of it.
             found = [message.id for message in messages if message.body == claim]
             try:
                 yield
@@ -109,12 +112,12 @@ class Inbox:
                     for message in found:
                         store.done(message)
                 raise
-            self._followed.update(dict.fromkeys(found, self._journal.mark()))
+            self._executed.update(dict.fromkeys(found, self._journal.mark()))
         finally:
             self._claims.discard(claim)
 
     def answered(self) -> Iterator[Question]:
-        """Yield the questions that have an answer here, which are open until it is followed."""
+        """Yield the open questions whose answer is in the inbox and not executed yet."""
         for message in self._journal.store.inbox():
             id = _answered_by(message)
             if id is not None and (found := self._asked(id)) is not None:
@@ -134,7 +137,7 @@ class Inbox:
 
 
 def _answered_by(message: Message) -> str | None:
-    """Return the id of the question that *message* answers, or says to be answered."""
+    """Return the id of the question that *message* answers or claims."""
     with suppress(InvalidValueError):
         match read_command(message.body):
             case {"do": "answer" | "claim", "id": str(id)}:

@@ -1,10 +1,10 @@
-"""Who may make the next request to a model.
+"""Leases: the right to send requests to models.
 
-A lease allows one request at a time. It is taken at the first request of a top-level call and kept
-until that ends, so that the calls of one tree follow each other quickly and find their prompts in
-the caches; calls below use the lease of those above. Whoever uses it keeps it until it has ended:
-calls beside it that run at the same time need leases of their own. Who waits for a person gives it
-up.
+A lease allows one request at a time. A top-level call takes it at its first request and holds it
+until it ends, so that the calls of one tree follow each other quickly and find their prompts in the
+providers' caches; calls below use the lease of a call above. A call that uses a lease keeps it
+until the call ends: siblings that run at the same time need leases of their own. A call that waits
+for a person gives its lease up.
 
 A tree is on one loop, and so are its leases; only the pool is shared between loops.
 """
@@ -22,7 +22,8 @@ class Lease:
     def __init__(self, pool: SlotPool, holder: CallNode) -> None:
         self._pool = pool
         self._holder = holder
-        self._users: list[CallNode] = [holder]  # each below the one before; the last may ask
+        # Each is below the one before it; the last one may send requests.
+        self._users: list[CallNode] = [holder]
         self._open = True
         pool.leases.add(self)
         holder.tree.leases[holder] = self
@@ -30,11 +31,11 @@ class Lease:
 
     @property
     def user(self) -> CallNode:
-        """The node that uses it; those below that one may, too."""
+        """The node that uses it; nodes below that one may use it, too."""
         return self._users[-1]
 
     def use(self, node: CallNode) -> None:
-        """Keep it for *node* until that has ended."""
+        """Let *node* use it until that node has ended."""
         if self._users[-1] is not node:
             self._users.append(node)
             node.add_end_callback(partial(self._left_by, node))
@@ -50,10 +51,11 @@ class Lease:
                 waiter.give(self)
                 return
         if any(self.user in upwards(one) for one in node.tree.paused):
-            self.close()  # as who waits for a person would have done, had it not been in use
+            # The paused node would have given it up at the time, but the lease was in use.
+            self.close()
 
     def close(self) -> None:
-        """Give it up."""
+        """Give it up, and return its slot to the pool."""
         if self._open:
             self._open = False
             self._pool.leases.discard(self)
@@ -63,12 +65,12 @@ class Lease:
             self._pool.put_back()
 
     def is_lost(self) -> bool:
-        """Whether its loop was closed with the call under way, which will never end then."""
+        """Whether its loop was closed while the call was under way, so that it will never end."""
         return self._open and self._holder.loop_handle.loop.is_closed()
 
 
 def usable_lease(node: CallNode) -> Lease | None:
-    """Return the lease with which *node* may make a request, if there is one."""
+    """Return the lease with which *node* may send a request, or None."""
     above = upwards(node)
     for one in above:
         lease = node.tree.leases.get(one)
@@ -78,13 +80,16 @@ def usable_lease(node: CallNode) -> Lease | None:
 
 
 def give_up_lease(node: CallNode) -> None:
-    """Let others make requests while *node* waits; whoever needs a lease then takes a new one."""
+    """Close the leases that *node* can use, so that others may send requests while it waits.
+
+    The next request takes a new lease.
+    """
     while (lease := usable_lease(node)) is not None:
         lease.close()
 
 
 async def take_lease(node: CallNode, pool: SlotPool) -> None:
-    """Have *node* hold a lease or use one from above, having waited if need be."""
+    """Let *node* use a lease from above or take a new one, waiting for a slot if need be."""
     lease = usable_lease(node)
     if lease is None and not pool.try_take():
         lease = await _wait_for_lease(node, pool)
@@ -94,7 +99,7 @@ async def take_lease(node: CallNode, pool: SlotPool) -> None:
 
 
 async def _wait_for_lease(node: CallNode, pool: SlotPool) -> Lease | None:
-    """Wait for a place of the pool, or for a lease of the tree, which may only get one later."""
+    """Wait for a slot of the pool (None) or for a lease of the same tree that becomes usable."""
     waiter = SlotRequest(node)
     node.tree.lease_waiters[waiter] = None
     try:
@@ -104,7 +109,7 @@ async def _wait_for_lease(node: CallNode, pool: SlotPool) -> Lease | None:
 
 
 def _holder_for(node: CallNode) -> CallNode:
-    """Return who holds a new lease: the top-level call, or a branch beside one that has it."""
+    """Return the holder of a new lease: the top-level call, or the highest one below a holder."""
     below = node
     for one in upwards(node):
         if one in node.tree.leases:

@@ -10,11 +10,11 @@ from treefold.runtime.slots import SlotPool
 class Limits:
     """Bounds on how many requests to models are under way at the same time.
 
-    One object may serve several runtimes; those that are given none share one of 8 requests.
+    Several runtimes may share one object; runtimes without one share a default of 8 requests.
 
     Args:
-        concurrent_requests: all together.
-        per_provider: of each provider named.
+        concurrent_requests: the limit for all providers together.
+        per_provider: a further limit for each provider in it.
 
     Example:
         >>> from treefold import Limits, Provider, Runtime

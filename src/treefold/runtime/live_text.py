@@ -54,7 +54,7 @@ class LiveTextWriter:
     def _broadcast(self) -> None:
         self._timer = None
         for node, response in tuple(self._arriving.items()):
-            if self._number_of(node) != response.entry:  # it is complete, or void
+            if self._number_of(node) != response.entry:  # it is complete, or was discarded
                 del self._arriving[node]
             elif response.pending:
                 text = "".join(response.pending)
@@ -70,16 +70,16 @@ class LiveTextReader:
     def __init__(self, store: Store, tree: int) -> None:
         self._store = store
         self._tree = tree
-        self._place = 0
-        # By node: the entry, the text so far, and the place in the response that it reaches to.
+        self._position = 0  # in the broadcasts
+        # By node: the entry, the text so far, and the offset in the response at which it ends.
         self._texts: dict[int, tuple[int, str, int]] = {}
 
     def read(self, numbers: Mapping[int, int]) -> dict[int, str]:
         """Return the text of each response that is still arriving, by node.
 
-        *numbers* has the number of entries of each node: text from before the last one is void.
+        *numbers* has the number of entries of each node: text older than the last is discarded.
         """
-        self._place, lines = self._store.read_broadcasts(self._place)
+        self._position, lines = self._store.read_broadcasts(self._position)
         for line in lines:
             self._take(line)
         for node, (entry, _, _) in tuple(self._texts.items()):
@@ -97,7 +97,7 @@ class LiveTextReader:
                 known, before, end = self._texts.get(node, (entry, "", 0))
                 if known != entry or not start:
                     before, end = "", 0
-                before += "…" if start > end else ""  # something was missed
+                before += "…" if start > end else ""  # a broadcast was missed
                 self._texts[node] = entry, before + text, start + len(text)
             case _:
                 pass

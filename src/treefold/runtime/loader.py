@@ -1,4 +1,4 @@
-"""Trees of earlier processes as nodes: read from the journal, with nothing running in them."""
+"""Makes the nodes of recorded trees from the journal, without running them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ Remake = Callable[[Record, CallRequest, Tree, CallNode | None], CallNode]
 
 
 class PastFunction(Function):
-    """Stands for a function that this program does not have."""
+    """Placeholder for a recorded function that this program does not have."""
 
     def __init__(self, name: str, *, is_agent: bool) -> None:
         super().__init__(name, "")
@@ -39,11 +39,11 @@ class PastFunction(Function):
 
 
 class Loader:
-    """Makes the nodes of trees that are written down.
+    """Makes the nodes of trees in the journal.
 
     Args:
-        remake: makes the node that a record tells of.
-        ended: is told when a call has ended that was open.
+        remake: makes the node of a record.
+        ended: called when a call ends that was open when it was loaded.
     """
 
     def __init__(
@@ -65,14 +65,15 @@ class Loader:
 
     def _restored(self, id: int, events: Sequence[Event]) -> CallNode:
         first = events[0]
-        assert isinstance(first, CallRequested)  # so it begins
+        assert isinstance(first, CallRequested)  # as in every tree
         tree = Tree(id, first.index, kept=True, journal=self._journal)
         tree.last_death = last_death(events)
         records = tree.restore(events)
         nodes: dict[int, CallNode] = {}
         for node_id in sorted(records):
             record = records[node_id]
-            if record.ended is None:  # from now on more is added to the views than is past
+            # The fold keeps changing the record of an open call; the node needs the past as it was.
+            if record.ended is None:
                 record = records[node_id] = record.copy()
             parent = record.requested.parent
             request = self.request_of(record)
@@ -82,7 +83,8 @@ class Loader:
             if not nodes[node_id].has_ended:
                 nodes[node_id].add_end_callback(partial(self._ended, nodes[node_id]))
                 if above is not None and above.function.is_agent and above.waiting_on is None:
-                    above.waiting_on = nodes[node_id]  # until it goes on; agents wait in order
+                    # Agents await their calls in order: until it is resumed, this is the first.
+                    above.waiting_on = nodes[node_id]
         for node_id, node in nodes.items():
             if (record := records[node_id]).exchanges or record.usage.total:
                 for above in upwards(node):
@@ -91,13 +93,13 @@ class Loader:
         return nodes[id]
 
     def events(self, tree: int) -> list[Event]:
-        """Return all that happened in a tree, with results as their functions gave them."""
+        """Return the events of a tree, with results restored to the types of their functions."""
         events = read_events(self._journal.store, tree)
         with reporting_damage(self._journal.store, tree):
             return self.restored(events)
 
     def restored(self, events: list[Event]) -> list[Event]:
-        """Replace the results in *events* by what their functions gave, and return *events*."""
+        """Restore the results in *events* to the types of their functions; return *events*."""
         called: dict[int, Function | None] = {}
         for number, event in enumerate(events):
             if isinstance(event, CallRequested):
@@ -109,7 +111,7 @@ class Loader:
         return events
 
     def request_of(self, record: Record) -> CallRequest:
-        """Return what was asked for, as far as that is written down."""
+        """Return the request of a recorded call, as far as the journal has it."""
         requested = record.requested
         options = requested.options or CallOptions()
         function = self.functions.get(requested.function)
@@ -126,7 +128,10 @@ class Loader:
 
 
 def _revived(function: Function | None, event: CallEnded | ValueSent) -> Event:
-    """Return *event* with what *function* gave, as that gave it; others may send what they like."""
+    """Return *event* with its value restored to the result type of *function*.
+
+    Sent values are restored for streaming functions only: others may send values of any type.
+    """
     if function is None:
         return event
     if isinstance(event, CallEnded):

@@ -17,42 +17,44 @@ from treefold.core.errors import BlockingCallError, ClosedError
 
 T = TypeVar("T")
 
-_LOOK_EVERY = 1.0  # seconds between two looks whether the loop somebody waits for is still there
+_POLL_INTERVAL = 1.0  # seconds between checks that the loop a thread waits for is still open
 
 
 class LoopHandle:
-    """One loop, and how to reach it from any thread."""
+    """An event loop, with methods to run code on it from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         self.loop = loop
-        self.patience = patience  # seconds until a call that was cancelled is cancelled again
+        self.patience = (
+            patience  # seconds until a cancelled call that still runs is cancelled again
+        )
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
     def is_current(self) -> bool:
-        """Whether the loop's work may be done right here: it runs in this thread, or not at all."""
+        """Whether code of the loop may run here: the loop runs in this thread, or not at all."""
         try:
             return asyncio.get_running_loop() is self.loop
         except RuntimeError:
             return not self.loop.is_running() and threading.get_ident() == self._thread
 
     def is_forked(self) -> bool:
-        """Whether this is a forked process, which has a copy of the loop that nobody runs."""
+        """Whether this is a forked process, where the copy of the loop does not run."""
         return self._process != os.getpid()
 
     def is_ending(self) -> bool:
-        """Whether somebody, as ``asyncio.run`` at its end, has cancelled all tasks of the loop."""
+        """Whether all tasks of the loop are being cancelled, as by ``asyncio.run`` at its end."""
         return all(task.cancelling() for task in asyncio.all_tasks(self.loop))
 
     def call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Have *function* called on the loop, soon."""
+        """Schedule *function* on the loop, from any thread."""
         try:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
             raise ClosedError("the event loop of this runtime has been closed") from None
 
     def run_sync(self, function: Callable[..., T], *args: Any) -> T:
-        """Call *function* on the loop and return what it returns, from any thread."""
+        """Call *function* on the loop and return its result, from any thread."""
         if self.is_current():
             return function(*args)
         answer: Future[T] = Future()
@@ -60,11 +62,11 @@ class LoopHandle:
         def work() -> None:
             try:
                 answer.set_result(function(*args))
-            except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits
+            except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
                 answer.set_exception(error)
 
         self.call_soon(work)
-        while not wait([answer], timeout=_LOOK_EVERY).done:
+        while not wait([answer], timeout=_POLL_INTERVAL).done:
             self._check_open()
         return answer.result()
 
@@ -73,7 +75,7 @@ class LoopHandle:
 
         Raises:
             BlockingCallError: this is the thread of the loop.
-            ClosedError: it was cancelled, or the loop closed, before it was done.
+            ClosedError: the task was cancelled, or the loop closed, before it was done.
         """
         try:
             self.refuse_blocking("waiting for a coroutine")
@@ -82,7 +84,7 @@ class LoopHandle:
             work.close()
             raise
         try:
-            while not wait([answer], timeout=_LOOK_EVERY).done:
+            while not wait([answer], timeout=_POLL_INTERVAL).done:
                 self._check_open()
         except BaseException:
             answer.cancel()
@@ -93,14 +95,14 @@ class LoopHandle:
             raise ClosedError("what this thread waited for was cancelled") from None
 
     def run_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Call *function* on the loop: now if this is its thread, otherwise soon."""
+        """Call *function* at once if this is the loop's thread, otherwise schedule it there."""
         if self.is_current():
             function(*args)
         else:
             self.call_soon(function, *args)
 
     def refuse_blocking(self, what: str, instead: str = "write 'await' instead") -> None:
-        """Raise BlockingCallError on the loop's own thread, where waiting would never end."""
+        """Raise BlockingCallError on the loop's own thread, where blocking would be a deadlock."""
         if self.is_current():
             raise BlockingCallError(
                 f"{what} would block the event loop that has to do the work: {instead}, or call it"
@@ -108,11 +110,11 @@ class LoopHandle:
             )
 
     def wait(self, event: threading.Event, timeout: float | None) -> bool:
-        """Block this thread until *event* is set on the loop; False if it took too long."""
+        """Block this thread until *event* is set on the loop; return False after *timeout*."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = _LOOK_EVERY if deadline is None else deadline - time.monotonic()
-            if event.wait(max(0.0, min(left, _LOOK_EVERY))):
+            left = _POLL_INTERVAL if deadline is None else deadline - time.monotonic()
+            if event.wait(max(0.0, min(left, _POLL_INTERVAL))):
                 return True
             if left <= 0:
                 return False
@@ -124,7 +126,7 @@ class LoopHandle:
 
 
 class BackgroundLoop(LoopHandle):
-    """A loop of our own in a daemon thread."""
+    """An event loop that the runtime runs itself, in a daemon thread."""
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
@@ -144,14 +146,14 @@ class BackgroundLoop(LoopHandle):
         await self._stopping.wait()
 
     def stop(self) -> None:
-        """End the loop and its thread."""
+        """Stop the loop, and wait for its thread to end."""
         with contextlib.suppress(ClosedError):
             self.call_soon(self._stopping.set)
         self._runner.join()
 
 
 def settle(future: asyncio.Future[None]) -> None:
-    """Let whoever awaits *future* go on."""
+    """Set the result of *future*, unless it is done."""
     if not future.done():
         future.set_result(None)
 
@@ -163,9 +165,11 @@ def threadsafe_resolver(future: asyncio.Future[None]) -> Callable[[], None]:
     def wake() -> None:
         with contextlib.suppress(RuntimeError):
             if asyncio.get_running_loop() is loop:
-                loop.call_soon(settle, future)  # after those that another thread has woken
+                # Not at once, so that waiters woken by another thread before are still first.
+                loop.call_soon(settle, future)
                 return
-        with contextlib.suppress(RuntimeError):  # that loop has closed, and nobody awaits any more
+        # If that loop has closed, there are no waiters any more.
+        with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, future)
 
     return wake

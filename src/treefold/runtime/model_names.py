@@ -1,4 +1,4 @@
-"""Which model an agent talks to."""
+"""The models of a runtime, and the resolution of model references."""
 
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -10,7 +10,7 @@ _DEFAULT: Final = "default"
 
 
 class ModelNames:
-    """The models of one runtime, by what agents call them.
+    """The models of one runtime, by the names that agents use.
 
     A model_ref refers to a model: a Model, a Provider, the name of a model, or "default" or None
     for the default.
@@ -50,7 +50,7 @@ class ModelNames:
         return self._found[entry]
 
     def _called(self, name: str) -> Any:
-        """Return the model that calls itself so: a journal has nothing else to go by."""
+        """Return the model whose own name is *name*: a journal records only that."""
         return next((m for m in self._entries.values() if getattr(m, "name", None) == name), None)
 
     @property
@@ -60,7 +60,7 @@ class ModelNames:
 
     @property
     def chooses_default(self) -> bool:
-        """Whether the program says which model that is."""
+        """Whether the program has chosen the default model."""
         return self._entries.get(_DEFAULT) is not None
 
     def _default(self) -> Any:
@@ -75,6 +75,6 @@ class ModelNames:
 def _is_model_ref(thing: object) -> bool:
     if isinstance(thing, str):
         return True
-    from treefold.core.model import Model  # noqa: PLC0415 - only who gives one needs it
+    from treefold.core.model import Model  # noqa: PLC0415 - slow, and strings do not need it
 
     return isinstance(thing, Model)

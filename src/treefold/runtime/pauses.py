@@ -1,4 +1,4 @@
-"""Stopping a subtree: nothing in it makes another request or call until somebody says so."""
+"""Pauses of a subtree: nothing in it sends a request or starts a call until it is resumed."""
 
 import asyncio
 import contextvars
@@ -15,12 +15,12 @@ _WHAT_RESUME_DOES = "resume lets its next request or call go on"
 
 
 class Pause:
-    """One reason why a subtree stands still, and all that waits for its end."""
+    """The pause of a node and all below it, and everything that waits for its end."""
 
     def __init__(self, node: CallNode, reason: str) -> None:
         self.node = node
         self.reason = f"{reason}; {_WHAT_RESUME_DOES}"
-        self._kept: dict[CallNode, tuple[RunContext, contextvars.Context]] = {}
+        self._postponed: dict[CallNode, tuple[RunContext, contextvars.Context]] = {}
         self._waiting: set[asyncio.Future[None]] = set()
         self.question = node.board.ask(
             node.id,
@@ -35,20 +35,20 @@ class Pause:
         node.tree.pauses[node] = self
         node.add_end_callback(self.lift)
 
-    def keep(self, child: CallNode, context: RunContext, caller: CallNode) -> None:
-        """Start *child* when this ends; until then its caller is Paused."""
-        self._kept[child] = (context, contextvars.copy_context())
-        child.leave = partial(self._forget, child, caller)
+    def postpone(self, child: CallNode, context: RunContext, caller: CallNode) -> None:
+        """Postpone the start of *child* to the end of the pause; *caller* is Paused until then."""
+        self._postponed[child] = (context, contextvars.copy_context())
+        child.leave = partial(self._drop, child, caller)
         give_up_lease(caller)
         caller.begin_pause(self.reason)
 
-    def _forget(self, child: CallNode, caller: CallNode) -> None:
-        """Let go of a child that was cancelled."""
-        if self._kept.pop(child, None) is not None:
+    def _drop(self, child: CallNode, caller: CallNode) -> None:
+        """Drop a postponed child that was cancelled."""
+        if self._postponed.pop(child, None) is not None:
             caller.end_pause()
 
     async def lifted(self) -> None:
-        """Wait for the end."""
+        """Wait for the end of the pause."""
         waiting = self.node.loop_handle.loop.create_future()
         self._waiting.add(waiting)
         try:
@@ -57,7 +57,7 @@ class Pause:
             self._waiting.discard(waiting)
 
     def lift(self) -> None:
-        """Let everything go on."""
+        """End the pause: wake what waits for it, and start the postponed children."""
         if self.node.tree.pauses.get(self.node) is not self:
             return
         del self.node.tree.pauses[self.node]
@@ -65,8 +65,8 @@ class Pause:
         self.node.board.close(self.question.id)
         for waiting in tuple(self._waiting):
             settle(waiting)
-        kept, self._kept = self._kept, {}
-        for child, (context, variables) in kept.items():
+        postponed, self._postponed = self._postponed, {}
+        for child, (context, variables) in postponed.items():
             child.leave = None
             if child.parent is not None:
                 child.parent.end_pause()
@@ -79,10 +79,10 @@ class Pause:
 
 
 def pause_node(node: CallNode, reason: str) -> None:
-    """Let *node* and all below it make no further request or call.
+    """Pause *node* and all below it before their next request or call.
 
     Raises:
-        UsageError: it has ended.
+        UsageError: *node* has ended.
     """
     if node.state.final:
         raise UsageError(f"{node!r} has ended, and cannot be paused any more")
@@ -91,7 +91,7 @@ def pause_node(node: CallNode, reason: str) -> None:
 
 
 def why_not_paused(node: CallNode) -> str:
-    """Say why there is nothing to resume in *node*."""
+    """Return the message that explains why there is nothing to resume in *node*."""
     above = pause_over(node)
     if above is not None:
         return f"{node!r} stands still because of {above.node!r}: resume node {above.node.id}"
@@ -99,7 +99,7 @@ def why_not_paused(node: CallNode) -> str:
 
 
 def pause_over(node: CallNode | None) -> Pause | None:
-    """Return what stops *node*, or a node above it, if anything does."""
+    """Return the pause of *node* or of the nearest paused node above it, or None."""
     while node is not None:
         if (pause := node.tree.pauses.get(node)) is not None:
             return pause
@@ -108,16 +108,16 @@ def pause_over(node: CallNode | None) -> Pause | None:
 
 
 def start(node: CallNode, context: RunContext) -> None:
-    """Start *node*, now or when nothing above it stands still any more."""
+    """Start *node*, or postpone that while a node above it is paused."""
     caller = node.parent
     if node.tree.pauses and caller is not None and (pause := pause_over(caller)) is not None:
-        pause.keep(node, context, caller)
+        pause.postpone(node, context, caller)
     else:
         node.start(context)
 
 
 async def wait_while_paused(node: CallNode) -> None:
-    """Wait, as Paused and without a lease, while *node* or a node above it stands still."""
+    """Wait, as Paused and without a lease, while *node* or a node above it is paused."""
     while node.tree.pauses and (pause := pause_over(node)) is not None:
         give_up_lease(node)
         node.begin_pause(pause.reason)

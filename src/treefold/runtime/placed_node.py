@@ -1,4 +1,4 @@
-"""Where a call is in its tree: above it, below it, and what its calls are known by."""
+"""The place of a call in its tree: its parent, its children, and the keys of its calls."""
 
 from typing import Any, Final
 
@@ -15,11 +15,11 @@ _NONE: Final[dict[str, Any]] = {}
 
 
 class PlacedNode(AwaitedNode):
-    """A node with a parent, or none, and children.
+    """A node with children, and a parent unless it is at top level.
 
-    A journal finds a call by its key among those of its parent: the one that the caller gave, or
-    else what is called with which arguments, and for how many times. So it does not matter in which
-    order calls are made again.
+    In a journal a call is identified by its key among the calls of its parent: the key that the
+    caller gave, or else one made from the function, the arguments and a count of repetitions. So
+    calls may be made again in any order.
     """
 
     __slots__ = (
@@ -46,10 +46,11 @@ class PlacedNode(AwaitedNode):
         self._running = 0  # how many children have not ended
         self._failures = 0  # how many children have failed
         self._next_sequence = 1
-        self._closing = False  # its children are being cancelled, and there will be no more
-        self._keys: dict[str, int] | None = None  # how often each key was asked for
-        # Its calls by key, if an earlier process made them and this one has not yet.
-        self.unclaimed: dict[str, Any] = _NONE  # never changed while it is this
+        self._closing = False  # its children are being cancelled, and it accepts no more
+        self._keys: dict[str, int] | None = None  # how often each key was requested
+        # The calls of an earlier process that this one has not made yet, by key. _NONE is shared by
+        # all nodes, and replaced before the first insertion.
+        self.unclaimed: dict[str, Any] = _NONE
 
     @property
     def path(self) -> str:
@@ -68,13 +69,13 @@ class PlacedNode(AwaitedNode):
 
     @property
     def bag(self) -> SessionBag:
-        """The objects that live as long as its tree."""
+        """The objects of this node, which live as long as its tree."""
         return self.tree.bag_of(self.id)
 
     @property
     def _belongs_to_waiters(self) -> bool:
-        # A call in a journal outlives those who wait for it: Ctrl-C cancels the task that awaits
-        # it, too, and the next process goes on with it.
+        # A call in a journal outlives its waiters: Ctrl-C cancels the task that awaits it, too, and
+        # the next process resumes the call.
         if self._parent is not None or self.tree.journal is not None:
             return False
         asking = RunContext.active.get(None)
@@ -83,7 +84,7 @@ class PlacedNode(AwaitedNode):
     # Its children
 
     def _take_place(self, tied_with: Node | None) -> None:
-        """Become the next child of its parent, or the top of its tree."""
+        """Become the next child of its parent, or the root of its tree."""
         parent = self._parent
         if parent is None:
             self.index = self.sequence = self.tree.number
@@ -103,13 +104,13 @@ class PlacedNode(AwaitedNode):
         self.index = len(parent.children)
 
     def _leave_place(self) -> None:
-        """Take back ``_take_place``; nobody has seen the call."""
+        """Undo ``_take_place``, before the call was published."""
         if (parent := self._parent) is not None:
             parent.children.remove(self)
             parent._running -= 1
 
     def _take_old_place(self, index: int, sequence: int, key: str, *, ended: bool) -> None:
-        """Become the child of its parent that it was in an earlier process."""
+        """Become the same child of its parent as in the earlier process."""
         self.index, self.sequence = index, sequence
         if (parent := self._parent) is None:
             return
@@ -119,7 +120,7 @@ class PlacedNode(AwaitedNode):
         parent._expect(self, key)
 
     def _expect(self, child: Any, key: str) -> None:
-        """Know a call of an earlier process by its *key*, if it will be made again."""
+        """Add a call of an earlier process to the unclaimed ones, if it may be made again."""
         if self.may_make_again(key):
             self.unclaimed = {} if self.unclaimed is _NONE else self.unclaimed
             self.unclaimed[key] = child
@@ -131,10 +132,10 @@ class PlacedNode(AwaitedNode):
                 " await what it starts before it returns"
             )
 
-    # What they are known by
+    # Keys of its calls
 
     def key_of(self, request: CallRequest) -> str:
-        """Return what tells the call that *request* asks for from all others of this node."""
+        """Return a new key for the call that *request* asks for, unique among its calls."""
         self._keys = {} if self._keys is None else self._keys
         if request.key is None:
             base = self._content_key(request)
@@ -149,16 +150,17 @@ class PlacedNode(AwaitedNode):
 
     def _content_key(self, request: CallRequest) -> str:
         journal, args = self.tree.journal, request.args
-        if journal is not None and journal.redacts:  # or code that is run again is not recognised
+        # The key is compared with those of recorded calls, whose arguments are redacted.
+        if journal is not None and journal.redacts:
             args = journal.as_written(args)
         return of_content(request.function.name, request.model, args)
 
     def may_make_again(self, key: str) -> bool:
-        """Whether it will ask once more for the call with this key, when it goes on."""
+        """Whether this call may make the call with this key again when it is resumed."""
         return not self.has_ended
 
     def claim(self, request: CallRequest) -> Any:
-        """Return the call that *request* asks for, if an earlier process has made it."""
+        """Return the recorded call that *request* asks for, or None; sets its ``call_key``."""
         self._check_open()
         request.call_key = self.key_of(request)
         known = self.unclaimed.get(request.call_key)

@@ -1,6 +1,6 @@
-"""Look now and then whether a journal has grown, for as long as somebody waits for that.
+"""Polls a journal for new entries while there are waiters.
 
-A thread of its own asks the store for one number; it ends soon after nobody waits any more.
+A thread of its own asks the store for one number; it ends soon after the last waiter has gone.
 """
 
 import threading
@@ -11,43 +11,44 @@ from typing import Final
 from treefold.core.errors import ClosedError, TreefoldError
 from treefold.core.store import Store
 
-_LOOKS_EVERY: Final = 0.05  # seconds
-_IDLE_LOOKS: Final = 40  # for how many nobody has to wait until the thread ends
+_INTERVAL: Final = 0.05  # seconds
+_IDLE_POLLS: Final = 40  # polls without a waiter after which the thread ends
 
 
 class Poll:
-    """Wakes those who wait for news of one journal, from any thread, until it is closed."""
+    """Wakes callbacks when one journal has changed, until it is closed; usable in any thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()  # for all below
+        self._lock = threading.Lock()  # guards everything below
         self._waiting: list[Callable[[], None]] = []
-        self._last = 0  # the place of the newest entry, at the last look
-        self._told = 0  # the place after what was told by then
+        self._last = 0  # the position of the newest entry at the last poll
+        self._position = 0  # in the broadcasts, at the last poll
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
-        """Have *wake* called once, when there is something new or an end of it."""
+        """Call *wake* once, when there is something new or this is closed."""
         with self._lock:
             self.check_open()
             if self._thread is None:
                 self._last = self._store.last()
-                thread = threading.Thread(target=self._look, name="treefold poll", daemon=True)
-                thread.start()  # or there is none, and the next who waits starts it
+                thread = threading.Thread(target=self._run, name="treefold poll", daemon=True)
+                thread.start()
+                # Only now: if it could not be started, the next waiter tries again.
                 self._thread = thread
             self._waiting.append(wake)
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """Take back what ``on_next_event`` was given."""
+        """Remove a callback added with ``on_next_event``."""
         with self._lock, suppress(ValueError):
             self._waiting.remove(wake)
 
     def refuse_blocking(self, what: str) -> None:
-        """Allow it everywhere: what is waited for happens elsewhere."""
+        """Allow blocking in every thread: the events come from another process."""
 
     def wait(self, event: threading.Event, timeout: float | None) -> bool:
-        """Block this thread until *event* is set; False if it took too long."""
+        """Block this thread until *event* is set; return False after *timeout*."""
         return event.wait(None if timeout is None else max(0.0, timeout))
 
     def check_open(self) -> None:
@@ -56,7 +57,7 @@ class Poll:
             raise ClosedError(f"nobody looks at {self._store.name} here any more; attach again")
 
     def close(self) -> None:
-        """Wake everybody, and look no more."""
+        """Stop polling, and wake all waiters."""
         with self._lock:
             self._closed.set()
             thread = self._thread
@@ -64,25 +65,28 @@ class Poll:
             thread.join()
         self._wake()
 
-    def _look(self) -> None:
+    def _run(self) -> None:
         idle = 0
-        while idle < _IDLE_LOOKS and not self._closed.wait(_LOOKS_EVERY):
+        while idle < _IDLE_POLLS and not self._closed.wait(_INTERVAL):
             idle = 0 if self._waiting else idle + 1
             if not idle and self._has_changed():
                 self._wake()
-        with self._lock:  # whoever came meanwhile has not been told that it ends
+        with self._lock:
             self._thread = None
+            # Waiters that came after the last poll would not be woken by this thread any more.
             waiting = bool(self._waiting)
         if waiting:
             self._wake()
 
     def _has_changed(self) -> bool:
         try:
-            last, (told, _) = self._store.last(), self._store.read_broadcasts(self._told)
-        except TreefoldError:  # whoever waits looks himself, and is told
+            last = self._store.last()
+            position, _ = self._store.read_broadcasts(self._position)
+        except TreefoldError:
+            # The waiters read the store themselves, and get the error there.
             return True
-        changed = (last, told) != (self._last, self._told)
-        self._last, self._told = last, told
+        changed = (last, position) != (self._last, self._position)
+        self._last, self._position = last, position
         return changed
 
     def _wake(self) -> None:

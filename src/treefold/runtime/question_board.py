@@ -1,4 +1,4 @@
-"""The questions that wait for a person."""
+"""The board: the open questions of a runtime."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from treefold.runtime.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """A question, and what to do with the answer."""
+    """A question, and the callback that takes the answer."""
 
     question: Question
     publish: Callable[[Event], None]
@@ -24,12 +24,12 @@ class OpenQuestion:
 
 
 class QuestionBoard:
-    """Knows every question of one runtime; they are asked, settled and withdrawn on its loop."""
+    """The open questions of one runtime; they are asked, settled and closed on its loop."""
 
     def __init__(self) -> None:
         self._open: dict[str, OpenQuestion] = {}
         self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
-        self._shown = 0  # how many questions are not in any journal
+        self._shown = 0  # how many questions were opened that are not in a journal
         self.trouble: asyncio.Future[None] | None = None  # done when the journal can be written
 
     def take_over(
@@ -39,7 +39,7 @@ class QuestionBoard:
         loop_handle: LoopHandle,
         settle: Callable[[Answer], None],
     ) -> None:
-        """Take in a question that an earlier process has asked, until its node asks it again."""
+        """Add a question of an earlier process, which its node may ask again."""
         self._old.setdefault(question.node_id, []).append(question)
         self.put(question, publish, loop_handle, settle)
 
@@ -50,7 +50,7 @@ class QuestionBoard:
         loop_handle: LoopHandle,
         settle: Callable[[Answer], None],
     ) -> None:
-        """Lay down a question that whoever looks knows of already."""
+        """Add a question without publishing it."""
         self._open[question.id] = OpenQuestion(question, publish, loop_handle, settle)
 
     def ask(
@@ -64,9 +64,9 @@ class QuestionBoard:
         settle: Callable[[Answer], None],
         key: str,
     ) -> Question:
-        """Open a question; *settle* is called on the loop when somebody has answered it.
+        """Open and publish a question; *settle* is called on the loop with the answer.
 
-        One that an earlier process has asked, and that has the same *key*, is not asked again.
+        If an earlier process has asked a question with the same *key*, that one is reused.
         """
         for old in self._old.get(node_id, ()):
             if old.has_key(kind, key):
@@ -99,7 +99,7 @@ class QuestionBoard:
         choices: Sequence[str],
         settle: Callable[[Answer], None],
     ) -> Question:
-        """Open a question of the kind Paused that is in this process only."""
+        """Open a question of the kind Paused that is not written to the journal."""
         self._shown += 1
         question = Question(
             id=f"journal-{self._shown}",
@@ -114,23 +114,23 @@ class QuestionBoard:
         return question
 
     def questions(self) -> list[Question]:
-        """Return what waits to be answered, oldest first."""
+        """Return the open questions, oldest first."""
         return [waiting.question for waiting in list(self._open.values())]
 
     def check(self, id: str, text: str, args: Mapping[str, Any] | None) -> LoopHandle:
-        """See that this answers a question that is open; return where that is settled."""
-        waiting = self._waiting(id)
+        """Check an answer to an open question; return the loop on which it is settled."""
+        waiting = self._find_open(id)
         waiting.question.checked(text, args)
         return waiting.loop_handle
 
     def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
         """Answer a question, from any thread."""
-        waiting = self._waiting(id)
+        waiting = self._find_open(id)
         answer = waiting.question.checked(text, args)
         waiting.loop_handle.run_sync(self._settle, id, answer)
 
     def _settle(self, id: str, answer: Answer) -> None:
-        waiting = self._waiting(id)  # or somebody else was quicker
+        waiting = self._find_open(id)  # raises if it has been answered meanwhile
         self.close(id, answer)
         waiting.settle(answer)
 
@@ -146,14 +146,15 @@ class QuestionBoard:
             waiting.publish(QuestionSettled(node_id, time.time(), id, answer))
             self._open.pop(id, None)
             if (old := self._old.get(node_id)) and waiting.question in old:
-                old.remove(waiting.question)  # or it would be taken for the next of its kind
+                # Otherwise the next question with the same key would reuse it.
+                old.remove(waiting.question)
 
     def forget_old(self, node_id: int) -> None:
-        """Remove what an earlier process asked and the node has not asked again."""
+        """Remove the questions of an earlier process that the node has not asked again."""
         for old in self._old.pop(node_id, ()):
             self._open.pop(old.id, None)
 
-    def _waiting(self, id: str) -> OpenQuestion:
+    def _find_open(self, id: str) -> OpenQuestion:
         if (waiting := self._open.get(id)) is not None:
             return waiting
         known = ", ".join(self._open) or "none"

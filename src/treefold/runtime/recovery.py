@@ -46,7 +46,7 @@ from treefold.runtime.crash_trials import CrashTrials
 from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.in_doubt import gate_after_crash
-from treefold.runtime.inbox import Follow, Inbox
+from treefold.runtime.inbox import Execute, Inbox
 from treefold.runtime.journal_writer import JournalWriter
 from treefold.runtime.loader import Loader, PastFunction
 from treefold.runtime.loop_handle import LoopHandle
@@ -70,7 +70,7 @@ class Recovery:
         journal: JournalWriter,
         functions: Mapping[str, Function],
         engine: Engine,
-        follow: Follow,
+        execute: Execute,
         trials: CrashTrials,
     ) -> None:
         self.journal = journal
@@ -80,7 +80,7 @@ class Recovery:
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # trees that were gone on with, in order
         self._looking: asyncio.TimerHandle | None = None
-        self._inbox = Inbox(journal, follow)
+        self._inbox = Inbox(journal, execute)
         self._trials = trials
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
         self._deleting: set[int] = set()  # trees that must not be forked any more
@@ -134,13 +134,13 @@ class Recovery:
             log.warning("tree %d stays as it is: %s", row.id, error)
 
     def _look(self, loop_handle: LoopHandle) -> None:
-        """Follow what other processes ask for, now and then."""
+        """Execute what other processes ask for, now and then."""
         if self.is_suspended:  # what is done now would not be written down
             return
         try:
             for tree in tuple(self._due):
                 self._wake(tree)
-            self._inbox.look()
+            self._inbox.process()
         except (StoreError, ClosedError) as error:
             log.debug("nobody can look for messages: %s", error)
         self._looking = loop_handle.loop.call_later(_LOOKS_EVERY, self._look, loop_handle)
@@ -445,7 +445,7 @@ class Recovery:
         self._trials.close()
         try:
             self.journal.close()
-            self._inbox.forget_followed()
+            self._inbox.delete_executed()
         except (StoreError, ClosedError) as error:
             log.warning("not everything could be written down: %s", error)
         finally:  # also if Ctrl-C has come once more
@@ -462,7 +462,7 @@ def open_recovery(
     redact: Callable[[str], str] | None,
     functions: Mapping[str, Function],
     engine: Engine,
-    follow: Follow,
+    execute: Execute,
 ) -> Recovery:
     """Return what is in a store, as its driver.
 
@@ -483,4 +483,4 @@ def open_recovery(
             store.close()
             raise
     trials = CrashTrials(was_killed=bool(was_killed))
-    return Recovery(JournalWriter(store, redact, wait_for_help), functions, engine, follow, trials)
+    return Recovery(JournalWriter(store, redact, wait_for_help), functions, engine, execute, trials)

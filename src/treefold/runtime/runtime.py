@@ -144,7 +144,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     ) -> Any:
         from treefold.runtime.recovery import open_recovery  # noqa: PLC0415 - only journals need it
 
-        past = open_recovery(store, redact, self.invocable_functions, self._engine, self._follow)
+        past = open_recovery(store, redact, self.invocable_functions, self._engine, self._execute)
         self.id = past.store.id
         highest_id, highest_number = past.store.highest()
         self._engine.recovery = past
@@ -218,7 +218,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             log.warning("tree %d is left out: %s", id, error)
             return None
 
-    def _follow(self, command: Mapping[str, Any], message: int) -> None:
+    def _execute(self, command: Mapping[str, Any], message: int) -> None:
         """Do what another process asks for; what that message has started is not started again.
 
         Raises:
