@@ -79,8 +79,8 @@ class Engine:
 
     def start(self, request: CallRequest, parent: CallNode | None) -> CallNode:
         """Start the call that *request* asks for; its task copies the current context variables."""
-        # A running parent uses its own handle: while the runtime closes, self._loop_handle() raises,
-        # and calls that still run are to be cancelled, not to fail before that.
+        # A running parent uses its own handle: self._loop_handle() raises while the runtime closes,
+        # and calls that still run are to be cancelled then, not to fail before that.
         loop_handle = (
             self._loop_handle() if parent is None or parent.has_ended else parent.loop_handle
         )

@@ -27,10 +27,10 @@ from treefold.runtime.loop_handle import threadsafe_resolver
 
 log = logging.getLogger(__name__)
 
-_DELAY: Final = 0.01  # seconds that an event may wait which nobody waits for
-_QUICK: Final = 0.002  # seconds that a loop may be held up by writing
-_ALONE_AFTER: Final = 8  # times in which only one waited
-_MANY: Final = 1000  # entries
+_DELAY: Final = 0.01  # seconds until an event is written that no call waits for
+_QUICK: Final = 0.002  # seconds that writing may block the loop
+_ALONE_AFTER: Final = 8  # batches with one waiter after which the next is written on the loop
+_MANY: Final = 1000  # entries that are not written yet
 _PATIENCE: Final = 5.0  # seconds of retries before a person is asked, if the store does not say
 _FIRST_DELAY: Final = 0.05  # seconds before the first retry; each further one waits twice as long
 _LAST_DELAY: Final = 1.0
@@ -41,49 +41,50 @@ Trouble = Callable[[Any, StoreError, "asyncio.Future[None]"], Awaitable[None]]
 
 
 class JournalWriter:
-    """Writes to one store what the trees of one runtime tell it.
+    """Writes the events of the trees of one runtime to one store.
 
     Args:
-        redact: what to make of each text before it is written.
-        trouble: awaited by a node when retries did not help; returns when it is worth another try.
+        redact: applied to each text before it is written.
+        trouble: awaited by a node when retries have failed; returns when another is worthwhile.
     """
 
     def __init__(self, store: Store, redact: Callable[[str], str] | None, trouble: Trouble) -> None:
         self.store = store
         self.redact = redact
         self._trouble = trouble
-        self._lock = threading.RLock()  # for all below
-        self._news = threading.Condition(self._lock)  # for the writer
-        self._entries: list[Entry] = []  # that are not known to be safe
-        self._recorded = 0
-        self._failure: StoreError | None = None  # of the last try
+        self._lock = threading.RLock()  # guards everything below
+        self._changed = threading.Condition(self._lock)  # wakes the writer thread
+        self._entries: list[Entry] = []  # not known to be durable
+        self._recorded = 0  # number of entries so far
+        self._failure: StoreError | None = None  # of the last attempt
         self._largest: int | None = getattr(store, "largest", None)
         self._patience: float = getattr(store, "patience", _PATIENCE)
-        self.failing_since: float | None = None  # when the first of the failed tries ended
+        self.failing_since: float | None = None  # when the first failed attempt ended
         self._delay = _FIRST_DELAY
         self._retry_at = 0.0
         self._is_stuck = False  # retries have failed for longer than the store's patience
         self._recovery: list[Callable[[], None]] = []  # called when a retry has succeeded
-        self._starting: asyncio.TimerHandle | None = None  # of a writer that could not be started
-        self._wanted = False  # somebody waits, or has waited for long enough
+        self._starting: asyncio.TimerHandle | None = None  # retries to start the writer thread
+        self._wanted = False  # a write has been requested
         self._urgent = False  # the next retry is due now
-        self._due = False  # the loop is about to see who waits
-        self._writing: int | None = None  # the thread that does, just now
-        self._interrupted = False  # somebody has been: it may be that the first entries are safe
-        self._in_line = 0  # how many wait, or were woken and have not gone on: they come first
-        self._writes_now: asyncio.Task[Any] | None = None  # and waits for no others
-        self._crowd = 0  # how often one has to be alone until that is believed
-        self._took = 2 * _QUICK  # seconds, lately, to write; it has to be shown that it is quick
-        self._closed = False  # there is no more to write
-        # The last entry, a callback, and whether it is called only when retries do not help either.
+        self._due = False  # _write_here is scheduled on the loop
+        self._writing: int | None = None  # the thread that is writing
+        self._interrupted = False  # Ctrl-C came during a write: the first entries may be durable
+        self._in_line = 0  # calls that wait, or were woken and have not continued: they come first
+        self._writes_now: asyncio.Task[Any] | None = None  # the task that writes without waiting
+        self._crowd = 0  # batches with one waiter that are left until tasks write on the loop
+        # Moving average of the seconds a write takes; slow until measurements show otherwise.
+        self._took = 2 * _QUICK
+        self._closed = False
+        # The last entry waited for, a callback, and whether the callback waits for retries.
         self._waiting: list[tuple[int, Callable[[], None], bool]] = []
-        self._nodes: dict[int, _Node] = {}  # those that are open, or not all of which is safe
-        self._over: list[int] = []  # those of them that have ended
+        self._nodes: dict[
+            int, _Node
+        ] = {}  # nodes that are open, or not durable to their last entry
+        self._ended: list[int] = []  # those of them that have ended
         self._writer: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.loop: asyncio.AbstractEventLoop | None = (
-            None  # where it is time to write, if that is known
-        )
+        self.loop: asyncio.AbstractEventLoop | None = None  # runs the timers, if it is known
         self._live_text = LiveTextWriter(store, self._number_of)
 
     @property
@@ -93,21 +94,21 @@ class JournalWriter:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is written any more."""
+        """Whether events are not written any more."""
         return self._closed
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much is still to be written that whoever can should wait for it."""
+        """Whether so many entries are not written yet that a call that can should wait."""
         return len(self._entries) > _MANY
 
-    # What happens
+    # Recording events
 
     def record(self, tree: int, *events: Event) -> None:
-        """Take down *events*; they are written soon, all of them at once.
+        """Serialize *events* and add them to the next batch, all or none.
 
         Raises:
-            TooLargeError: one does not fit into the store; then none is taken down.
+            TooLargeError: one does not fit into the store; then none is recorded.
         """
         if self._closed:
             return
@@ -115,33 +116,35 @@ class JournalWriter:
             count = len(self._entries)
             try:
                 for event in events:
-                    self._take_down(tree, event)
+                    self._record_one(tree, event)
             except TooLargeError:
-                self._take_back(count)
+                self._remove_after(count)
                 raise
         if self._timer is None:
             try:
                 loop = asyncio.get_running_loop()
-            except RuntimeError:  # another thread's; whoever made it does wait for it
+            except RuntimeError:
+                # An event of another thread, which waits until it is saved.
                 return
-            if self.loop not in {None, loop}:  # as above; and that loop may end before it is time
+            if self.loop not in {None, loop}:
+                # The same; and that loop may end before the timer fires.
                 return
             self._timer = loop.call_later(_DELAY, self._write_soon, self._recorded)
 
     def stream(self, tree: int, event: ResponseStreamed) -> None:
-        """Let those see *event* who look on from elsewhere; it is not taken down.
+        """Broadcast *event* to observers; it is not recorded.
 
-        Not if texts are changed before they are written: half of a word cannot be.
+        Nothing is broadcast if texts are redacted: half a word cannot be.
         """
         if self.redact is None and not self._closed:
             self._live_text.take(tree, event)
 
-    def _take_down(self, tree: int, event: Event) -> None:
+    def _record_one(self, tree: int, event: Event) -> None:
         node = self._nodes.get(event.node)
         if node is None:
             node = self._nodes[event.node] = self._node(event)
-        over = isinstance(event, CallEnded)
-        between = over or isinstance(event, CallRequested)  # it and its caller
+        ended = isinstance(event, CallEnded)
+        between = ended or isinstance(event, CallRequested)  # its texts are shared with its caller
         entry = entry_of(
             event,
             tree=tree,
@@ -150,18 +153,19 @@ class JournalWriter:
             known=node.caller_knows if between else node.knows,
         )
         self._check_size(entry)
-        if over:
-            self._over.append(event.node)
-        self._entries += [entry]  # from here on nothing is called: that is where Ctrl-C comes
+        if ended:
+            self._ended.append(event.node)
+        # Ctrl-C is delivered at calls, and there is none in the next three lines.
+        self._entries += [entry]
         node.number += 1
         self._recorded += 1
 
     def _check_size(self, entry: Entry) -> None:
-        """Refuse what the store would refuse: then it concerns one call, and no other one."""
+        """Raise TooLargeError for what the store would refuse, so that only one call fails."""
         if self._largest is None:
             return
-        # Bytes are counted only if the characters could be too many: one has at most 12 bytes, in
-        # the JSON of a question.
+        # Bytes are counted only if there may be too many: a character has at most 12 bytes, in the
+        # JSON of a question.
         characters = len(entry.body)
         for text in entry.texts.values():
             characters += len(text)
@@ -175,8 +179,8 @@ class JournalWriter:
                 f" accepts at most {self._largest:,}: keep it in a file, and pass the path of that"
             )
 
-    def _take_back(self, count: int) -> None:
-        """Have all entries but the first *count* not recorded."""
+    def _remove_after(self, count: int) -> None:
+        """Remove all entries but the first *count*."""
         for entry in self._entries[count:]:
             self._nodes[entry.node].number -= 1
             self._recorded -= 1
@@ -193,7 +197,7 @@ class JournalWriter:
         return 0 if known is None else known.number
 
     def length(self, node: int) -> int:
-        """Return how many entries a node has, those included that are not written yet."""
+        """Return the number of entries of a node, including those that are not written yet."""
         return self._number_of(node) or self.store.length(node)
 
     def redacted(self, text: str) -> str:
@@ -202,19 +206,19 @@ class JournalWriter:
 
     def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments as they come back from the journal."""
-        packer = ValueEncoder(self.redact)
-        return unpack(packer.pack_arguments(dict(args)), packer.texts.__getitem__)
+        encoder = ValueEncoder(self.redact)
+        return unpack(encoder.pack_arguments(dict(args)), encoder.texts.__getitem__)
 
-    # Waiting until it is safe
+    # Waiting until events are durable
 
     async def saved(self, node: Any) -> None:
-        """Wait until all that happened so far is safe.
+        """Wait until all events recorded so far are durable.
 
-        A failure of the store is retried. If retries fail, *node* asks a question about it, and
-        waits until it is over.
+        A failed write is retried. If retries fail, *node* asks a question about it, and waits until
+        the store can be written again.
 
         Raises:
-            FencedError: another runtime writes there, and nothing may be done any more.
+            FencedError: another runtime writes to the store, and this one must not continue.
         """
         while (failure := await self._try()) is not None:
             if isinstance(failure, FencedError):
@@ -238,10 +242,11 @@ class JournalWriter:
                 with self._lock:
                     self._waiting.append((target, threadsafe_resolver(done), True))
                     if alone:
-                        self._have_written()
+                        self._request_write()
                     elif not self._due:
                         self._due = True
-                        loop.call_soon(self._write_here)  # when all have asked who would just now
+                        # After the other tasks that are ready have asked, too: one batch for all.
+                        loop.call_soon(self._write_here)
         except BaseException as error:
             self._leave_to_writer(error)
             raise
@@ -254,7 +259,7 @@ class JournalWriter:
         return None if self._saved >= target or self._closed else self._failure
 
     def _is_alone(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether nobody else would ask just now, as far as can be told from the last times."""
+        """Whether this task is probably the only one that waits, judged by the last batches."""
         if self._waiting or self._in_line or not self._is_quick():
             return False
         task = asyncio.current_task()
@@ -262,16 +267,16 @@ class JournalWriter:
             if self._crowd:
                 return False
             self._writes_now = task
-            loop.call_soon(self._let_others_write)
+            loop.call_soon(self._end_exclusive_write)
         elif self._writes_now is not task:
             self._crowd = _ALONE_AFTER
         return self._writes_now is task
 
-    def _let_others_write(self) -> None:
+    def _end_exclusive_write(self) -> None:
         self._writes_now = None
 
     def _is_quick(self) -> bool:
-        """Whether writing does not hold up the loop, as far as can be told from the last times."""
+        """Whether a write is quick enough for the loop, judged by the last writes."""
         idle = self._writing is None and self.failing_since is None
         return idle and self._took <= _QUICK
 
@@ -286,35 +291,35 @@ class JournalWriter:
         return future
 
     def _retry_now(self) -> None:
-        """Retry at once, as a caller asked for; a failure is reported at once, without backoff."""
+        """Retry at once; a failure is reported at once, too, without further retries."""
         with self._lock:
             if self._is_stuck and not self._closed:
                 self._is_stuck = False
-                self._have_written(at_once=True)
+                self._request_write(at_once=True)
 
     def mark(self) -> int:
-        """Have everything written soon; return what ``is_saved`` needs to know."""
+        """Request a write; return a mark for ``is_saved``."""
         with self._lock:
             if self._entries and not self._closed:
-                self._have_written()
+                self._request_write()
             return self._recorded
 
     def _when_tried(self, wake: Callable[[], None]) -> int:
-        """Call *wake*, on any thread, when all so far is safe or could not be written just now.
+        """Call *wake*, on any thread, when all so far is durable or an attempt has failed.
 
         Returns:
-            What ``is_saved`` needs to know.
+            A mark for ``is_saved``.
         """
         with self._lock:
             if self._entries and not self._closed:
                 self._waiting.append((self._recorded, wake, False))
-                self._have_written(at_once=True)
+                self._request_write(at_once=True)
             else:
                 wake()
             return self._recorded
 
     def is_saved(self, mark: int) -> bool:
-        """Whether all is safe that had happened at that *mark*."""
+        """Whether all events recorded before that *mark* are durable."""
         return self._saved >= mark
 
     @property
@@ -322,11 +327,11 @@ class JournalWriter:
         return self._recorded - len(self._entries)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Block until all that happened so far is safe.
+        """Block until all events recorded so far are durable.
 
         Raises:
-            StoreError: it cannot be written just now.
-            StoreBusyError: it took longer than *timeout* seconds, and may still be written.
+            StoreError: they cannot be written now.
+            StoreBusyError: it took longer than *timeout* seconds; they may still be written.
         """
         if self._closed or not self._entries:
             return
@@ -341,8 +346,8 @@ class JournalWriter:
         if self._saved < target and self._failure is not None:
             raise self._failure
 
-    def _have_written(self, *, at_once: bool = False) -> None:
-        """Have the writer write; after a failure not before the next retry, unless *at_once*."""
+    def _request_write(self, *, at_once: bool = False) -> None:
+        """Ask the writer to write; after a failure not before the next retry, unless *at_once*."""
         self._wanted = True
         self._urgent = self._urgent or at_once
         if self._writer is None:
@@ -353,15 +358,15 @@ class JournalWriter:
                 self._start_later(error)
                 return
             self._writer = writer
-        self._news.notify()
+        self._changed.notify()
 
     def _start_later(self, error: RuntimeError) -> None:
-        """Take it as a failed try that the writer's thread could not be started."""
+        """Treat it as a failed write that the writer's thread could not be started."""
         self._fail(StoreError(self.store.name, f"the thread that writes it: {error}"))
         loop = self.loop
         with suppress(RuntimeError):
             loop = asyncio.get_running_loop()
-        if loop is None or self._starting is not None:  # then the next who waits starts it
+        if loop is None or self._starting is not None:  # without a loop, the next waiter starts it
             return
         with suppress(RuntimeError):  # the loop has closed
             loop.call_soon_threadsafe(self._start_on, loop)
@@ -374,16 +379,16 @@ class JournalWriter:
         self._starting = None
         with self._lock:
             if self._wanted and not self._closed:
-                self._have_written()
+                self._request_write()
 
     def _write_soon(self, target: int) -> None:
-        """Have what was recorded up to *target* written, or look again if only newer is left."""
+        """Request a write if entries up to *target* are left, or check newer ones again later."""
         self._timer = None
         with self._lock:
             if not self._entries or self._closed:
                 return
             if self._saved < target:
-                self._have_written()
+                self._request_write()
                 return
             target = self._recorded
         loop = asyncio.get_running_loop()
@@ -397,12 +402,12 @@ class JournalWriter:
                 while (seconds := self._seconds_left()) != 0.0:
                     if self._closed and (not self._wanted or self.failing_since is not None):
                         return
-                    self._news.wait(seconds)
+                    self._changed.wait(seconds)
                 entries = self._take()
             self._settle(len(entries), self._append(entries))
 
     def _seconds_left(self) -> float | None:
-        """Return the time until the writer has to write; None if that is not known."""
+        """Return the time until the writer has to write; None if no write is due."""
         if not self._wanted or self._writing is not None:
             return None
         if self.failing_since is None or self._urgent:
@@ -410,9 +415,9 @@ class JournalWriter:
         return max(0.0, self._retry_at - time.monotonic())
 
     def _write_here(self) -> None:
-        """Write, right on the loop, what only one waits for: that takes less than another thread.
+        """Write on the loop if only one call waits: that is quicker than another thread.
 
-        Not if the disk is slow, or the writer is at it.
+        The writer thread does it if the disk is slow, or if it is writing already.
         """
         try:
             with self._lock:
@@ -422,18 +427,18 @@ class JournalWriter:
                 crowded = len(self._waiting) > 1
                 self._crowd = _ALONE_AFTER if crowded else max(0, self._crowd - 1)
                 if crowded or not self._is_quick():
-                    self._have_written()
+                    self._request_write()
                     return
                 entries = self._take()
             if not self._write_on_loop(entries):
                 with self._lock:
-                    self._have_written()
+                    self._request_write()
         except BaseException as error:
             self._leave_to_writer(error)
             raise
 
     def _write_on_loop(self, entries: list[Entry]) -> bool:
-        """Write in this thread; False if the writer has to, since another program has a lock."""
+        """Write in this thread; return False if another program holds a lock on the store."""
         with nonblocking():
             failure = self._append(entries)
         if isinstance(failure, StoreBusyError):
@@ -443,21 +448,22 @@ class JournalWriter:
         return True
 
     def _leave_to_writer(self, error: BaseException) -> None:
-        """Let the writer, to whom no Ctrl-C comes, finish what was begun in this thread."""
-        clear_frames(error.__traceback__)  # or a lock may stay with a generator that is in them
+        """Let the writer thread, which gets no Ctrl-C, finish what was begun in this thread."""
+        # A suspended generator in these frames might hold a lock of the store.
+        clear_frames(error.__traceback__)
         with self._lock:
             if self._writing == threading.get_ident():
                 self._writing, self._interrupted = None, True
-            self._have_written()
+            self._request_write()
 
     def _take(self) -> list[Entry]:
-        """Return what is to be written, by one at a time."""
+        """Return the entries to write; this thread is the one that writes them."""
         self._wanted = self._urgent = False
         self._writing = threading.get_ident()
         return self._entries.copy()
 
     def _settle(self, count: int, failure: StoreError | None) -> None:
-        """Take note of the first entries being safe, or of a failure to write them."""
+        """Note that the first *count* entries are durable, or that writing them failed."""
         with self._lock:
             self._writing = None
             if failure is not None:
@@ -471,10 +477,10 @@ class JournalWriter:
                 if self._waiting:
                     self._wake_waiting()
             if self._wanted or self._waiting:
-                self._have_written()
+                self._request_write()
 
     def _fail(self, failure: StoreError) -> None:
-        """Plan the next retry, and wake those who do not wait for it."""
+        """Plan the next retry, and wake the waiters that do not wait for it."""
         now = time.monotonic()
         self._failure = failure
         is_final = isinstance(failure, FencedError)
@@ -496,10 +502,10 @@ class JournalWriter:
             wake()
 
     def _wake_waiting(self) -> None:
-        """Wake those who waited for what is safe now, or are not to wait for a retry."""
+        """Wake, in order, the waiters whose entries are durable or that do not wait for a retry."""
         saved, failed = self._saved, self._failure is not None
         waiting: list[tuple[int, Callable[[], None], bool]] = []
-        for one in self._waiting:  # before anybody else, who comes later
+        for one in self._waiting:
             target, wake, is_patient = one
             if target <= saved or (failed and (self._is_stuck or not is_patient)):
                 wake()
@@ -508,11 +514,11 @@ class JournalWriter:
         self._waiting = waiting
 
     def _forget_ended(self) -> None:
-        """Let go of the nodes that have ended: all that there is of them can be counted."""
-        if self._over and not self._entries:
-            for node in self._over:
+        """Drop the nodes that have ended: their entries can be counted in the store."""
+        if self._ended and not self._entries:
+            for node in self._ended:
                 self._nodes.pop(node, None)
-            self._over = []
+            self._ended = []
 
     def _append(self, entries: list[Entry]) -> StoreError | None:
         if isinstance(self._failure, FencedError):
@@ -526,23 +532,23 @@ class JournalWriter:
             self._interrupted = False
         except StoreError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - a store of somebody else's; the run has to know
+        except Exception as error:  # noqa: BLE001 - a foreign store may raise anything
             return StoreError(self.store.name, f"{type(error).__name__}: {error}")
         self._took += (time.perf_counter() - begun - self._took) / 4
         return None
 
     def suspend(self) -> None:
-        """Write what is left if that can be, and nothing after that: the rest is for the next."""
+        """Write what is left, if possible, and stop: the next driver resumes from there."""
         try:
             self.close()
         except StoreError as error:
             log.warning("not everything could be written down: %s", error)
 
     def close(self) -> None:
-        """Write what is left, and nothing after that.
+        """Write what is left, and stop.
 
         Raises:
-            StoreError: that cannot be written.
+            StoreError: it cannot be written.
         """
         try:
             if not self._closed:
@@ -553,18 +559,18 @@ class JournalWriter:
                 self._writer.join()
 
     def stop(self) -> None:
-        """Write nothing any more, what is left included."""
+        """Stop at once, without writing what is left."""
         with self._lock:
             self._closed = True
             wakes = [wake for _, wake, _ in self._waiting] + self._recovery
             self._waiting, self._recovery = [], []
-            self._news.notify_all()
+            self._changed.notify_all()
         for wake in wakes:
             wake()
 
 
 class _Node:
-    """What the journal has of a node: how many entries, and which long texts were said of late."""
+    """What the journal has of a node: the number of its entries, and its latest long texts."""
 
     __slots__ = ("caller_knows", "knows", "number")
 

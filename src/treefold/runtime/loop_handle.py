@@ -25,9 +25,7 @@ class LoopHandle:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         self.loop = loop
-        self.patience = (
-            patience  # seconds until a cancelled call that still runs is cancelled again
-        )
+        self.patience = patience  # seconds after which a cancelled call is cancelled again
         self._thread = threading.get_ident()
         self._process = os.getpid()
 

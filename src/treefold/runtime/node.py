@@ -1,7 +1,7 @@
-"""One call from its start to its end: run, stopped, and ended after all that it called.
+"""The lifetime of one call: it is run as a task, may be cancelled, and ends after its children.
 
-Whatever changes a node happens on its runtime's loop; ``result``, ``cancel`` and ``await`` may be
-used from anywhere and go there by themselves.
+A node is changed only on its runtime's loop; ``result``, ``cancel`` and ``await`` may be used in
+any thread and switch to that loop themselves.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ from treefold.runtime.tree import Recorder, Tree
 
 log = logging.getLogger(__name__)
 
-_CANCELLED: Final = "its task was cancelled"  # by whom is not known
+_CANCELLED: Final = "its task was cancelled"  # the reason if none was given
 
 Outcome = tuple[NodeState, Any, BaseException | None]
 
@@ -56,9 +56,9 @@ Outcome = tuple[NodeState, Any, BaseException | None]
 class CallNode(StatedNode):
     """A call, run as one task.
 
-    When its function is done, the node waits for the children that still run (having cancelled
-    them if it failed), so that no call outlives its caller. What the function returned or raised
-    is the outcome, whatever happens while waiting.
+    When its function is done, the node waits for the children that still run (cancelling them
+    first if it failed), so that no call outlives its caller. The outcome is what the function
+    returned or raised, whatever happens during that wait.
     """
 
     __slots__ = (
@@ -94,14 +94,14 @@ class CallNode(StatedNode):
         self.board = board
         self.spent: Spent | None = None
         self.accounts: tuple[Account, ...] = ()
-        self.leave: Callable[[], None] | None = None  # what to do if it ends before it began
+        self.leave: Callable[[], None] | None = None  # called if it ends before it was started
         self.children: list[CallNode]
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] | None = None
-        self._overdue: BaseException | None = None  # why its time is over
+        self._overdue: BaseException | None = None  # fails with this when its cancellation is done
         self._reason: str | None = None  # why it is being cancelled
         self._cause = StopCause.Cancelled
-        self._confirmed = False  # it was given up, and cancelled by name after that
+        self._confirmed = False  # it was abandoned, and then cancelled explicitly
         self._repeat: asyncio.TimerHandle | None = None  # cancels it again
         self._returned = False  # its function is done; only children may still run
         self._appear()
@@ -130,12 +130,12 @@ class CallNode(StatedNode):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it has been started, by this process, and has not ended."""
+        """Whether it has been started by this process and has not ended."""
         return self._task is not None
 
     @property
     def knows_all(self) -> bool:
-        """Whether it needs its arguments no more: an earlier process has made use of them."""
+        """Whether its arguments are not needed any more: an earlier process has used them."""
         return False
 
     @property
@@ -148,8 +148,8 @@ class CallNode(StatedNode):
     # Running it
 
     def start(self, context: RunContext) -> None:
-        """Begin to run, as a task that has a copy of the context variables here."""
-        if self._ended is not None or self.is_ending:  # cancelled before it came to this
+        """Start the task of the call, with a copy of the current context variables."""
+        if self._ended is not None or self.is_ending:  # it was cancelled before
             return
         self.context = context
         self.leave = None
@@ -160,11 +160,12 @@ class CallNode(StatedNode):
             task.add_done_callback(self._never_began)
 
     def _never_began(self, task: "asyncio.Task[None]") -> None:
-        if self._ended is None and self.state.final:  # its values are not wanted any more
+        if self._ended is None and self.state.final:
+            # It had ended in an earlier process, and was to send its values again.
             self._settle()
         elif self._ended is None and not self.concluded:
-            self._stay_open_if_all_ends()
-            self._end(*self._given_up())
+            self._suspend_if_loop_ends()
+            self._end(*self._cancelled_outcome())
 
     async def _drive(self, context: RunContext) -> None:
         outcome: Outcome
@@ -175,12 +176,12 @@ class CallNode(StatedNode):
                     self._start_timers()
                 outcome = NodeState.Success, await self._work(context), None
             except asyncio.CancelledError:
-                self._stay_open_if_all_ends()
-                outcome = self._given_up()
+                self._suspend_if_loop_ends()
+                outcome = self._cancelled_outcome()
             except BaseException as error:
                 if self._ends_the_loop(error):
                     raise
-                outcome = NodeState.Error, None, error  # whatever a function raises is the outcome
+                outcome = NodeState.Error, None, error
             self._returned = True
             if self._running or self.unclaimed:
                 await self._join(cancel=outcome[0] is not NodeState.Success)
@@ -189,7 +190,8 @@ class CallNode(StatedNode):
                 self._end(*outcome)
             else:
                 await self._finish(outcome)
-        except KeyboardInterrupt as error:  # at any line, and nothing can be waited for any more
+        # Ctrl-C may come at any line, and nothing can be awaited after it.
+        except KeyboardInterrupt as error:
             self._interrupt(error)
             raise
 
@@ -205,19 +207,19 @@ class CallNode(StatedNode):
             self.tree.publish(CallStarted(self.id, now))
 
     async def _finish(self, outcome: Outcome) -> None:
-        """End when that is written down, or when nothing is left of what its tree kept."""
+        """End the call after its outcome is saved, or after the bags of its tree are closed."""
         if (journal := self.tree.journal) is not None:
-            await self._end_saved(journal, *self._written(journal, outcome))
+            await self._end_saved(journal, *self._record_outcome(journal, outcome))
             return
         try:
             await self.tree.close_bags()
         finally:
             self._end(*outcome)
 
-    def _written(self, journal: Recorder, outcome: Outcome) -> tuple[Outcome, CallEnded]:
-        """Have it written down what came of it; nobody sees that before it is safe.
+    def _record_outcome(self, journal: Recorder, outcome: Outcome) -> tuple[Outcome, CallEnded]:
+        """Record the outcome in the journal, without publishing it; return what was recorded.
 
-        A result or exception that is too large for the journal is replaced by that error.
+        A result or exception that is too large for the journal is replaced by a TooLargeError.
         """
         ended = self._conclude(*outcome)
         try:
@@ -230,10 +232,11 @@ class CallNode(StatedNode):
         return outcome, ended
 
     async def _end_saved(self, journal: Recorder, outcome: Outcome, ended: CallEnded) -> None:
-        """End when what came of it is safe."""
+        """End the call, and publish its outcome, when that is saved."""
         try:
             await journal.saved(self)
-        except FencedError as error:  # it is another's, and so is what comes of it
+        except FencedError as error:
+            # Another process drives the journal now, and the outcome of the call is decided there.
             outcome = NodeState.Error, None, error
         finally:
             self.tree.show(ended)
@@ -243,7 +246,7 @@ class CallNode(StatedNode):
         args, request = self.inputs, self._request
         if request.gate is not None or self.function.uses_recursion:
             try:
-                args = await self._let_through()
+                args = await self._pass_gate()
             except Concluded as known:
                 return known.value
         if not self.knows_all:
@@ -257,8 +260,8 @@ class CallNode(StatedNode):
             await self.tree.journal.saved(self)
         return await self.function.run(context, args)
 
-    async def _let_through(self) -> Mapping[str, Any]:
-        """Return the arguments to run with, if it may run."""
+    async def _pass_gate(self) -> Mapping[str, Any]:
+        """Wait for the gate, and return the arguments to run with."""
         if self.function.uses_recursion:
             self._check_depth()
         if self._request.gate is not None:
@@ -281,28 +284,30 @@ class CallNode(StatedNode):
             )
 
     def _ends_the_loop(self, error: BaseException) -> bool:
-        """Whether *error* is not the function's own: the loop ends, or has ended."""
+        """Whether *error* is not the function's own: the loop is ending, or has ended."""
         return isinstance(error, KeyboardInterrupt) or not self.loop_handle.loop.is_running()
 
     def _interrupt(self, error: KeyboardInterrupt) -> None:
-        """End at once, whatever was just being done."""
-        if self.tree.journal is not None:  # whoever opens it next goes on from here
+        """End the call at once, at whatever point it is."""
+        if self.tree.journal is not None:
+            # The call stays open in the journal, and the next driver resumes it.
             self.tree.journal.suspend()
         for child in self.children:
             child.cancel_on_loop("interrupted")
         if (task := asyncio.current_task()) is not None:
-            task.add_done_callback(lambda task: task.exception())  # nobody else looks at it
+            # Retrieve the exception: asyncio would log that it was never retrieved.
+            task.add_done_callback(lambda task: task.exception())
         if self._ended is not None:
             self._wake()
         elif self.state.final:
             self._settle()
         elif self.state is NodeState.Waiting:
-            self._end(*self._given_up())
+            self._end(*self._cancelled_outcome())
         else:
             self._end(NodeState.Error, None, error)
 
     async def send(self, value: Any) -> None:
-        """Publish a value of this call, and hand it to whoever consumes them."""
+        """Publish a value of this call, and pass it to the sink of its request."""
         if self._ended is not None:
             raise ClosedError(
                 f"{self.function.name} (node {self.path}) has ended; it sends no more"
@@ -311,8 +316,9 @@ class CallNode(StatedNode):
             self._repeated -= 1
         else:
             self.tree.publish(ValueSent(self.id, value))
+            # A call that sends quickly waits for the journal, so that others need not wait longer.
             if (journal := self.tree.journal) is not None and journal.is_behind:
-                await journal.saved(self)  # or all others would have to wait the longer
+                await journal.saved(self)
         if self._request.sink is not None:
             await self._request.sink(value)
 
@@ -326,16 +332,18 @@ class CallNode(StatedNode):
         if self._cause is not StopCause.Abandoned or self._confirmed:
             self.cancel_on_loop(reason, insist=self._reason is not None)
             return
-        # Code that stops waiting often cancels the call as well: that is one cancel, not two.
-        self._confirmed, self._reason = True, reason  # which says more
+        # Code that stops waiting often cancels the call as well: that is one cancel, not two. Its
+        # reason says more than that of the abandonment.
+        self._confirmed, self._reason = True, reason
 
     def cancel_on_loop(
         self, reason: str, *, insist: bool = False, cause: StopCause = StopCause.Cancelled
     ) -> None:
-        """Cancel, on the runtime's own loop, every task of the subtree at once.
+        """Cancel every task of the subtree; runs on the runtime's own loop.
 
-        A node that is being cancelled already is left to clean up in peace, with all below it,
-        unless *insist*. A call that has not ended after ``patience`` seconds is cancelled again.
+        Nodes that are being cancelled already, and all below them, are not cancelled again while
+        they clean up, unless *insist*. A call that has not ended after ``patience`` seconds is
+        cancelled again.
         """
         if self._ended is not None or (self._reason is not None and not insist):
             return
@@ -346,7 +354,7 @@ class CallNode(StatedNode):
 
     def _cancel_subtree(self, reason: str, *, insist: bool, repeated: bool = False) -> None:
         stack: list[tuple[CallNode, str]] = [(self, reason)]
-        unrun: list[CallNode] = []  # those that will not get to their end, callers first
+        unrun: list[CallNode] = []  # nodes whose task will not end them, callers first
         while stack:
             node, why = stack.pop()
             if node._ended is not None or (node._reason is not None and not insist):
@@ -364,7 +372,7 @@ class CallNode(StatedNode):
             node._end_unrun()
 
     def _repeat_later(self) -> None:
-        """Cancel again after a while: code may swallow a cancellation.
+        """Schedule another cancellation, because code may swallow one.
 
         ``asyncio.wait_for`` does on Python 3.11, if what it waits for is done at the same moment.
         """
@@ -381,35 +389,35 @@ class CallNode(StatedNode):
     def _is_being_saved(self) -> bool:
         """Whether its outcome waits to be written.
 
-        Its function is over then and can swallow nothing; cancelling the task would show an outcome
-        that is not saved yet.
+        Its function is done then and can swallow no cancellation; cancelling the task would publish
+        an outcome that is not saved yet.
         """
         journal = self.tree.journal
         return self.concluded and journal is not None and not journal.is_closed
 
     def _end_unrun(self) -> None:
-        """End without having come to the first line."""
+        """End a call whose task has not reached its first line."""
         self.waiting_on = None
         if self._parent is not None:
-            self._parent._stay_open_if_all_ends()
-        outcome, journal, loop = self._given_up(), self.tree.journal, self.loop_handle.loop
+            self._parent._suspend_if_loop_ends()
+        outcome, journal, loop = self._cancelled_outcome(), self.tree.journal, self.loop_handle.loop
         if journal is None or not loop.is_running():
             self._end(*outcome)
         elif not self.concluded:
-            ending = self._end_last(journal, *self._written(journal, outcome))
+            ending = self._end_last(journal, *self._record_outcome(journal, outcome))
             self.board.forget_old(self.id)
             self._task = loop.create_task(ending, name=f"end of {self.function.name}")
 
     async def _end_last(self, journal: Recorder, outcome: Outcome, ended: CallEnded) -> None:
-        """End after all below it."""
+        """End the call after its children, or when the wait for them is cancelled."""
         try:
             for child in self.children:
                 await child.ended()
-        finally:  # or somebody insists
+        finally:
             await self._end_saved(journal, outcome, ended)
 
     def _expire(self, account: Account | None) -> None:
-        """Be cancelled because time is over: that of *account*, or of the call itself."""
+        """Cancel the call because a time limit is over: that of *account*, or its own timeout."""
         if account is None:
             reason = f"it took longer than {self._request.timeout} s"
             error = CallTimeoutError(f"{self.function.name} (node {self.path}): {reason}")
@@ -420,12 +428,12 @@ class CallNode(StatedNode):
             self.fail_with(error, reason, StopCause.Budget)
 
     def fail_with(self, error: BaseException, reason: str, cause: StopCause) -> None:
-        """Be cancelled for this *reason*, and fail with *error* if nothing came of it yet."""
+        """Cancel the call for this *reason*; it fails with *error* unless it had an outcome."""
         if self._reason is None and not self._returned:
             self._overdue = error
         self.cancel_on_loop(reason, cause=cause)
 
-    def _given_up(self) -> Outcome:
+    def _cancelled_outcome(self) -> Outcome:
         if self._overdue is not None:
             return NodeState.Error, None, self._overdue
         reason = self._reason or _CANCELLED
@@ -433,7 +441,7 @@ class CallNode(StatedNode):
         return NodeState.Canceled, None, error
 
     async def _join(self, *, cancel: bool) -> None:
-        """Wait for the children that still run; the outcome stands, whatever happens meanwhile."""
+        """Wait for the children that still run; the outcome of this call stays the same."""
         if self.unclaimed:
             self._leave_unclaimed()
         while self._running:
@@ -446,11 +454,14 @@ class CallNode(StatedNode):
                 for child in self.children:
                     await child.ended()
             except asyncio.CancelledError:
-                self._stay_open_if_all_ends()
+                self._suspend_if_loop_ends()
                 cancel = True
 
-    def _stay_open_if_all_ends(self) -> None:
-        """Have no end written down if it is the process that ends, and nobody cancelled this."""
+    def _suspend_if_loop_ends(self) -> None:
+        """Suspend the journal if the whole loop is ending and the call itself was not cancelled.
+
+        Then no end is recorded, and the next process resumes the call.
+        """
         journal, task = self.tree.journal, self._task
         if journal is None or self._reason is not None or task is None or not task.cancelling():
             return
@@ -458,29 +469,32 @@ class CallNode(StatedNode):
             journal.suspend()
 
     def _end(self, state: NodeState, value: Any, error: BaseException | None) -> None:
-        if self._ended is not None:  # somebody could not wait for it any longer
+        if self._ended is not None:  # it was ended early, by Ctrl-C or a cancellation
             return
         if state is NodeState.Success and self.state is NodeState.Paused:
-            self._enter(NodeState.Running)  # it asked something, and went on without the answer
+            # It asked a question and returned without waiting for the answer.
+            self._enter(NodeState.Running)
         self.outputs = value
         self.exception = error
         self._traceback = None if error is None else error.__traceback__
-        self._enter(state)  # now other threads may look at them
+        # Other threads may read the outcome from here on.
+        self._enter(state)
         if not self.concluded:
             self.tree.publish(self._conclude(state, value, error))
         self._settle()
 
     def _settle(self) -> None:
-        """Be over, and wake those who wait for that."""
+        """Mark the call as ended, release what it holds, and wake its waiters."""
         if (parent := self._parent) is not None:
             parent._running -= 1
             parent._failures += self.state is NodeState.Error
-        self._ended = self._ends  # nothing was called since: that is where Ctrl-C comes
+        # Ctrl-C is delivered at calls, and there is none between the counters above and this line.
+        self._ended = self._ends
         self._task = None
         if self._failures:
             for child in self.children:
                 report_if_unseen(child)
-        self.context = None  # or the two would keep each other alive
+        self.context = None  # breaks a reference cycle
         self._stop_timers()
         if self._repeat is not None:
             self._repeat.cancel()
@@ -495,7 +509,7 @@ class CallNode(StatedNode):
             self._waiters.pop(wake, None)
 
     def _conclude(self, state: NodeState, value: Any, error: BaseException | None) -> CallEnded:
-        """Return what came of it."""
+        """Mark the outcome as decided, and return the event that states it."""
         self.concluded, self._ends = True, time.time()
         failure = None if error is None else Failure.of(error)
         stop: Stop | None = None
@@ -517,9 +531,9 @@ class CallNode(StatedNode):
     def _call_later(
         self, seconds: float, function: Callable[..., None], *args: Any
     ) -> asyncio.TimerHandle:
-        # A cancelled timer may stay in the loop's heap for long, and the context variables of here
-        # would keep the node alive meanwhile. One empty context for all timers will not do: two
-        # loops in two threads cannot be inside the same context at once.
+        # A cancelled timer may stay in the loop's heap for long, and the current context variables
+        # would keep the node alive meanwhile. Timers cannot share one empty context: two loops in
+        # two threads cannot enter the same context at once.
         context = contextvars.Context()
         return self.loop_handle.loop.call_later(seconds, function, *args, context=context)
 
@@ -529,20 +543,20 @@ class CallNode(StatedNode):
         self._timers = None
 
     def continuation(self) -> CallRequest:
-        """Return the request for a call that goes on where this one ended.
+        """Return the request for a call that continues where this one ended.
 
         Raises:
-            UsageError: there is nothing to go on with.
+            UsageError: it is not the call of an agent.
         """
         raise UsageError(f"{self!r} is no call of an agent, and cannot go on: call it again")
 
-    # What an earlier process has done
+    # Recovered calls
 
     def note_resignation(self, error: BaseException | None) -> None:
-        """Take note that it gave up by what one of its calls raised."""
+        """Note that an agent gave up with *error*, raised by one of its calls; agents override."""
 
     async def _send_again(self) -> None:
-        """Hand over the values of a call that has ended."""
+        """Send the recorded values of a call that has ended to the sink of its request."""
         try:
             for value in self.record.values if self.record is not None else ():
                 if self._request.sink is not None:
@@ -551,7 +565,7 @@ class CallNode(StatedNode):
             self._settle()
 
     def _leave_unclaimed(self) -> None:
-        """Say which calls of an earlier process were not made again, and let them end."""
+        """Cancel the recorded calls that were not made again, and publish a notice of them."""
         left = list(self.unclaimed.values())
         self.unclaimed = {}
         for node in left:
@@ -578,8 +592,8 @@ class CodeNode(CallNode):
 
 
 def report_if_unseen(node: CallNode) -> None:
-    """Log that *node* failed if nobody has asked for its result, because now nobody will."""
+    """Log that *node* failed if its result was never asked for, because now it cannot be."""
     if node.state is NodeState.Error and node.exception is not None and not node.asked_for:
-        node.asked_for = True  # once is enough
+        node.asked_for = True  # log it once
         failure = Failure.of(node.exception)
         log.warning("%s failed, and nobody asked for its result: %s", node, failure)

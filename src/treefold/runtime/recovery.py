@@ -57,13 +57,13 @@ from treefold.stores.deprecated import checked_store
 
 log = logging.getLogger(__name__)
 
-_LOOKS_EVERY: Final = 0.1  # seconds between two looks into the inbox
-_TRIES: Final = 10  # to write all that happens while a runtime is being closed
+_POLL_INTERVAL: Final = 0.1  # seconds between two polls of the inbox
+_TRIES: Final = 10  # to write all events of a runtime that is being closed
 _MOMENT: Final = 0.1  # seconds that the loop may wait for the writer
 
 
 class Recovery:
-    """Reads trees from a store, and has them gone on with."""
+    """Reads trees from a store, resumes and forks them."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Recovery:
         self._loader = Loader(journal, functions, engine.remake, self._has_ended)
         self._engine = engine
         self.parked: set[int] = set()  # trees that wait for a person
-        self.recovered: dict[int, None] = {}  # trees that were gone on with, in order
-        self._looking: asyncio.TimerHandle | None = None
+        self.recovered: dict[int, None] = {}  # trees that were resumed, in order
+        self._poll_timer: asyncio.TimerHandle | None = None
         self._inbox = Inbox(journal, execute)
         self._trials = trials
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
@@ -90,28 +90,28 @@ class Recovery:
         return self.journal.store
 
     def events(self, tree: int) -> list[Event]:
-        """Return all that happened in a tree, with results as their functions gave them."""
+        """Return the events of a tree, with results restored to the types of their functions."""
         return self._loader.events(tree)
 
     def load(self, id: int, events: Sequence[Event] | None = None) -> CallNode:
-        """Return the top-level node of the tree with this id, all below it restored."""
+        """Return the top-level node of the tree with this id, loading the tree if need be."""
         known = self._engine.loaded(id)
         return self._loader.load(id, events or self.events(id)) if known is None else known
 
-    # Going on
+    # Resuming
 
     def recover(self, loop_handle: LoopHandle) -> None:
-        """Go on, once, with every open tree that can be, and take over what is asked."""
-        if self._looking is not None:
+        """Resume every open tree that can be, and take over the open questions; only once."""
+        if self._poll_timer is not None:
             return
         self.journal.loop = loop_handle.loop
         opened: list[TreeRow] = []
-        strange: list[TreeRow] = []
+        unknown: list[TreeRow] = []  # trees whose function this runtime does not have
         for row in self.store.trees():
             if not row.open:
                 continue
             if row.function not in self._loader.functions:
-                strange.append(row)
+                unknown.append(row)
             elif row.parked:
                 self.recovered[row.id] = None
                 self.parked.add(row.id)
@@ -119,10 +119,10 @@ class Recovery:
                 opened.append(row)
         for question in [*self.store.questions(), *self._inbox.answered()]:
             self._take_over(question, loop_handle)
-        for row in [*strange, *opened]:
+        for row in [*unknown, *opened]:
             self._resume_or_leave(row)
         self._trials.begin()
-        self._look(loop_handle)
+        self._poll(loop_handle)
 
     def _resume_or_leave(self, row: TreeRow) -> None:
         try:
@@ -133,9 +133,9 @@ class Recovery:
         except StoreError as error:
             log.warning("tree %d stays as it is: %s", row.id, error)
 
-    def _look(self, loop_handle: LoopHandle) -> None:
-        """Execute what other processes ask for, now and then."""
-        if self.is_suspended:  # what is done now would not be written down
+    def _poll(self, loop_handle: LoopHandle) -> None:
+        """Execute the commands of observers, and schedule the next poll."""
+        if self.is_suspended:  # the effects would not be recorded
             return
         try:
             for tree in tuple(self._due):
@@ -143,10 +143,10 @@ class Recovery:
             self._inbox.process()
         except (StoreError, ClosedError) as error:
             log.debug("nobody can look for messages: %s", error)
-        self._looking = loop_handle.loop.call_later(_LOOKS_EVERY, self._look, loop_handle)
+        self._poll_timer = loop_handle.loop.call_later(_POLL_INTERVAL, self._poll, loop_handle)
 
     def _leave(self, row: TreeRow) -> None:
-        """Leave a tree open whose function is not known, unless that says nothing any longer."""
+        """Leave a tree of an unknown function open, or cancel it if no runtime can resume it."""
         root = self.load(row.id)
         assert root.record is not None  # as of every node that was loaded
         options = root.record.requested.options
@@ -174,12 +174,13 @@ class Recovery:
         """Answer a question, from any thread, unless another process has answered it already."""
         loop_handle = self._board.check(id, text, args)
         if self.journal.failing_since is not None or self.is_suspended:
-            # no other process can answer either
+            # Other processes cannot answer either, so no claim is needed.
             self._board.answer(id, text, args)
             return
-        if not (here := loop_handle.is_current()):
-            self.journal.flush()  # so that the question is there
-        with self._inbox.claim(id, on_loop=here):
+        if not (on_loop := loop_handle.is_current()):
+            # The question has to be in the store to be claimed.
+            self.journal.flush()
+        with self._inbox.claim(id, on_loop=on_loop):
             self._board.answer(id, text, args)
 
     def _asker(self, question: Question) -> CallNode:
@@ -191,16 +192,16 @@ class Recovery:
         known = self._engine.loaded(question.node_id)
         if known is None:
             tree = self.store.find(node=question.node_id)
-            assert tree is not None  # where its node is
+            assert tree is not None  # the node is in the store
             self.load(tree)
             known = self._engine.loaded(question.node_id)
             assert known is not None  # it has just been loaded
         return known
 
     def _wake(self, tree: int) -> None:
-        """Resume a tree that waits for nobody any more, or later if it cannot be read now.
+        """Resume a parked tree after an answer, or later if it cannot be read now.
 
-        Nothing waits for the store here: a resumed call waits for it before it has any effect.
+        This does not wait for the store: a resumed call waits for it before it has any effect.
         """
         root = self._engine.loaded(tree)
         if tree not in self.parked or (root is not None and root.is_ending):
@@ -213,15 +214,16 @@ class Recovery:
             self._due.add(tree)
 
     def _has_ended(self, node: CallNode) -> None:
-        """Take note of the end of a call that an earlier process began."""
+        """Note the end of a call that an earlier process began."""
         self._board.forget_old(node.id)
         if node.parent is None:
             self.parked.discard(node.id)
-        elif node.tree.id in self.parked:  # so its caller may go on
+        elif node.tree.id in self.parked:
+            # Its caller can continue, so the tree is not parked any more.
             node.loop_handle.loop.call_soon(self._wake, node.tree.id)
 
     def resume_tree(self, tree: int, *, is_fork: bool = False) -> CallNode:
-        """Load a tree and go on with it; a fork may only just have been made."""
+        """Load a tree and start its top-level call again; *is_fork* for a fork made just now."""
         root = self.load(tree)
         self.parked.discard(tree)
         self._due.discard(tree)
@@ -240,9 +242,9 @@ class Recovery:
         return root
 
     def adopt(self, root: CallNode, function: Function) -> None:
-        """Go on with a tree that was left because nobody had its function, now that somebody has.
+        """Resume a tree that was left open because its function was unknown, now with *function*.
 
-        It may have been made with a function that its runtime was not made with.
+        Such a tree was started with a function that is not among those of the runtime.
         """
         if isinstance(root.function, PastFunction) and not (root.has_ended or root.is_ending):
             known = self._loader.functions
@@ -250,7 +252,7 @@ class Recovery:
             self.resume_tree(root.id)
 
     def reattach(self, node: CallNode, request: CallRequest) -> None:
-        """Let *node* be what *request* asks for, from where an earlier process left it."""
+        """Attach *request* to a recovered node, and reopen the node if it must run again."""
         assert node.record is not None  # as of every node that was loaded
         if node.is_ending:
             return
@@ -267,7 +269,8 @@ class Recovery:
             request.gate = gate_after_crash(node, request.gate)
 
     def _reopen(self, node: CallNode, record: Record) -> None:
-        """Let a call be open again; the store knows nothing of one that a fork only shared."""
+        """Reopen a call that has ended."""
+        # A call that a fork inherits has no entries under its own id yet.
         if not self.journal.length(node.id):
             node.tree.publish(inherited_call(record.requested))
         node.reopen()
@@ -275,7 +278,7 @@ class Recovery:
     # Forks
 
     def id_of(self, node: Node | int) -> int:
-        """Return the id by which *node* is known here, which may be one of an earlier runtime.
+        """Return the id of *node*, which may be a node of an earlier runtime on the same journal.
 
         Raises:
             UsageError: it is in another journal, or in none.
@@ -295,16 +298,17 @@ class Recovery:
         edit: Edit | None,
         key: str | None = None,
     ) -> CallNode:
-        """Go on beside the tree *root* from a *cut* through it; return the new top-level node.
+        """Fork the tree *root* at a *cut* through its events; return the new top-level node.
 
-        With a *key* this happens once, whatever becomes of the process meanwhile. The fork starts
-        before it is written, and like every call it has no effect until it is. On any other thread
+        With a *key* the fork is made once, even if the process dies meanwhile. The fork starts
+        before it is written, and like every call it has no effect until it is. On a thread other
         than the loop's it is written when this returns, if the store can be written at all.
 
         Raises:
-            StoreBusyError: this is the loop, and *root* could not be written for a moment.
+            StoreBusyError: this is the loop's thread, and *root* could not be written in time.
         """
-        self._flush(loop_handle)  # *root* is read from the store
+        # *root* is read from the store.
+        self._flush(loop_handle)
         forked = loop_handle.run_sync(self._fork, root, cut, edit, key)
         if not loop_handle.is_current():
             with suppress(StoreError):
@@ -312,10 +316,10 @@ class Recovery:
         return forked
 
     def _flush(self, loop_handle: LoopHandle) -> None:
-        """Block until all so far is written, on the loop for a moment at most.
+        """Block until all events so far are written; on the loop for a short time only.
 
         Raises:
-            StoreError: it cannot be written now.
+            StoreError: they cannot be written now.
         """
         self.journal.flush(timeout=_MOMENT if loop_handle.is_current() else None)
 
@@ -330,13 +334,13 @@ class Recovery:
             raise UnknownNodeError(f"{self.store.name} has no tree {root}")
         if key is not None and (known := self.store.find_key(key)) is not None:
             return self._engine.loaded(known) or self.resume_tree(known)
-        edit = None if edit is None else self._as_kept(edit)
+        edit = None if edit is None else self._as_recorded(edit)
         events = read_events(self.store, root)
         found = cut(events)
         count = sum(isinstance(event, CallRequested) for event in events)
         number, first = self._engine.next_number(), self._engine.reserve_ids(count)
         requested = events[0]
-        assert isinstance(requested, CallRequested)  # so every tree begins
+        assert isinstance(requested, CallRequested)  # as in every tree
         known = [edit] if edit is not None and len(found.reopened) == 1 else []
         self._check_model(requested, [*events[: found.place], *known])
         forked = fork_of(
@@ -371,11 +375,11 @@ class Recovery:
             node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
         return self.resume_tree(first, is_fork=True)
 
-    def _as_kept(self, edit: Edit) -> Edit:
+    def _as_recorded(self, edit: Edit) -> Edit:
         """Return *edit* with its values as they would be read from the journal.
 
         Raises:
-            InvalidValueError: one cannot be written down.
+            InvalidValueError: a value has no JSON form.
         """
         kept = self.journal.as_written({"result": edit.result, "arguments": edit.args})
         for what, value in kept.items():
@@ -387,7 +391,10 @@ class Recovery:
         return replace(edit, result=result, args=kept["arguments"])
 
     def _check_model(self, requested: CallRequested, known: Sequence[Event | Edit]) -> None:
-        """See that a fork can go on, of whose top-level call all that is *known*."""
+        """Raise InvalidValueError if this runtime has no model for the top-level call of a fork.
+
+        *known* are the events and the edit that may have changed its model, in order.
+        """
         model: Any = None if requested.options is None else requested.options.model
         for one in known:
             if isinstance(one, Edit) or (
@@ -397,11 +404,11 @@ class Recovery:
         if not self._engine.knows_model(model):
             raise InvalidValueError(f"this runtime has no model {model!r}; give it in models=")
 
-    # The end
+    # Closing
 
     @property
     def is_suspended(self) -> bool:
-        """Whether nothing is written down any more."""
+        """Whether events are not written any more."""
         return self.journal.is_closed
 
     async def suspend(self) -> None:
@@ -410,7 +417,8 @@ class Recovery:
         What is left is written in a thread, so that the loop does not wait for a lock or the disk.
         """
         self._trials.close()
-        for _ in range(_TRIES):  # what happens meanwhile is written, too
+        # Events that happen during a write are written by the next one.
+        for _ in range(_TRIES):
             await finish_in_thread(self._write_rest)
             all_saved = self.journal.is_saved(self.journal.mark())
             if all_saved or self.journal.failing_since is not None:
@@ -424,14 +432,15 @@ class Recovery:
             log.warning("not everything could be written down: %s", error)
 
     def delete(self, loop_handle: LoopHandle, tree: int) -> None:
-        """Forget a tree for good, from any thread.
+        """Delete a tree from the store, from any thread.
 
         Raises:
-            StoreBusyError: this is the loop, and another program has the store locked.
+            StoreBusyError: this is the loop's thread, and another program has the store locked.
         """
         loop_handle.run_sync(self._deleting.add, tree)
         try:
-            self._flush(loop_handle)  # also a fork of it that was made before
+            # A fork of it may have been made and not be written yet; the store refuses then.
+            self._flush(loop_handle)
             with nonblocking() if loop_handle.is_current() else nullcontext():
                 self.store.delete(tree)
         finally:
@@ -439,16 +448,16 @@ class Recovery:
         self.recovered.pop(tree, None)
 
     def close(self) -> None:
-        """Let go of the store."""
-        if self._looking is not None:
-            self._looking.cancel()
+        """Write what is left, and close the store."""
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
         self._trials.close()
         try:
             self.journal.close()
             self._inbox.delete_executed()
         except (StoreError, ClosedError) as error:
             log.warning("not everything could be written down: %s", error)
-        finally:  # also if Ctrl-C has come once more
+        finally:  # even after another Ctrl-C
             self.store.close()
 
 
@@ -464,7 +473,7 @@ def open_recovery(
     engine: Engine,
     execute: Execute,
 ) -> Recovery:
-    """Return what is in a store, as its driver.
+    """Acquire a store as its driver, and return the recovery of what is in it.
 
     Raises:
         StoreOwnedError: another runtime owns it.
@@ -472,9 +481,10 @@ def open_recovery(
     """
     if not isinstance(store, str | os.PathLike):
         store = checked_store(store)
-        was_killed = store.acquire()  # if this raises, the caller's store stays open
+        # If this raises, the store stays open: the caller has opened it.
+        was_killed = store.acquire()
     else:
-        from treefold.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - who has one needs none
+        from treefold.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - only paths need it
 
         store = SqliteStore(os.fspath(store))
         try:

@@ -1,4 +1,4 @@
-"""Run functions: the one object that a program makes, and may use from any thread."""
+"""The public facade: the one object that a program makes, usable from any thread."""
 
 import asyncio
 import logging
@@ -51,31 +51,32 @@ from treefold.runtime.watch import Watch
 log = logging.getLogger(__name__)
 
 
-class Runtime:  # noqa: PLR0904 - all that a program wants of a run
+class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     """Runs functions as trees of nodes, and keeps the trees until they are deleted.
 
-    With ``async with`` it lives in the caller's loop, and turns run inside the block are its nodes
-    too; otherwise it has a loop of its own in a background thread. Leaving a ``with`` block waits
-    for the calls that still run, or cancels them if an exception leaves it; with a store, it does
-    not wait for a tree in which all that is open waits for a person, and what it cancels is gone on
-    with later. Everything may be used from any thread.
+    With ``async with`` it uses the caller's event loop, and turns run inside the block become its
+    nodes, too; otherwise it starts a loop of its own in a background thread. Leaving a ``with``
+    block waits for the calls that still run, or cancels them if an exception leaves it. With a
+    store, it does not wait for a tree in which every open call waits for a person, and calls that
+    it cancels are resumed by the next runtime. All methods may be used from any thread.
 
     Args:
-        specs: the functions; all that they may call is found and checked, too.
-        models: a model or its name for agents that name none, or a mapping from what agents say (a
-            Provider, or a name of your own) to a model or its name; ``"default"`` is for the rest.
+        specs: the functions; all functions that they may call are found and checked, too.
+        models: a model or its name for agents that name none; or a mapping from the names that
+            agents use (a Provider, or a name of your own) to a model or its name, with
+            ``"default"`` for the rest.
         limits: how many requests to models may be under way.
         budget: what all calls together may spend.
-        hooks: who decides about the calls that models ask for.
+        hooks: decide about the calls that models ask for.
         allowed_tools: the only functions that models may call, at any depth.
-        disallowed_tools: functions that they may not call.
-        on_provider_failure: after the last retry, ``"raise"`` or ``"pause"`` until somebody
-            resumes.
-        on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until somebody
+        disallowed_tools: functions that models may not call.
+        on_provider_failure: after the last retry, ``"raise"`` the error, or ``"pause"`` until a
+            person resumes the call.
+        on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until a person
             decides.
-        store: the journal, by the path of a file: every call is written down there, and what is
-            open when the process ends goes on when a runtime is made with it again.
-        redact: what to make of each text before it is written down.
+        store: the journal, as a store or the path of a file: every call is recorded there, and
+            calls that are open when the process ends are resumed by the next runtime with it.
+        redact: applied to each text before it is written.
 
     Example:
         >>> from treefold import CodeFunction, Runtime
@@ -86,11 +87,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         3
     """
 
-    _makes: ClassVar[type[Engine]] = Engine  # its nodes
+    _engine_class: ClassVar[type[Engine]] = Engine  # replaced by subclasses
     keeps_finished_trees: ClassVar[bool] = True
-    patience: ClassVar[float] = 10.0  # seconds until a call that was cancelled is cancelled again
+    patience: ClassVar[float] = 10.0  # seconds after which a cancelled call is cancelled again
 
-    def __init__(  # noqa: PLR0913 - what a program says once, each by its name
+    def __init__(  # noqa: PLR0913 - options, each passed by name
         self,
         specs: Iterable[Function] = (),
         *,
@@ -105,9 +106,12 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         store: Store | str | os.PathLike[str] | None = None,
         redact: Callable[[str], str] | None = None,
     ) -> None:
-        for value, choices in (on_provider_failure, "raise"), (on_tool_error, "report"):
-            if value not in {choices, "pause"}:
-                raise InvalidValueError(f"{value!r}: say {choices!r} or 'pause'")
+        for option, value, default in (
+            ("on_provider_failure", on_provider_failure, "raise"),
+            ("on_tool_error", on_tool_error, "report"),
+        ):
+            if value not in {default, "pause"}:
+                raise InvalidValueError(f"{option} must be {default!r} or 'pause', got {value!r}")
         if not isinstance(limits, Limits | None):
             raise InvalidValueError(f"limits are Limits(...), not {limits!r}")
         if not isinstance(budget, Budget | None):
@@ -123,7 +127,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         self.invocable_functions: Mapping[str, Function] = discover(specs, self._services.models)
         check_listed(self._services.rules, self.invocable_functions)
         self._trees = TreeRegistry(keeps_finished=self.keeps_finished_trees)
-        self._engine = self._makes(
+        self._engine = self._engine_class(
             self,
             self.invocable_functions,
             self._services,
@@ -133,9 +137,9 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         )
         self._context = Context(self._engine, None)
         self._loop_handle: LoopHandle | None = None
-        self._lock = threading.Lock()  # for opening the loop, and for closing
+        self._lock = threading.Lock()  # guards opening the loop and closing
         self._closed = False
-        self.id = uuid4().hex  # what tells its calls from those of all others
+        self.id = uuid4().hex  # unique; that of the journal if there is one
         self._token: Token[RunContext] | None = None
         self._recovery: Any = None if store is None else self._open_store(store, redact)
 
@@ -144,24 +148,25 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     ) -> Any:
         from treefold.runtime.recovery import open_recovery  # noqa: PLC0415 - only journals need it
 
-        past = open_recovery(store, redact, self.invocable_functions, self._engine, self._execute)
-        self.id = past.store.id
-        highest_id, highest_number = past.store.highest()
-        self._engine.recovery = past
-        self._engine.count_from(highest_id + 1, highest_number + 1)
-        self._trees.loader = self._engine.load
-        self._trees.before_cancel = past.suspend
-        return past
+        functions, engine = self.invocable_functions, self._engine
+        recovery = open_recovery(store, redact, functions, engine, self._execute)
+        self.id = recovery.store.id
+        highest_id, highest_number = recovery.store.highest()
+        engine.recovery = recovery
+        engine.count_from(highest_id + 1, highest_number + 1)
+        self._trees.loader = engine.load
+        self._trees.before_cancel = recovery.suspend
+        return recovery
 
     @property
     def store(self) -> Store | None:
-        """The journal; None if nothing is written down."""
+        """The store of the journal, or None."""
         return None if self._recovery is None else self._recovery.store
 
     # Calls
 
     def get_ctx(self) -> Context:
-        """Return a context outside any call: what it invokes is a top-level call."""
+        """Return a context outside any call: its ``invoke`` starts top-level calls."""
         return self._context
 
     def invoke(
@@ -176,17 +181,17 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     ) -> Node:
         """Start a top-level call of *function* and return its node at once.
 
-        A function that this runtime was not made with is checked now. *timeout* is in seconds;
-        *model* and *budget* are for this call. With a *key* there is one such call: if it has been
-        made, by this or an earlier process that wrote to the same store, its node is returned.
+        A function that is not among those of this runtime is checked now. *timeout* is in seconds;
+        *model* and *budget* are for this call. A *key* makes the call unique: if it has been made
+        before, in this process or an earlier one with the same store, its node is returned.
 
         Code outside any call that stops awaiting the node (``asyncio.timeout``, a cancelled task)
         cancels it, unless other such code waits for it as well. With a store it does not: the call
         continues, and leaving the runtime waits for it; give it a *timeout*, or cancel it.
 
         Raises:
-            CallGraphError: the function, or one that it may call, cannot be run.
-            InvalidValueError: another call was made with that key.
+            CallGraphError: there is a fault in the function, or in one that it may call.
+            InvalidValueError: another call has that key.
             ClosedError: the runtime was closed.
         """
         return self._context.invoke(
@@ -196,11 +201,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
     # Calls of earlier processes
 
     def recover(self) -> list[Node]:
-        """Go on with what was open when an earlier process ended; return its top-level calls.
+        """Resume the trees that earlier processes left open; return their top-level calls.
 
-        This happens by itself when a ``with`` block is entered, or at the first call. A tree in
-        which everything waits for a person goes on when somebody answers. One that cannot be read
-        is left as it is, and the log says so.
+        This happens automatically when a ``with`` block is entered, or at the first call. A tree in
+        which every open call waits for a person is resumed when one answers. A tree that cannot be
+        read is left as it is, with a warning in the log.
         """
         self._open_loop()
         if self._recovery is None:
@@ -209,26 +214,26 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         return [node for node in found if node is not None]
 
     def _readable(self, id: int) -> CallNode | None:
-        """Return a top-level call, unless it has just been deleted, or cannot be read."""
+        """Return a top-level call; None if it has just been deleted or cannot be read."""
         try:
             return self._trees.find(id)
         except UnknownNodeError:
             return None
-        except StoreError as error:  # of this tree; others can be
+        except StoreError as error:  # other trees may be readable
             log.warning("tree %d is left out: %s", id, error)
             return None
 
     def _execute(self, command: Mapping[str, Any], message: int) -> None:
-        """Do what another process asks for; what that message has started is not started again.
+        """Execute the command of an observer; *message* makes a repeated execution harmless.
 
         Raises:
-            TreefoldError: it cannot be done.
+            TreefoldError: it cannot be executed.
         """
         match command:
             case {"do": "answer", "id": str(id), "text": str(text), "args": args}:
-                self._services.board.answer(id, self._meant(id, text), args)
-            case {"do": "claim", "id": str()}:  # its process ended before it had answered
-                pass
+                self._services.board.answer(id, self._choice_for(id, text), args)
+            case {"do": "claim", "id": str()}:
+                pass  # the process that claimed the question ended before it had answered
             case {"do": "cancel", "node": int(node), "reason": str(reason)}:
                 self.cancel(node, reason)
             case {"do": "pause", "node": int(node), "reason": str(reason)}:
@@ -238,10 +243,10 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             case {"do": "fork", "node": int(node), "at": at, "edit": edit, "key": str(key)}:
                 self._fork(node, at, edit_of(edit), key)
             case _:
-                raise InvalidValueError(f"nobody here knows how to do {command!r}")
+                raise InvalidValueError(f"unknown command {command!r}")
 
-    def _meant(self, id: str, text: str) -> str:
-        """Return the choice that *text* is: others know the choices only as they are written."""
+    def _choice_for(self, id: str, text: str) -> str:
+        """Return the choice that *text* stands for: observers see the choices redacted."""
         redacted = self._recovery.journal.redacted
         for question in self.questions():
             for choice in question.choices if question.id == id else ():
@@ -249,12 +254,12 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
                     return choice
         return text
 
-    # What runs and what ran
+    # Inspecting trees
 
     def list_toplevel(self) -> list[Node]:
-        """Return the top-level calls, oldest first, those of earlier processes included.
+        """Return the top-level calls, oldest first, including those of earlier processes.
 
-        One that cannot be read is left out, and the log says so.
+        A tree that cannot be read is left out, with a warning in the log.
         """
         if self._recovery is not None and not self._closed:
             with gc_disabled():
@@ -263,48 +268,50 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         return sorted(self._trees.roots, key=lambda root: root.id)
 
     def get_subtree(self, id: int) -> list[Node]:
-        """Return the node with this id and all below it, each before those that it called."""
+        """Return the node with this id and all below it, each node before its children."""
         return list[Node](subtree(self._trees.find(id)))
 
     def get_view(self, id: int) -> NodeView:
-        """Return the node with this id, and all below it, as they stand."""
+        """Return a snapshot of the node with this id and all below it."""
         return self._trees.find(id).tree.view(id)
 
     def watch(self, node: Node | int, as_of_seq: int = 0, timeout: float | None = None) -> Watch:
         """Wait for a view of *node* newer than the one numbered *as_of_seq*.
 
-        ``await`` the watch, call its ``result()`` from another thread, or iterate over it either
-        way; a TimeoutError says that nothing happened for *timeout* seconds.
+        ``await`` the watch, call its ``result()`` from another thread, or iterate over it, with
+        ``for`` or ``async for``; it raises TimeoutError if nothing happens for *timeout* seconds.
         """
         found = self._trees.find(node)
         return Watch(found.loop_handle, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
 
     def stack(self, id: int) -> list[Frame]:
-        """Return the calls from the top through node *id* to what it waits for, outermost first."""
-        from treefold.runtime.stack import stack_through  # noqa: PLC0415 - only who looks needs it
+        """Return the calls from the top-level one through node *id* to what it waits for now."""
+        from treefold.runtime.stack import stack_through  # noqa: PLC0415 - seldom needed
 
         return stack_through(self._trees.find(id))
 
-    # Stopping and going on
+    # Pausing, resuming, forking
 
     def pause(self, id: int, reason: str = "it was paused") -> None:
-        """Let the node with this id, and all below it, make no further request or call.
+        """Pause the node with this id, and all below it, before their next request or call.
 
-        What is under way goes on until then. There is a question meanwhile: resume or cancel.
+        Requests and calls under way are not stopped. A question is open meanwhile: resume or
+        cancel.
 
         Raises:
-            UsageError: it has ended.
+            UsageError: the node has ended.
         """
         node = self._trees.find(id)
         node.loop_handle.run_sync(pause_node, node, reason)
 
     def resume(self, id: int) -> Node:
-        """Let what was paused go on, the node with this id and all below it.
+        """Resume everything that is paused in the node with this id and below it.
 
-        A top-level call that has failed or was cancelled goes on in a fork of its tree, whose
-        top-level node is returned: what was cancelled or ended because a provider failed is open
-        again in it, and everything else is as it was. Without a store only an agent can, whose
-        provider failed; it is called again, and goes on after the last complete response.
+        A top-level call that has failed or was cancelled is resumed in a fork of its tree, whose
+        top-level node is returned: calls that were cancelled or ended because a provider failed are
+        open again in it, and everything else is as it was. Without a store only an agent whose
+        provider failed can be resumed so; it is called again, and continues after the last complete
+        response.
 
         Raises:
             UsageError: nothing there is paused.
@@ -323,7 +330,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         if not paused:
             raise UsageError(why_not_paused(node))
         for question in paused:
-            with suppress(UnknownQuestionError):  # somebody else was quicker
+            with suppress(UnknownQuestionError):  # answered in the meantime
                 self.answer(question.id, RESUME)
         return node
 
@@ -334,25 +341,25 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         return self._recovery.fork(node.loop_handle, node.id, cut, None, key)
 
     def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
-        """Go on from the past: start a tree that shares what came before, and runs what follows.
+        """Start a tree that shares the past of another and runs what follows anew.
 
-        The call *node*, in any tree and at any depth, is made again in it, with the *edit*; the
-        calls above it go on when it has ended. An agent goes on after response *at*, from 0. Calls
-        that were requested before *node*, or in parallel with it, are shared; later ones are made
-        again. The tree that it comes from stays as it is.
+        The call *node*, in any tree and at any depth, is made again in the fork, with the *edit*;
+        the calls above it continue when it has ended. An agent continues after response *at*,
+        counted from 0. Calls that were requested before *node*, or in parallel with it, are shared;
+        later ones are made again. The original tree is not changed.
 
         Raises:
             UsageError: there is no store, or *node* is in another.
-            InvalidValueError: there is no such response, or the edit is for something else.
-            StoreError: the journal cannot be read, or what came before cannot be written to it. On
-                the runtime's own event loop, that is a StoreBusyError at once if it is locked.
+            InvalidValueError: there is no such response, or the edit does not fit the call.
+            StoreError: the journal cannot be read, or earlier events cannot be written to it. On
+                the runtime's own event loop, a locked store raises StoreBusyError at once.
         """
         return self._fork(node, at, edit, None)
 
     def _fork(
         self, node: Node | int, at: int | None, edit: Edit | None, key: str | None
     ) -> CallNode:
-        """Start a fork, with a *key* once."""
+        """Start a fork; one with a *key* is started once."""
         if self._recovery is None:
             raise UsageError("only what is written down can be forked: Runtime(store='run.db')")
         found = self._trees.find(self._recovery.id_of(node))
@@ -363,7 +370,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         return self._recovery.fork(found.loop_handle, root_of(found).id, cut, edit, key)
 
     def questions(self) -> list[Question]:
-        """Return all that waits for a person, at any depth of any tree, oldest first."""
+        """Return the open questions, at any depth of any tree, oldest first."""
         return self._services.board.questions()
 
     def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
@@ -375,11 +382,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         choices, or by any text if it has none.
 
         Raises:
-            UnknownQuestionError: there is no such question, or it has been answered, also by
+            UnknownQuestionError: there is no such question, or it has been answered, perhaps by
                 another process.
-            InvalidValueError: this is no answer to it; the question stays open.
-            StoreError: the journal cannot be written, where answers of other processes would be.
-                On the runtime's own event loop, that is a StoreBusyError at once if it is locked.
+            InvalidValueError: the answer is not valid for it; the question stays open.
+            StoreError: the journal, where another process may have answered it, cannot be written.
+                On the runtime's own event loop, a locked store raises StoreBusyError at once.
         """
         if self._recovery is None:
             self._services.board.answer(id, text, args)
@@ -387,7 +394,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             self._recovery.answer(id, text, args)
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
-        """Cancel the node with this id, and every call it made."""
+        """Cancel the node with this id, and all below it."""
         self._trees.find(id).cancel(reason)
 
     @property
@@ -395,19 +402,19 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         """How many requests to models may be under way at once."""
         return self._services.limits
 
-    # The end of trees
+    # Deleting trees
 
     def delete(self, id: int) -> None:
-        """Forget a finished tree, in the store too, and close what its session bags hold.
+        """Delete a finished tree, in the store too, and close the objects in its session bags.
 
-        Returns when all of that is closed. On the runtime's own event loop, where waiting is not
-        possible, it returns at once and a task of the runtime closes it: leaving the runtime waits
-        for that task, or write ``await asyncio.to_thread(runtime.delete, id)``.
+        Returns when all of them are closed. On the runtime's own event loop, which must not block,
+        it returns at once and a task of the runtime closes them: leaving the runtime waits for that
+        task, or write ``await asyncio.to_thread(runtime.delete, id)``.
 
         Raises:
-            UsageError: *id* is not a top-level call, it still runs, or a fork goes on from it.
-            StoreError: the journal cannot be written. On the runtime's own event loop, that is a
-                StoreBusyError at once if it is locked.
+            UsageError: *id* is not a top-level call, it still runs, or a fork shares its past.
+            StoreError: the journal cannot be written. On the runtime's own event loop, a locked
+                store raises StoreBusyError at once.
         """
         root = self._trees.find(id)
         self._trees.check_over(root)
@@ -419,26 +426,26 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             root.loop_handle.run_sync(self._trees.delete, root, closed.set)
             if not root.loop_handle.is_current():
                 root.loop_handle.wait(closed, None)
-        except ClosedError:  # and all bags with it
+        except ClosedError:  # the runtime was closed, and all bags with it
             self._trees.forget(root)
 
-    # Beginning and end
+    # Opening and closing
 
     def lives_on(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it runs calls on *loop*."""
         return self._loop_handle is not None and self._loop_handle.loop is loop and not self._closed
 
     def close(self) -> None:
-        """Cancel what still runs, close what the session bags hold, and end the background loop.
+        """Cancel the calls that still run, close the session bags, and stop the background loop.
 
-        With a store, what was cancelled so is open there, and the next runtime goes on with it.
+        With a store, calls that are cancelled so stay open there, and the next runtime resumes
+        them.
         """
         self._close(cancel=True)
 
     def _close(self, *, cancel: bool) -> None:
-        if (
-            self._loop_handle is not None and self._loop_handle.is_forked()
-        ):  # it is closed where it runs
+        # In a forked process nothing is closed: the parent process does that.
+        if self._loop_handle is not None and self._loop_handle.is_forked():
             return
         if self._loop_handle is not None and not self._closed:
             self._loop_handle.refuse_blocking(
@@ -451,10 +458,11 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             self._close_store()
             return
         try:
-            self._mention_questions()
-            self._end_forest(loop_handle, cancel=cancel)
-        except BaseException:  # Ctrl-C, say: then it is not waited for any longer
-            self._end_forest(loop_handle, cancel=True)
+            self._log_open_questions()
+            self._end_trees(loop_handle, cancel=cancel)
+        # Ctrl-C, for example, ends the wait: then the calls are cancelled.
+        except BaseException:
+            self._end_trees(loop_handle, cancel=True)
             raise
         finally:
             self._closed = True
@@ -462,15 +470,16 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             if isinstance(loop_handle, BackgroundLoop):
                 loop_handle.stop()
 
-    def _mention_questions(self) -> None:
-        """Say so if the end is waited for in vain until somebody answers."""
-        if self._recovery is not None:  # it is not: they wait for the next who opens the store
+    def _log_open_questions(self) -> None:
+        """Log the open questions that closing waits for."""
+        # With a store closing does not wait for them: they stay open for the next driver.
+        if self._recovery is not None:
             return
         if questions := self.questions():
             ids = ", ".join(question.id for question in questions)
             log.warning("the runtime ends when these questions are answered: %s", ids)
 
-    def _end_forest(self, loop_handle: LoopHandle, *, cancel: bool) -> None:
+    def _end_trees(self, loop_handle: LoopHandle, *, cancel: bool) -> None:
         if not loop_handle.loop.is_closed():
             ending = self._trees.end(cancel=cancel)
             asyncio.run_coroutine_threadsafe(ending, loop_handle.loop).result()
@@ -492,7 +501,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             raise UsageError("this runtime has been used already; make a new one for this block")
         self._loop_handle = LoopHandle(asyncio.get_running_loop(), self.patience)
         self._token = RunContext.active.set(self._context)
-        self._settle_in(self._loop_handle)
+        self._recover_on(self._loop_handle)
         return self
 
     async def __aexit__(
@@ -502,10 +511,10 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
         traceback: TracebackType | None,
     ) -> None:
         if self._token is not None:
-            with suppress(ValueError):  # left in another context than it was entered in
+            with suppress(ValueError):  # the block was entered in another context
                 RunContext.active.reset(self._token)
         self._closed = kind is not None
-        self._mention_questions()
+        self._log_open_questions()
         try:
             await self._trees.end(cancel=self._closed)
         finally:
@@ -518,7 +527,7 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             self._recovery.close()
 
     def _open_loop(self) -> LoopHandle:
-        """Return where it lives; that is a loop of its own if it has none yet."""
+        """Return the handle of its loop; a background loop is started if it has none yet."""
         if self._closed or (self._loop_handle is not None and self._loop_handle.loop.is_closed()):
             raise ClosedError("this runtime has been closed; make a new one to run more calls")
         if self._loop_handle is not None:
@@ -529,15 +538,16 @@ class Runtime:  # noqa: PLR0904 - all that a program wants of a run
             if self._loop_handle is None:
                 self._loop_handle = BackgroundLoop(self.patience)
             loop_handle = self._loop_handle
-        self._settle_in(loop_handle)
+        self._recover_on(loop_handle)
         return loop_handle
 
-    def _settle_in(self, loop_handle: LoopHandle) -> None:
+    def _recover_on(self, loop_handle: LoopHandle) -> None:
         if self._recovery is None:
             return
         try:
             loop_handle.run_sync(self._recovery.recover, loop_handle)
-        except BaseException:  # nobody will close what was never open
+        # The block is not entered then, so nothing else would close the store.
+        except BaseException:
             self._closed = True
             self._recovery.close()
             if isinstance(loop_handle, BackgroundLoop):

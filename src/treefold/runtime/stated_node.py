@@ -1,6 +1,6 @@
-"""What a call has come to: what was asked for, its state and its times.
+"""The state of a call: its request, its state and its times.
 
-Its tree is told of every change; what an earlier process has written down is taken up from there.
+Every change is published to its tree; a recovered call is restored from its record.
 """
 
 import time
@@ -30,14 +30,14 @@ from treefold.runtime.tree import Tree
 
 
 class StatedNode(PlacedNode):
-    """A node that knows its state; it does not know how it gets there."""
+    """A node with a state and the transitions between states; subclasses decide when to change."""
 
     __slots__ = (
         "_ends",
+        "_pauses",
         "_repeated",
         "_request",
         "_started",
-        "_stops",
         "concluded",
         "inputs",
         "record",
@@ -63,21 +63,21 @@ class StatedNode(PlacedNode):
         self.tool_use_id = request.tool_use_id
         self.asked_for = request.sink is not None
         self._request = request
-        self._stops = 0  # for how many reasons it waits for a person
+        self._pauses = 0  # how many begin_pause calls have not been ended
         self._started: float | None = None
         self._ends: float | None = None
-        self.concluded = False  # what came of it has been published
-        self.record = record  # what an earlier process has written down
-        self.stable_id = id  # also of the calls that go on with this one when its tree is resumed
-        self._repeated = 0  # how many values it will send that are written down already
+        self.concluded = False  # its outcome is decided, and published or recorded
+        self.record = record  # of an earlier process
+        self.stable_id = id  # the same for the calls that continue this one in forks
+        self._repeated = 0  # how many values it will send that are recorded already
 
     def _appear(self) -> None:
-        """Be seen by others from now on."""
+        """Take its place in the tree and publish the request, or restore it from its record."""
         if self.record is None:
             self._take_place(self._request.tied_with)
             try:
                 self.tree.publish(self._requested(self._request))
-            except TooLargeError:  # there is no such call
+            except TooLargeError:  # then there is no call
                 self._leave_place()
                 raise
         else:
@@ -118,15 +118,15 @@ class StatedNode(PlacedNode):
 
     @property
     def rules(self) -> Rules | None:
-        """What the models in it and below may not do, beside what rules above say."""
+        """The rules for models in this call and below, in addition to those of calls above."""
         return self._request.rules
 
     @property
     def is_ending(self) -> bool:
-        """Whether it is clear what came of it, and only that is still to be written down."""
+        """Whether its outcome is decided, and only has to be saved."""
         return self.concluded and not self.state.final
 
-    # How it changes
+    # Transitions
 
     def _enter(self, state: NodeState) -> None:
         check_transition(self.state, state)
@@ -137,32 +137,32 @@ class StatedNode(PlacedNode):
             self.tree.paused.add(self)
 
     def begin_pause(self, reason: str, *, show: Callable[[Event], None] | None = None) -> None:
-        """Be Paused from now on; each stop wants its own ``go_on``.
+        """Enter Paused if it runs; each call of this needs a matching ``end_pause``.
 
-        With *show* that is said there, and is nobody else's business.
+        The change is passed to *show*, if given, instead of being published.
         """
-        self._stops += 1
+        self._pauses += 1
         if self.state is NodeState.Running:
             self._enter(NodeState.Paused)
             try:
                 (show or self.tree.publish)(CallPaused(self.id, time.time(), reason))
             except TooLargeError:
-                self._stops -= 1
+                self._pauses -= 1
                 self._enter(NodeState.Running)
                 raise
 
     def end_pause(self, *, show: Callable[[Event], None] | None = None) -> None:
-        """Take back one ``stop``."""
-        self._stops -= 1
-        if not self._stops and self.state is NodeState.Paused:
+        """End one pause; the call runs again when none is left."""
+        self._pauses -= 1
+        if not self._pauses and self.state is NodeState.Paused:
             self._enter(NodeState.Running)
             (show or self.tree.publish)(CallResumed(self.id, time.time()))
 
-    # What an earlier process has done
+    # Recovered calls
 
     @property
     def stopped_by(self) -> StopCause | None:
-        """Why an earlier process stopped it, if it did."""
+        """Why an earlier process stopped it, or None."""
         ended = None if self.record is None else self.record.ended
         return None if ended is None or ended.stop is None else ended.stop.cause
 
@@ -179,32 +179,35 @@ class StatedNode(PlacedNode):
             self._ended = self._ends = ended.at
             self.outputs = ended.outputs
             self.exception = None if ended.exception is None else exception_of(ended.exception)
-            self.asked_for = True  # by those who were there
+            self.asked_for = True  # in the earlier process
         self._repeated = len(record.values)
         self._take_old_place(
             requested.index, requested.sequence, requested.key, ended=ended is not None
         )
 
     def resume_as(self, request: CallRequest) -> None:
-        """Be the call that *request* asks for, as it was in an earlier process."""
+        """Attach a new request to a recovered call, which continues from its recorded state."""
         self.waiting_on = None
         if self.state is NodeState.Paused:
             self.state = NodeState.Running
             self.tree.publish(CallResumed(self.id, time.time()))
         if self.record is not None and self.record.inputs is self.record.requested.inputs:
-            self.inputs = request.args  # which may be more than could be written down
+            # These may contain objects that could not be serialized.
+            self.inputs = request.args
         self._request = request
         self.function = request.function
         if self._ended is None:
             self.asked_for = request.sink is not None
-        elif request.sink is not None and self._parent is not None:  # and wants all values again
+        elif request.sink is not None and self._parent is not None:
+            # It has ended, but its values have to be sent to the sink again.
             self._ended = None
             self._parent._running += 1
 
     def reopen(self) -> None:
-        """Be open again: what came of it cannot be had any longer."""
+        """Reopen an ended call: it must run again, because its outcome cannot be restored."""
         if self.record is not None:
-            self.record = self.record.copy()  # the views go on from here
+            # The fold of the tree shares this record, and changes it when CallReopened is folded.
+            self.record = self.record.copy()
             self.record.ended = None
         self.tree.publish(CallReopened(self.id, time.time()))
         self._ended, self.concluded = None, False

@@ -82,7 +82,7 @@ class ReplayRuntime(Runtime):
         UsageError: the recording is of something that cannot be played.
     """
 
-    _makes = ReplayMaker
+    _engine_class = ReplayMaker
 
     def __init__(
         self, functions: Iterable[Function], recording: Recording, hooks: Hooks | None, id: str
