@@ -78,9 +78,7 @@ class JournalWriter:
         self._closed = False
         # The last entry waited for, a callback, and whether the callback waits for retries.
         self._waiting: list[tuple[int, Callable[[], None], bool]] = []
-        self._nodes: dict[
-            int, _Node
-        ] = {}  # nodes that are open, or not durable to their last entry
+        self._nodes: dict[int, _Node] = {}  # nodes that are open, or have entries to be written
         self._ended: list[int] = []  # those of them that have ended
         self._writer: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None

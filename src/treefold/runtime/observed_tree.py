@@ -1,4 +1,4 @@
-"""A tree that another process may be driving, as its journal tells it."""
+"""A tree that another process may be driving, folded from its journal."""
 
 import threading
 from collections.abc import Callable
@@ -15,25 +15,25 @@ from treefold.runtime.tree_reader import TreeReader, reporting_damage
 
 
 class ObservedTree:
-    """Folds what is in the journal; whoever looks reads on from where the last one stopped."""
+    """Folds the events of one tree in a journal; each view first reads the new ones."""
 
     def __init__(self, store: Store, id: int, poll: Poll) -> None:
         self.id = id
         self._store = store
         self._poll = poll
-        self._lock = threading.Lock()  # for reading on
+        self._lock = threading.Lock()  # one thread reads at a time
         self._reader = TreeReader(store, id)
         self._live_text = LiveTextReader(store, id)
-        self._fold: TreeFold | None = None  # when something was read
+        self._fold: TreeFold | None = None  # None before the first read
 
     def expect_views(self) -> None:
-        """Do nothing: there is nothing to prepare."""
+        """Do nothing: the fold is imported already."""
 
     def view(self, id: int) -> NodeView:
-        """Return the node with this id as it stands.
+        """Return a snapshot of the node with this id.
 
         Raises:
-            UnknownNodeError: it is not there, or not any more.
+            UnknownNodeError: there is no such node, or it was deleted.
         """
         return self._folded(id).views[id]
 
@@ -41,7 +41,7 @@ class ObservedTree:
         """Return the calls from the top-level one through a node to what it waits for now.
 
         Raises:
-            UnknownNodeError: it is not there, or not any more.
+            UnknownNodeError: there is no such node, or it was deleted.
         """
         fold = self._folded(id)
         path = [id]
@@ -52,16 +52,17 @@ class ObservedTree:
         return [_frame(fold.views[one], len(fold.records[one].exchanges)) for one in path]
 
     def responses(self, id: int) -> int:
-        """Return how many responses of a model a node has had."""
+        """Return the number of model responses that a node has received."""
         return len(self._folded(id).records[id].exchanges)
 
     def _folded(self, id: int) -> TreeFold:
-        """Return all that is known, that node included."""
+        """Read the new events, and return the fold, which has the node with this id."""
         with self._lock:
             self._poll.check_open()
             try:
-                self._read_on()
-            except BaseException:  # half of it may have been taken in
+                self._read_new()
+            except BaseException:
+                # Some of the events may have been folded: start again.
                 self._reader, self._fold = TreeReader(self._store, self.id), None
                 self._live_text = LiveTextReader(self._store, self.id)
                 raise
@@ -70,7 +71,7 @@ class ObservedTree:
             raise unknown_node(self._store, id)
         return found
 
-    def _read_on(self) -> None:
+    def _read_new(self) -> None:
         events = self._reader.read()
         if not events and self._store.find(node=self.id) is None:
             raise unknown_node(self._store, self.id)
@@ -86,11 +87,11 @@ class ObservedTree:
             self._fold.apply()
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
-        """Have *wake* called once, when something was written."""
+        """Call *wake* once, when something was written to the journal."""
         self._poll.on_next_event(wake)
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """Take back what ``on_next_event`` was given."""
+        """Remove a callback added with ``on_next_event``."""
         self._poll.forget(wake)
 
 

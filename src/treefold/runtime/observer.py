@@ -1,6 +1,6 @@
-"""Look on, answer and stop, from beside whoever drives a journal.
+"""Observers: read a journal that another process may drive, and post commands to its driver.
 
-Reads what is written, and leaves messages; never runs a call, and writes nothing else.
+An observer runs no calls, and writes nothing to the journal but messages.
 """
 
 import json
@@ -28,14 +28,16 @@ from treefold.runtime.watch import Watch
 from treefold.stores.deprecated import checked_store
 
 _UNDER_WAY: Final = (NodeState.Waiting.value, NodeState.Running.value)
-_KEPT: Final = 32  # trees that were looked at last, and are not read anew
+_KEPT: Final = 32  # trees that stay in memory, the most recently used ones
 
 
 def attach(source: Store | str | os.PathLike[str]) -> "Observer":
-    """Look on at a journal: the path of its file, or a store, whoever drives it.
+    """Return an observer of a journal, given as a store or the path of its file.
+
+    Any process may drive the journal meanwhile, this one included, or none.
 
     Raises:
-        StoreError: there is none, or it cannot be read.
+        StoreError: there is no such file, or it cannot be read.
 
     Example:
         >>> import treefold
@@ -56,23 +58,23 @@ def attach(source: Store | str | os.PathLike[str]) -> "Observer":
         raise StoreError(
             path, "there is no such file; give the path that a Runtime(store=...) was made with"
         )
-    from treefold.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - who has one needs none
+    from treefold.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - only paths need it
 
     store = SqliteStore(path)
     return Observer(store, closing=store)
 
 
-class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
-    """Sees all that is in a journal, and may say something to whoever drives it.
+class Observer:  # noqa: PLR0904 - the public interface to a journal from outside its driver
+    """Reads all that is in a journal, and posts commands to its driver.
 
-    What it asks for is left in the journal: a driver that is alive follows within moments, and
-    otherwise the next does when it opens the journal. It may be used from any thread. Results are
-    plain data, as they were written down; ``update_seqnum`` counts what is written, and is to be
-    compared with that of other views of this observer.
+    Commands are written to the journal: a running driver executes them within moments, otherwise
+    the next driver does when it opens the journal. An observer may be used from any thread. Results
+    are plain data, as they were recorded. ``update_seqnum`` counts recorded events, and is
+    comparable between views of one observer only.
 
     Args:
-        store: the journal; whoever gives it closes it.
-        closing: what to close with the observer.
+        store: the journal; the caller closes it.
+        closing: a store to close with the observer.
 
     Example:
         >>> import treefold
@@ -94,8 +96,9 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         self._closing = closing
         self._poll = Poll(store)
         self._lock = threading.Lock()
-        self._trees: OrderedDict[int, ObservedTree] = OrderedDict()  # looked at last comes last
-        self._interrupted: tuple[int, Mapping[int, float]] = (-1, {})  # as of a place
+        self._trees: OrderedDict[int, ObservedTree] = OrderedDict()  # most recently used last
+        # The result of interrupted(), and the position in the journal that it is valid for.
+        self._interrupted: tuple[int, Mapping[int, float]] = (-1, {})
 
     def __repr__(self) -> str:
         return f"<Observer of {self.name}>"
@@ -105,14 +108,14 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         """Where the journal is, for messages."""
         return self._given.name
 
-    # What there is
+    # Reading
 
     def trees(self) -> list[TreeRow]:
-        """Return all top-level calls, oldest first; one that was given no key has an empty one."""
+        """Return all top-level calls, oldest first; the key of one without a key is empty."""
         return [replace(tree, key=name_in(tree.key)) for tree in self._store.trees()]
 
     def get_view(self, id: int) -> NodeView:
-        """Return the node with this id, and all below it, as they stand in the journal.
+        """Return a snapshot of the node with this id and all below it, as of the journal now.
 
         Raises:
             UnknownNodeError: there is no such node.
@@ -120,7 +123,7 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         return self._tree_of(id).view(id)
 
     def tree_of(self, id: int) -> int:
-        """Return the id of the top-level call that this node is, or is below; reads no tree.
+        """Return the id of the top-level call of the node with this id, without reading the tree.
 
         Raises:
             UnknownNodeError: there is no such node.
@@ -129,26 +132,26 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
 
     @property
     def journal(self) -> str:
-        """What tells this journal from every other, for ever."""
+        """The permanent unique id of the journal."""
         return self._store.id
 
     def last(self) -> int:
-        """Return the place of the newest event of the journal: it grows when something happens."""
+        """Return the position of the newest event in the journal; it grows with every event."""
         return self._store.last()
 
     def events(self, tree: int, *, long_texts: bool = True) -> TreeReader:
-        """Return what reads the events of a tree: each ``read()`` gives those that are new.
+        """Return a reader of the events of a tree: each ``read()`` returns the new ones.
 
-        Those that a fork shares with the tree that it comes from stand before its ``TreeForked``.
-        Without *long_texts* each of these is read as an empty one, which takes less time and room.
+        Events that a fork shares with its original tree come before its ``TreeForked``. Without
+        *long_texts* each long text is read as an empty one, which takes less time and memory.
         """
         return TreeReader(self._store, tree, long_texts=long_texts)
 
     def watch(self, id: int, as_of_seq: int = 0, timeout: float | None = None) -> Watch:
         """Wait for a view of a node newer than the one numbered *as_of_seq*.
 
-        ``await`` the watch, call its ``result()``, or iterate over it either way; a TimeoutError
-        says that nothing happened for *timeout* seconds.
+        ``await`` the watch, call its ``result()``, or iterate over it, with ``for`` or ``async
+        for``; it raises TimeoutError if nothing happens for *timeout* seconds.
 
         Raises:
             UnknownNodeError: there is no such node.
@@ -173,40 +176,40 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
 
     @property
     def is_driven(self) -> bool:
-        """Whether somebody drives the journal now, in whichever process."""
+        """Whether a process, this one included, drives the journal now."""
         return self._store.is_owned()
 
     def interrupted(self) -> Mapping[int, float]:
         """Return the trees that a process left open when it ended, by their ids.
 
-        They are open and do not wait for a person, and nobody drives the journal. The values are
-        the times of their last events, in seconds since the epoch.
+        They are open and not parked, and no process drives the journal. The values are the times of
+        their last events, in seconds since the epoch.
         """
         if self.is_driven:
             return {}
-        place = self._store.last()
-        read, found = self._interrupted
-        if read != place:
+        position = self._store.last()
+        valid_for, found = self._interrupted
+        if valid_for != position:
             found = {
                 tree.id: tree.last or tree.started or 0.0
                 for tree in self._store.trees()
                 if tree.open and not tree.parked
             }
-            self._interrupted = place, found
+            self._interrupted = position, found
         return found
 
     def questions(self) -> list[Question]:
-        """Return all that waits for a person and that nobody has answered, oldest first."""
+        """Return the open questions, oldest first, without those whose answer has been posted."""
         return self._store.questions()
 
-    # What is asked for
+    # Commands
 
     def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
         """Answer the question with this id, as ``Runtime.answer`` does.
 
         Raises:
-            UnknownQuestionError: there is no such question, or somebody has answered it.
-            InvalidValueError: this is no answer to it; the question stays open.
+            UnknownQuestionError: there is no such question, or it has been answered.
+            InvalidValueError: the answer is not valid for it; the question stays open.
         """
         questions = {question.id: question for question in self._store.questions()}
         if id not in questions:
@@ -227,7 +230,7 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
             raise UnknownQuestionError(f"question {id!r} has been answered already")
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
-        """Have the node with this id cancelled, and every call it made.
+        """Ask the driver to cancel the node with this id, and all below it.
 
         Raises:
             UnknownNodeError: there is no such node.
@@ -238,7 +241,7 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         self._post(command)
 
     def pause(self, id: int, reason: str = "it was paused") -> None:
-        """Have the node with this id, and all below it, make no further request or call.
+        """Ask the driver to pause the node with this id, and all below it, as ``Runtime.pause``.
 
         Raises:
             UnknownNodeError: there is no such node.
@@ -249,14 +252,14 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         self._post(command)
 
     def resume(self, id: int) -> None:
-        """Have what was paused go on, the node with this id and all below it.
+        """Ask the driver to resume everything paused in the node with this id and below it.
 
-        A top-level call that has failed or was cancelled goes on in a fork of its tree: the one in
-        ``trees()`` whose source it is.
+        A top-level call that has failed or was cancelled is resumed in a fork of its tree: the one
+        in ``trees()`` whose source it is.
 
         Raises:
             UnknownNodeError: there is no such node.
-            UsageError: there is nothing to go on with.
+            UsageError: there is nothing to resume.
         """
         view, tree = self.get_view(id), self._tree_of(id).id
         if view.state is NodeState.Success:
@@ -268,14 +271,14 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         self._post({"do": "resume", "node": id})
 
     def fork(self, id: int, at: int | None = None, edit: Edit | None = None) -> str:
-        """Have a fork begun at the node with this id, as ``Runtime.fork`` does.
+        """Ask the driver to fork the tree at the node with this id, as ``Runtime.fork`` does.
 
         Returns:
-            What ``forked`` knows it by.
+            A key for ``forked``.
 
         Raises:
             UnknownNodeError: there is no such node.
-            InvalidValueError: the edit is for something else, or not JSON.
+            InvalidValueError: the edit does not fit the call, or has no JSON form.
         """
         view = self.get_view(id)
         fitting_place(view.fn, at, edit, is_agent=view.is_agent)
@@ -289,10 +292,10 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         return key
 
     def forked(self, key: str) -> int | None:
-        """Return the top-level node of a fork that was asked for, when it is there.
+        """Return the id of the top-level node of a fork, or None if it has not been made yet.
 
         Raises:
-            UsageError: the driver will not make it; the message says why.
+            UsageError: the driver refused to make it; the message says why.
         """
         found = self._store.find_key(key)
         if found is None:
@@ -302,7 +305,7 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         return found
 
     def _post(self, command: Mapping[str, Any]) -> None:
-        """Leave a message, unless the last one about that node says the same."""
+        """Post a command, unless the last one about the same node is equal."""
         earlier = [one for one in self._posted() if one.get("node") == command["node"]]
         if earlier[-1:] != [command]:
             self._store.post(json.dumps(command))
@@ -311,17 +314,17 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         return any(one.get("do") == "pause" for one in self._posted())
 
     def _posted(self) -> list[dict[str, Any]]:
-        """Return what others, too, have asked for, and what has not been followed."""
+        """Return the commands of all observers that have not been executed yet."""
         found: list[dict[str, Any]] = []
         for message in self._store.inbox():
             with suppress(InvalidValueError):
                 found.append(read_command(message.body))
         return found
 
-    # The end
+    # Closing
 
     def close(self) -> None:
-        """Look on no longer; whoever waits for a view is told so. Closing twice is fine."""
+        """Stop observing; waiters for a view get a ClosedError. Closing twice is allowed."""
         self._poll.close()
         if self._closing is not None:
             self._closing.close()
@@ -338,7 +341,7 @@ class Observer:  # noqa: PLR0904 - all that is wanted of a run from elsewhere
         return self._given
 
     def _tree_of(self, id: int) -> ObservedTree:
-        """Return the tree that a node is in."""
+        """Return the tree of the node with this id."""
         found = self._store.find(node=id) if isinstance(id, int) else None
         if found is None:
             raise unknown_node(self._given, id)
@@ -360,7 +363,7 @@ def _check_open(view: NodeView, what: str) -> None:
 
 
 def is_paused(view: NodeView) -> bool:
-    """Whether a call, or one below it, stands still until somebody says that it may go on."""
+    """Whether a call, or one below it, is paused until a person resumes it."""
     views = [view]
     while views:
         view = views.pop()

@@ -1,8 +1,8 @@
-"""Hold something open in one task, and use it from any other, on any loop and in any thread.
+"""Holds a resource open in one task, for use from any other task, loop or thread.
 
-Many libraries want what they opened to be closed by the very task that opened it. That task is
-ours: it enters the context manager, waits, and leaves it. Whoever wants to use it has his call made
-on its loop, by a task of the call's own, and may give up waiting without any harm to the rest.
+Many libraries require that a resource is closed by the task that opened it. The ResourceTask is
+that task: it enters the context manager, waits, and leaves it. Each use of the resource runs on its
+loop as a task of its own, and a caller may stop waiting for it without harm to the others.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ R = TypeVar("R")
 
 
 class ResourceTask(Generic[T]):
-    """Owns what a context manager gives, from ``open`` to ``aclose``.
+    """Owns the resource of a context manager, from ``open`` to ``aclose``.
 
     Attributes:
-        failure: what the context manager raised, if it did.
+        failure: the exception of the context manager, or None.
     """
 
     def __init__(self, resource: AbstractAsyncContextManager[T], name: str) -> None:
@@ -38,13 +38,13 @@ class ResourceTask(Generic[T]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was left, or ended by itself."""
+        """Whether the context manager was left, or has failed."""
         return self._ended.done()
 
     async def open(self) -> T:
-        """Enter the context manager, in a task on this loop, and return what it gives.
+        """Enter the context manager, in a task on this loop, and return the resource.
 
-        Whoever gives up waiting for that leaves nothing behind.
+        If this is cancelled, the resource is closed again.
         """
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._hold(), name=self._name)
@@ -57,25 +57,26 @@ class ResourceTask(Generic[T]):
             raise
 
     async def call(self, work: Callable[[T], Coroutine[Any, Any, R]]) -> R:
-        """Return what *work* returns, which is done on the owner's loop.
+        """Run *work* with the resource on the owner's loop, and return its result.
 
-        Being cancelled cancels the work, and does not wait for it.
+        Cancelling this cancels *work*, without waiting for it.
 
         Raises:
-            ClosedError: it is not open, or is closed before the work is done.
+            ClosedError: the resource is not open, or is closed before *work* is done.
         """
         answer: Future[R] = Future()
         self._post(self._begin, work, answer)
         return await asyncio.wrap_future(answer)
 
     async def aclose(self) -> None:
-        """Give up the calls under way, leave the context manager, and wait until that is done.
+        """Cancel the calls under way, leave the context manager, and wait until that is done.
 
-        Being cancelled meanwhile does not leave anything open; it is raised at the end.
+        A cancellation during that wait is raised when everything is closed.
         """
         try:
             self._post(self._close)
-        except ClosedError:  # nobody has opened it, or the end of its loop was that of its tasks
+        except ClosedError:
+            # It was never opened, or its task ended with its loop.
             return
         interrupted = False
         while not self._ended.done():
@@ -91,7 +92,7 @@ class ResourceTask(Generic[T]):
             raise ClosedError(f"{self._name} is not open")
         try:
             self._loop.call_soon_threadsafe(function, *args)
-        except RuntimeError:  # its loop was closed without it
+        except RuntimeError:
             raise ClosedError(f"the event loop of {self._name} has been closed") from None
 
     # On the loop
@@ -104,7 +105,7 @@ class ResourceTask(Generic[T]):
                 await self._leave.wait()
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - whoever opened it, or uses it, is told
+        except BaseException as error:  # noqa: BLE001 - raised by open(), and kept in failure
             self.failure = error
             _fail(self._opened, error)
         finally:
@@ -114,7 +115,8 @@ class ResourceTask(Generic[T]):
 
     def _has_ended(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled():
-            task.exception()  # nobody else looks at it
+            # Retrieve the exception: asyncio would log that it was never retrieved.
+            task.exception()
         closed = ClosedError(f"{self._name} was closed")
         _fail(self._opened, closed)
         for answer in self._calls.values():
@@ -127,7 +129,7 @@ class ResourceTask(Generic[T]):
         if not self._takes_calls:
             _fail(answer, ClosedError(f"{self._name} is not open"))
             return
-        assert self._loop is not None  # this is it
+        assert self._loop is not None  # this runs on it
         task = self._loop.create_task(_done(work, self._opened.result(), answer), name=self._name)
         self._calls[task] = answer
         task.add_done_callback(self._call_ended)
@@ -158,7 +160,7 @@ async def _done(work: Callable[[T], Awaitable[R]], held: T, answer: "Future[R]")
         value = await work(held)
     except asyncio.CancelledError:
         raise
-    except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+    except BaseException as error:  # noqa: BLE001 - raised where the call is awaited
         _fail(answer, error)
     else:
         _settle(answer, value)
@@ -166,7 +168,7 @@ async def _done(work: Callable[[T], Awaitable[R]], held: T, answer: "Future[R]")
 
 def _settle(future: "Future[R]", value: R) -> None:
     if not future.done():
-        with suppress(InvalidStateError):  # somebody gives up waiting at this very moment
+        with suppress(InvalidStateError):  # cancelled by another thread at this moment
             future.set_result(value)
 
 
@@ -177,7 +179,7 @@ def _fail(future: "Future[Any]", error: BaseException) -> None:
 
 
 def _follower(future: "Future[None]") -> "Future[None]":
-    """Return a future that ends with *future*, and may be given up without it."""
+    """Return a future that is done when *future* is, and can be cancelled without it."""
     follower: Future[None] = Future()
     future.add_done_callback(lambda _: _settle(follower, None))
     return follower

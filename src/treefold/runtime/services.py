@@ -1,4 +1,4 @@
-"""What all calls of one runtime share."""
+"""The objects that all calls of one runtime share."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from treefold.runtime.question_board import QuestionBoard
 
 @dataclass(slots=True)
 class Services:
-    """Models, limits and rules, the questions that are open, and what past runs tell."""
+    """Models, limits, rules, the budget's account, the board, and the past runs of each agent."""
 
     models: ModelNames = field(default_factory=ModelNames)
     limits: Limits = DEFAULT_LIMITS

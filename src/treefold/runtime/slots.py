@@ -1,6 +1,6 @@
-"""A number of places for requests to models, given in the order in which they were asked for.
+"""Slots: a limited number of requests to models may be under way, first come, first served.
 
-Shared between loops and threads; knows nothing of trees.
+A pool is shared between loops and threads; it knows nothing of trees.
 """
 
 import asyncio
@@ -10,19 +10,19 @@ from typing import Any, Protocol
 
 
 class Holding(Protocol):
-    """Whoever holds a place for long."""
+    """A lease: it holds a slot for several requests."""
 
     def is_lost(self) -> bool:
-        """Whether it will never be given back."""
+        """Whether its owner will never put the slot back."""
         ...
 
     def close(self) -> None:
-        """Give it back."""
+        """Put the slot back."""
         ...
 
 
 class SlotRequest:
-    """Somebody who wants a place, and where to tell him."""
+    """A queued request for a slot."""
 
     __slots__ = ("future", "node")
 
@@ -31,28 +31,28 @@ class SlotRequest:
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def give(self, lease: Any) -> None:
-        """Tell him, on his own loop, that he has a place; None: one of the pool's."""
+        """Grant the request, on its own loop: with a *lease*, or None for a slot of the pool."""
         if not self.future.done():
             self.future.set_result(lease)
 
 
 class SlotPool:
-    """A number of places, given in the order in which they were asked for, on any loop."""
+    """A number of slots, granted in the order of the requests, on any loop."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self._free = size
         self._mutex = threading.Lock()
-        self._queue: dict[SlotRequest, None] = {}  # in order, and quick to leave
+        self._queue: dict[SlotRequest, None] = {}  # ordered, with cheap removal
         self.leases: set[Holding] = set()
 
     @property
     def is_full(self) -> bool:
-        """Whether who wants a place has to wait."""
+        """Whether a new request has to wait."""
         return not self._free
 
     def try_take(self) -> bool:
-        """Take a place if one is free."""
+        """Take a slot if one is free, or if a lost lease has one; return whether it was taken."""
         with self._mutex:
             if self._free:
                 self._free -= 1
@@ -63,12 +63,12 @@ class SlotPool:
         return bool(lost) and self.try_take()
 
     async def take(self) -> None:
-        """Take a place, having waited for it if need be."""
+        """Take a slot, waiting for one if need be."""
         if not self.try_take():
             await self.wait(SlotRequest())
 
     async def wait(self, waiter: SlotRequest) -> Any:
-        """Wait for a place, or for the lease that *waiter* is given instead."""
+        """Wait for a slot; return None, or the lease that *waiter* was given instead."""
         with self._mutex:
             if self._free:
                 self._free -= 1
@@ -78,13 +78,14 @@ class SlotPool:
             return await waiter.future
         except asyncio.CancelledError:
             if not self.withdraw(waiter) and waiter.future.done() and not waiter.future.cancelled():
-                lease = waiter.future.result()  # it was given in the very last moment
+                # It was granted just before the cancellation arrived.
+                lease = waiter.future.result()
                 if lease is None:
                     self.put_back()
             raise
 
     def withdraw(self, waiter: SlotRequest) -> bool:
-        """Take *waiter* out of the queue; False if a place was given to him already."""
+        """Remove *waiter* from the queue; return False if it was granted already."""
         with self._mutex:
             if waiter not in self._queue:
                 return False
@@ -92,7 +93,7 @@ class SlotPool:
             return True
 
     def put_back(self) -> None:
-        """Give a place back: to who has waited longest."""
+        """Put a slot back, and grant it to the oldest request in the queue."""
         with self._mutex:
             while self._queue:
                 waiter = next(iter(self._queue))

@@ -1,4 +1,4 @@
-"""The calls that lead to a node, as a debugger would show them."""
+"""The stack of a node: the calls that lead to it, as a debugger shows them."""
 
 from treefold.core.frames import Frame, short_arguments
 from treefold.runtime.agent_node import AgentNode

@@ -1,4 +1,4 @@
-"""Run sync code beside the loop."""
+"""Runs synchronous code in threads, off the loop."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ Q = ParamSpec("Q")
 async def finish_in_thread(function: Callable[[], None]) -> None:
     """Run *function* to its end in a thread; a cancellation meanwhile is raised after that.
 
-    If no thread can be started, it is run here.
+    If no thread can be started, it runs on the loop.
     """
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     wake = threadsafe_resolver(done)
@@ -25,7 +25,7 @@ async def finish_in_thread(function: Callable[[], None]) -> None:
     def work() -> None:
         try:
             function()
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits
+        except BaseException as error:  # noqa: BLE001 - raised where this is awaited
             errors.append(error)
         finally:
             wake()
@@ -49,9 +49,9 @@ async def finish_in_thread(function: Callable[[], None]) -> None:
 async def in_thread(function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
     """Run *function* in a thread of its own, with the caller's context variables.
 
-    Each call has its own thread, because sync functions that wait for each other would exhaust any
-    pool. Threads are daemons: Python cannot stop one, so a cancelled call leaves it to end by
-    itself, and it must not keep the process alive.
+    Each call has its own thread, because synchronous functions that wait for each other would
+    exhaust any pool. Threads are daemons: Python cannot stop one, so the thread of a cancelled call
+    runs to its end, and it must not keep the process alive.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -61,19 +61,19 @@ async def in_thread(function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwar
         if not done.done():
             conclude(outcome)
 
-    def tell(conclude: Callable[[Any], None], outcome: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has closed, and nobody waits any more
+    def post(conclude: Callable[[Any], None], outcome: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has closed, and nothing awaits this
             loop.call_soon_threadsafe(settle, conclude, outcome)
 
     def work() -> None:
         try:
             value = context.run(function, *args, **kwargs)
-        except StopIteration:  # a future refuses it
-            tell(done.set_exception, RuntimeError("a function in a thread raised StopIteration"))
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever awaits
-            tell(done.set_exception, error)
+        except StopIteration:  # a future does not accept it
+            post(done.set_exception, RuntimeError("a function in a thread raised StopIteration"))
+        except BaseException as error:  # noqa: BLE001 - raised where this is awaited
+            post(done.set_exception, error)
         else:
-            tell(done.set_result, value)
+            post(done.set_result, value)
 
     threading.Thread(target=work, name="treefold worker", daemon=True).start()
     return await done

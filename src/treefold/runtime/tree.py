@@ -1,7 +1,7 @@
-"""The events of one top-level call, for whoever wants to see them, and what its nodes share.
+"""A tree: the events of one top-level call, and what its nodes share.
 
-Publishing costs the run one append. Events are folded into views by whoever asks for a view, in
-the asker's own thread, so that being watched costs a run nothing.
+Publishing costs the run one append. Events are folded into views when a view is requested, in the
+thread that requests it, so that watching a run costs it nothing.
 """
 
 import threading
@@ -17,7 +17,7 @@ from treefold.runtime.bags import SessionBag, close_all
 
 
 class Recorder(Protocol):
-    """Whoever writes down what happens."""
+    """The part of the journal writer that a tree and its nodes use."""
 
     @property
     def redacts(self) -> bool:
@@ -26,20 +26,20 @@ class Recorder(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is written any more."""
+        """Whether events are not written any more."""
         ...
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much is still to be written that whoever can should wait for it."""
+        """Whether so many entries are not written yet that a call that can should wait."""
         ...
 
     def record(self, tree: int, *events: Event) -> None:
-        """Take down *events* of the tree with this id."""
+        """Record *events* of the tree with this id."""
         ...
 
     def stream(self, tree: int, event: Any) -> None:
-        """Let those see *event* who look on from elsewhere; it is not taken down."""
+        """Broadcast *event* to observers; it is not recorded."""
         ...
 
     def redacted(self, text: str) -> str:
@@ -51,16 +51,16 @@ class Recorder(Protocol):
         ...
 
     async def saved(self, node: Any) -> None:
-        """Wait until all that happened so far is safe; if there is trouble, *node* has it."""
+        """Wait until all events so far are durable; *node* asks for help if they cannot be."""
         ...
 
     def suspend(self) -> None:
-        """Write down nothing more: what is open will be gone on with."""
+        """Stop writing: the next driver resumes the calls that are open."""
         ...
 
 
 class Tree:
-    """One tree: what happened in it, who waits for more, what its calls keep and share."""
+    """The events of one tree, the callbacks that wait for more, its bags, leases and pauses."""
 
     __slots__ = (
         "_bags",
@@ -89,44 +89,45 @@ class Tree:
         self.id = id  # that of its top-level node
         self.number = number
         self.journal = journal
-        self.kept = kept  # until somebody deletes it; otherwise only while it runs
-        self.last_death: ProcessDied | None = None  # since which there was no progress
+        self.kept = kept  # until it is deleted; otherwise only while it runs
+        self.last_death: ProcessDied | None = None  # if there was no progress since
         self._bags: dict[int, SessionBag] = {}
         self._closed = False
-        self.asked: dict[int, int] = {}  # how many questions a node has had
-        self.pauses: dict[Any, Any] = {}  # what stands still, by node
-        self.paused: set[Any] = set()  # the nodes that wait for a person
-        self.leases: dict[Any, Any] = {}  # what may make requests, by node
-        self.lease_waiters: dict[Any, None] = {}  # who waits to make one, in order
+        self.asked: dict[int, int] = {}  # the number of questions a node has asked
+        self.pauses: dict[Any, Any] = {}  # Pause objects, by node
+        self.paused: set[Any] = set()  # the nodes whose state is Paused
+        self.leases: dict[Any, Any] = {}  # Lease objects, by holder
+        self.lease_waiters: dict[Any, None] = {}  # SlotRequest objects, in order
         self._pending: deque[Event] = deque()
-        self._live: dict[int, list[Event]] = {}  # what a later event will make void, by node
+        self._live: dict[int, list[Event]] = {}  # events that a later one will replace, by node
         self._waiting: list[Callable[[], None]] = []
-        self._lock = threading.Lock()  # for who waits, and for the bags; never held for long
+        self._lock = threading.Lock()  # guards _waiting, _live and the bags; held briefly
         self._fold_lock = threading.Lock()
-        self._fold: Any = None  # a TreeFold, when somebody looks
+        self._fold: Any = None  # a TreeFold, made for the first view
 
     # Events
 
     def publish(self, event: Event) -> None:
-        """Record *event* and wake those who wait."""
+        """Record *event*, and wake the callbacks that wait for one."""
         if self.journal is not None:
             self.journal.record(self.id, event)
         self._pending.append(event)
         self._wake()
 
     def as_written(self, text: str) -> str:
-        """Return *text* as whoever looks later will find it."""
+        """Return *text* as the journal has it: redacted."""
         return text if self.journal is None else self.journal.redacted(text)
 
     def show(self, event: Event) -> None:
-        """Let those see *event* who look, and nobody after this process has ended."""
+        """Publish *event* in this process only, without recording it."""
         self._pending.append(event)
         self._wake()
 
     def publish_live(self, event: Event) -> None:
-        """Record something that is of interest only until ``publish_instead`` of its node.
+        """Publish an event that is of interest only until ``publish_instead`` of its node.
 
-        If nobody looks by then, it is dropped: a long answer comes in thousands of pieces.
+        If no view is requested by then, it is dropped: a long response arrives in thousands of
+        pieces.
         """
         if self.journal is not None:
             self.journal.stream(self.id, event)
@@ -135,7 +136,7 @@ class Tree:
         self._wake()
 
     def publish_instead(self, event: Event) -> None:
-        """Record *event*, and drop what was live of its node."""
+        """Record *event*, and drop the live events of its node."""
         if self.journal is not None:
             self.journal.record(self.id, event)
         with self._lock:
@@ -151,7 +152,7 @@ class Tree:
                 wake()
 
     def view(self, id: int) -> NodeView:
-        """Return the node with this id as it stands."""
+        """Return a snapshot of the node with this id."""
         with self._fold_lock:
             self._prepare()
             with self._lock:
@@ -162,35 +163,36 @@ class Tree:
             return self._fold.views[id]
 
     def restore(self, events: Iterable[Event]) -> dict[int, Any]:
-        """Take in what happened in an earlier process; return what is known of each node."""
+        """Fold the events of an earlier process; return the record of each node."""
         with self._fold_lock:
             self._prepare()
             self._fold.take(events)
             return dict(self._fold.records)
 
     def expect_views(self) -> None:
-        """Load what is needed to make views, so that the first takes no longer than the next."""
+        """Import and make the fold now, so that the first view takes no longer than the next."""
         with self._fold_lock:
             self._prepare()
 
     def _prepare(self) -> None:
         if self._fold is None:
-            from treefold.core.fold import TreeFold  # noqa: PLC0415 - only who looks needs it
+            from treefold.core.fold import TreeFold  # noqa: PLC0415 - only views need it
 
             self._fold = TreeFold(self.number)
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
-        """Have *wake* called once, at the next event."""
+        """Call *wake* once, at the next event."""
         with self._lock:
             self._waiting.append(wake)
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """Take back what ``on_next_event`` was given."""
+        """Remove a callback added with ``on_next_event``."""
         with self._lock, suppress(ValueError):
             self._waiting.remove(wake)
 
     def _take_pending(self, count: int) -> Iterator[Event]:
-        """Give the first events, each gone only when it was taken in: Ctrl-C may come any time."""
+        """Yield the first *count* pending events, and remove each after it was folded."""
+        # Not before: Ctrl-C may come at any time, and would lose an event.
         for _ in range(count):
             yield self._pending[0]
             self._pending.popleft()
@@ -198,20 +200,20 @@ class Tree:
     # Bags
 
     def bag_of(self, id: int) -> SessionBag:
-        """Return the bag of the node with this id, made when first asked for."""
+        """Return the bag of the node with this id, which is made on first use."""
         with self._lock:
             if self._closed:
                 raise ClosedError(f"the tree of node {id} is gone, and its session bags with it")
             return self._bags.setdefault(id, SessionBag())
 
     async def close_bags(self) -> None:
-        """Close what the bags hold, newest first; there will be no more."""
+        """Close the bags, newest first; no more can be made."""
         if self._bags:
             await close_all(self.take_bags())
         self._closed = True
 
     def take_bags(self) -> list[SessionBag]:
-        """Hand out the bags, to be closed; there will be no more."""
+        """Return the bags, which the caller closes; no more can be made."""
         with self._lock:
             self._closed = True
             bags, self._bags = self._bags, {}

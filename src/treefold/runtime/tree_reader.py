@@ -1,6 +1,6 @@
-"""The events of a tree, read from a store: all of them, or those that are new.
+"""Reads the events of a tree from a store: all of them, or the new ones.
 
-Knows what a fork shares with the tree that it comes from; does not know who reads, nor why.
+The events that a fork shares with its original tree are included.
 """
 
 import gc
@@ -15,14 +15,14 @@ from treefold.core.journaling import events_of
 from treefold.core.store import Store
 from treefold.core.version_1 import Upgrade
 
-_MANY: Final = 50_000  # objects; to look at fewer takes no time
+_MANY: Final = 50_000  # objects; collecting fewer takes no time
 
 
 class TreeReader:
-    """Reads on in one tree.
+    """Reads the events of one tree; each ``read`` continues after the last.
 
-    Without *long_texts* each of them is read as an empty one: for who wants to know what happened,
-    and not what was said.
+    Without *long_texts* each long text is read as an empty one: enough to know what happened, if
+    not what was said.
     """
 
     def __init__(self, store: Store, tree: int, *, long_texts: bool = True) -> None:
@@ -30,12 +30,12 @@ class TreeReader:
         self._tree = tree
         self._long_texts = long_texts
         self._upgrade = Upgrade()
-        self._with_source = True  # what a fork shares is read, too
-        self._read = 0  # the place in the journal of the last entry that was read
-        self.numbers: dict[int, int] = {}  # of the last entry of each node
+        self._with_source = True  # includes what a fork shares with its original tree
+        self._read = 0  # the position in the journal of the last entry that was read
+        self.numbers: dict[int, int] = {}  # the number of the last entry of each node
 
     def read(self) -> list[Event]:
-        """Return what happened since the last time, as plain data.
+        """Return the events since the last call, with values as plain data.
 
         Raises:
             StoreError: the journal is damaged, or from a newer version.
@@ -63,8 +63,8 @@ class TreeReader:
         return events
 
     def _inherited(self, forked: TreeForked) -> list[Event]:
-        """Return what a fork knows of the tree that it comes from, which may be a fork as well."""
-        forks: list[tuple[TreeForked, list[Event]]] = []  # and what happened in its source
+        """Return the events that a fork inherits from its source, which may be a fork as well."""
+        forks: list[tuple[TreeForked, list[Event]]] = []  # each with the events of its source
         event: Event = forked
         while isinstance(event, TreeForked):
             if event.source >= event.node:
@@ -83,7 +83,7 @@ class TreeReader:
 
 @contextmanager
 def reporting_damage(store: Store, tree: int) -> Generator[None]:
-    """Tell of whatever something in a tree leads to that nobody here has written: as damage."""
+    """Raise StoreError, naming the tree, for any error that damaged entries lead to."""
     try:
         yield
     except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
@@ -95,7 +95,7 @@ def reporting_damage(store: Store, tree: int) -> Generator[None]:
 
 @contextmanager
 def gc_disabled() -> Generator[None]:
-    """Let no garbage be looked for: of what is read nothing is any, and looking takes long."""
+    """Disable garbage collection while loading: what is read is all alive, and scanning is slow."""
     if not gc.isenabled():
         yield
         return
@@ -103,14 +103,16 @@ def gc_disabled() -> Generator[None]:
     try:
         yield
     finally:
-        if gc.get_count()[0] > _MANY and not gc.get_freeze_count():  # nobody has frozen others
+        # This moves all objects to the oldest generation, so that the next collections do not scan
+        # the loaded ones. If the program has frozen objects itself, unfreeze would undo that.
+        if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
             gc.freeze()
-            gc.unfreeze()  # all are old now, and need not be looked at first of all
+            gc.unfreeze()
         gc.enable()
 
 
 def read_events(store: Store, tree: int, *, long_texts: bool = True) -> list[Event]:
-    """Return all that happened in a tree, as plain data.
+    """Return all events of a tree, with values as plain data.
 
     Raises:
         UnknownNodeError: there is no such tree.

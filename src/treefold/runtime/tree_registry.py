@@ -1,4 +1,4 @@
-"""The trees of one runtime: which there are, which still run, and what happens when they go."""
+"""The trees of one runtime: which there are, which are open, and how they are deleted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,9 +13,9 @@ from treefold.runtime.walk import is_parked, root_of, subtree
 
 
 class TreeRegistry:
-    """Finds nodes by id, keeps or drops finished trees, and knows when nothing runs any more.
+    """Finds nodes by id, keeps or drops finished trees, and waits for the open ones to end.
 
-    Nodes may be added and found from any thread; trees end and go on the runtime's loop.
+    Nodes may be added and found from any thread; trees end and are deleted on the runtime's loop.
     """
 
     def __init__(self, *, keeps_finished: bool) -> None:
@@ -24,9 +24,9 @@ class TreeRegistry:
         self._roots: dict[int, CallNode] = {}
         self._open: set[CallNode] = set()  # top-level calls that have not ended
         self._closing: set[asyncio.Task[None]] = set()
-        # Awaited when the rest is left for later.
+        # With a store: suspends the journal, so that cancelled calls stay open for the next driver.
         self.before_cancel: Callable[[], Awaitable[None]] | None = None
-        self.loader: Callable[[int], CallNode | None] | None = None  # knows those of the past
+        self.loader: Callable[[int], CallNode | None] | None = None  # loads nodes from the store
 
     @property
     def roots(self) -> list[CallNode]:
@@ -34,28 +34,28 @@ class TreeRegistry:
         return list(self._roots.values())
 
     def add(self, node: CallNode) -> None:
-        """Take in a new node."""
+        """Add a new node."""
         self.show(node)
         if node.parent is None:
             self.expect(node)
 
     def show(self, node: CallNode) -> None:
-        """Take in a node of the past."""
+        """Add a node that was loaded and does not run."""
         self._nodes[node.id] = node
         if node.parent is None:
             self._roots[node.id] = node
 
     def expect(self, root: CallNode) -> None:
-        """Count *root* among those that run."""
+        """Count *root* among the open top-level calls until it ends."""
         self._open.add(root)
         root.add_end_callback(partial(self._root_ended, root))
 
     def get(self, id: int) -> CallNode | None:
-        """Return the node with this id if it is in memory."""
+        """Return the node with this id if it is in memory, otherwise None."""
         return self._nodes.get(id)
 
     def find(self, node: Node | int) -> CallNode:
-        """Return the node, or the one with that id."""
+        """Return *node*, or the node with that id, loading its tree if need be."""
         if isinstance(node, CallNode):
             return node
         found = self._nodes.get(node) if isinstance(node, int) else None
@@ -66,7 +66,7 @@ class TreeRegistry:
         return found
 
     def check_over(self, root: CallNode) -> None:
-        """Raise UsageError unless *root* is a whole tree that has ended."""
+        """Raise UsageError unless *root* is a top-level call that has ended."""
         if root.parent is not None:
             raise UsageError(
                 f"{root!r} is not a top-level call; delete node {root_of(root).id} instead"
@@ -75,7 +75,7 @@ class TreeRegistry:
             raise UsageError(f"{root!r} has not ended; cancel it first")
 
     def delete(self, root: CallNode, closed: Callable[[], object]) -> None:
-        """Forget a finished tree and close what its bags hold; then call *closed*."""
+        """Remove a finished tree and close its bags; then call *closed*."""
         self.check_over(root)
         report_if_unseen(root)
         closing = self._close_bags(root)
@@ -86,9 +86,9 @@ class TreeRegistry:
             closing.add_done_callback(lambda _: closed())
 
     async def end(self, *, cancel: bool) -> None:
-        """Wait until nothing runs, having cancelled it if so wished; then close all bags.
+        """Wait until all trees have ended, with *cancel* by cancelling them; then close all bags.
 
-        Being cancelled meanwhile cancels what still runs; the end is waited for all the same.
+        If this is cancelled, it cancels the trees that still run, and waits for their end.
         """
         interrupted = insist = False
         while self._open:
@@ -100,9 +100,10 @@ class TreeRegistry:
                         root.cancel_on_loop("its runtime was closed", insist=insist)
                 for root in tuple(self._open):
                     await self._over(root, cancel=cancel)
-                cancel = cancel or self.before_cancel is not None  # what is left waits for people
+                # With a store, the trees that are left are parked: they need not be waited for.
+                cancel = cancel or self.before_cancel is not None
             except asyncio.CancelledError:
-                insist = interrupted  # whoever cancels a second time means it
+                insist = interrupted  # from the second cancellation on
                 cancel = interrupted = True
         for root in self.roots:
             report_if_unseen(root)
@@ -112,7 +113,7 @@ class TreeRegistry:
             raise asyncio.CancelledError
 
     async def _over(self, root: CallNode, *, cancel: bool) -> None:
-        """Wait until *root* has ended or, if it will be gone on with, waits for a person."""
+        """Wait until *root* has ended or, with a store, is parked."""
         if cancel or self.before_cancel is None:
             await root.ended()
         while not root.state.final and not is_parked(root):
@@ -143,13 +144,13 @@ class TreeRegistry:
             self.forget(root)
 
     def forget(self, root: CallNode) -> None:
-        """Find neither the tree nor any of its nodes from now on."""
+        """Remove a tree and all of its nodes."""
         self._roots.pop(root.id, None)
         for node in subtree(root):
             self._nodes.pop(node.id, None)
 
     def _close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
-        """Return the task that closes what the bags of a tree hold, if they hold anything."""
+        """Start the task that closes the bags of a tree; None if it has no bags."""
         if not (bags := root.tree.take_bags()):
             return None
         task = root.loop_handle.loop.create_task(close_all(bags), name="close session bags")

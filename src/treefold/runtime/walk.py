@@ -1,11 +1,11 @@
-"""Go through a tree of nodes, at any depth."""
+"""Functions that walk a tree of nodes: down, up, and to find out whether it is parked."""
 
 from treefold.core.states import NodeState
 from treefold.runtime.node import CallNode
 
 
 def subtree(node: CallNode) -> list[CallNode]:
-    """Return *node* and all below it, each before those that it called."""
+    """Return *node* and all below it, each node before its children."""
     found: list[CallNode] = []
     stack = [node]
     while stack:
@@ -16,7 +16,7 @@ def subtree(node: CallNode) -> list[CallNode]:
 
 
 def root_of(node: CallNode) -> CallNode:
-    """Return the top-level call of the tree that *node* is in."""
+    """Return the top-level call of the tree of *node*."""
     while node.parent is not None:
         node = node.parent
     return node
@@ -33,11 +33,11 @@ def upwards(node: CallNode) -> list[CallNode]:
 
 
 def is_parked(root: CallNode) -> bool:
-    """Whether nothing in the tree can go on before somebody answers a question."""
+    """Whether nothing in the tree can continue before a person answers a question."""
     for node in subtree(root):
         if node.state.final or node.state is NodeState.Paused:
             continue
-        if node.parent is not None and not node.is_under_way:  # until its caller sees to it
+        if node.parent is not None and not node.is_under_way:  # its caller has to start it first
             continue
         under_way = [child for child in node.children if child.is_under_way]
         if not any(node.function.is_agent or child.asked_for for child in under_way):

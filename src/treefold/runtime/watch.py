@@ -1,4 +1,4 @@
-"""Wait for a node to change."""
+"""Watches: wait for the next view of a node."""
 
 import threading
 import time
@@ -7,52 +7,52 @@ from typing import Any, Protocol
 
 from treefold.core.views import NodeView
 
-_REST = 10
+_REST = 10  # times the duration of the last view
 
 
 class Viewed(Protocol):
-    """A tree, for whoever looks at it."""
+    """A tree that makes views: a Tree, or an ObservedTree."""
 
     def expect_views(self) -> None:
-        """Prepare to be looked at."""
+        """Prepare to make views."""
         ...
 
     def view(self, id: int) -> NodeView:
-        """Return the node with this id as it stands."""
+        """Return a snapshot of the node with this id."""
         ...
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
-        """Have *wake* called once, when something may have happened."""
+        """Call *wake* once, when something may have happened."""
         ...
 
     def forget(self, wake: Callable[[], None]) -> None:
-        """Take back what ``on_next_event`` was given."""
+        """Remove a callback added with ``on_next_event``."""
         ...
 
 
 class Waits(Protocol):
-    """How a thread may wait for that."""
+    """How a thread blocks until it is woken: a LoopHandle, or a Poll."""
 
     def refuse_blocking(self, what: str) -> None:
-        """Raise BlockingCallError where waiting would never end."""
+        """Raise BlockingCallError in a thread where blocking would be a deadlock."""
         ...
 
     def wait(self, event: threading.Event, timeout: float | None) -> bool:
-        """Block this thread until *event* is set; False if it took too long."""
+        """Block this thread until *event* is set; return False after *timeout*."""
         ...
 
 
 class Watch:
     """The next view of a node, and those after it.
 
-    ``await watch`` in any loop or ``watch.result()`` in any thread gives the next view;
-    ``async for view in watch`` or ``for view in watch`` gives one after the other until the node
-    has ended. Views that nobody had time to take are skipped. Once the node has ended, its last
-    view is given at once.
+    ``await watch`` in any loop or ``watch.result()`` in any thread returns the next view;
+    ``async for view in watch`` or ``for view in watch`` yields views until the node has ended.
+    Views in between are skipped if the consumer is slower than the run. Once the node has ended,
+    its last view is returned at once.
 
-    Making a view takes time in proportion to what changed, and to the number of siblings. Who
-    iterates rests ten times as long as it took, so that a watcher on the run's own loop cannot hold
-    it up either.
+    Making a view takes time in proportion to what changed, and to the number of siblings. An
+    iteration sleeps ten times as long after each view, so that even a watcher on the run's own loop
+    does not slow the run down.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Watch:
         self._seen = as_of_seq
         self._timeout = timeout
         self._took = 0.0  # seconds to make the last view
-        self._last: NodeView | None = None  # that was taken
+        self._last: NodeView | None = None  # the last one returned
         tree.expect_views()
 
     def result(self) -> NodeView:
-        """Block until there is a newer view.
+        """Block until there is a newer view, and return it.
 
         Raises:
-            TimeoutError: there was none in time.
+            TimeoutError: nothing happened within the timeout.
             BlockingCallError: called on the runtime's own loop; use ``await``.
         """
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
@@ -102,7 +102,7 @@ class Watch:
             time.sleep(_REST * self._took)
 
     async def __aiter__(self) -> AsyncIterator[NodeView]:
-        import asyncio  # noqa: PLC0415 - a command that looks once does not wait for it
+        import asyncio  # noqa: PLC0415 - slow, and commands that read one view do not need it
 
         while True:
             view = await self
@@ -114,7 +114,7 @@ class Watch:
     async def _next(self) -> NodeView:
         import asyncio  # noqa: PLC0415 - as above
 
-        from treefold.runtime.loop_handle import threadsafe_resolver  # noqa: PLC0415 - it needs asyncio
+        from treefold.runtime.loop_handle import threadsafe_resolver  # noqa: PLC0415 - imports asyncio
 
         loop = asyncio.get_running_loop()
         try:
