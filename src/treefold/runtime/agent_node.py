@@ -480,7 +480,7 @@ def _translated(
     session = model.open(system, functions, settings, exchanges=to_plain(exchanges))
     if exchanges[-1].finish is Finish.TOOL_USE and not session.pending:
         raise UsageError(
-            f"{model.name} cannot take over the calls that another model asked for last: go on"
+            f"{model.name} cannot take over the calls that another model asked for last: continue"
             " from an earlier response"
         )
     return session

@@ -39,7 +39,7 @@ async def ask(
         ClosedError: *node* has ended; if it ends during the wait, the wait is cancelled.
     """
     if node.state.final:
-        raise ClosedError(f"{node!r} has ended, and waits for no answer any more")
+        raise ClosedError(f"{node!r} has ended and can ask no more questions")
     key = key_of(node.tree.as_written(text)) if key is None else key
     if (known := _known_answer(node, kind, key, choices)) is not None:
         return known
@@ -53,7 +53,7 @@ async def ask(
         node.board.close(question.id)
         answered.cancel()
 
-    # An ambient runtime drops its trees, and nobody has a reference to it to answer with.
+    # It is in an ambient runtime, to which the program has no reference to answer with.
     if not node.tree.kept:
         log.warning("%r asks %r, and nobody can answer it: use it in a Runtime", node, text)
     give_up_lease(node)
@@ -104,7 +104,7 @@ async def ask_to_resume(node: CallNode, why: str, key: str, choices: Sequence[st
     answer = await ask(node, QuestionKind.Paused, why, (RESUME, *choices, CANCEL), key)
     if answer.text == CANCEL:
         node.cancel_on_loop(f"cancelled while it was paused: {why}")
-        await asyncio.sleep(0)  # raises
+        await asyncio.sleep(0)  # raises CancelledError
     return answer.text
 
 

@@ -75,7 +75,7 @@ class AwaitedNode(Node):
             if not is_over:
                 raise TimeoutError(
                     f"{self.function.name} (node {self.path}) has not ended in {timeout} s;"
-                    " it goes on: wait again, or cancel it"
+                    " it still runs: wait again, or cancel it"
                 )
         return self._outcome()
 

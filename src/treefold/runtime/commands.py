@@ -21,7 +21,7 @@ def read_command(body: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         command = None
     if not isinstance(command, dict):
-        raise InvalidValueError(f"{shortened(body, 100)} is no message of ours")
+        raise InvalidValueError(f"a command must be a JSON object, got {shortened(body, 100)}")
     return cast("dict[str, Any]", command)
 
 
@@ -54,7 +54,7 @@ def edit_of(data: Mapping[str, Any]) -> Edit:
     try:
         return Edit(**data)
     except TypeError as error:
-        raise InvalidValueError(f"{shortened(data, 100)} is no edit of a fork") from error
+        raise InvalidValueError(f"not a valid edit of a fork: {shortened(data, 100)}") from error
 
 
 def refusal_of(key: str, error: Exception) -> str:

@@ -98,7 +98,7 @@ class Context(RunContext):
             )
         timeout = checked_timeout(timeout, f"a call of {function.name}")
         if model is not None and not function.is_agent:
-            raise InvalidValueError(f"{function.name} is code and talks to no model: {model!r}")
+            raise InvalidValueError(f"model= is for agents; {function.name} is code, got {model!r}")
         if budget is not None and not isinstance(budget, Budget):
             raise InvalidValueError(f"a budget is a Budget(...), not {budget!r}")
         if key is not None:
@@ -142,7 +142,10 @@ class Context(RunContext):
 
     async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
         if isinstance(choices, str) or not all(isinstance(c, str) for c in (text, *choices)):
-            raise InvalidValueError(f"a question is text, and so are its choices: {choices!r}")
+            raise InvalidValueError(
+                f"a question must be a string and its choices a list of strings, got {text!r} and"
+                f" {choices!r}"
+            )
         return (await ask(self.node, QuestionKind.Human, text, choices)).text
 
     def give_up_lease(self) -> None:

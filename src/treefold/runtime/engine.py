@@ -86,7 +86,7 @@ class Engine:
         )
         # The journal is suspended: the call would not be recorded, and so be made again.
         if self.recovery is not None and self.recovery.is_suspended:
-            raise ClosedError("this runtime is being closed, and its open calls go on in the next")
+            raise ClosedError("this runtime is being closed; the next one resumes its open calls")
         self._check_key(request.key)
         if parent is not None:
             # The parent belongs to the loop, and must not be changed from other threads.

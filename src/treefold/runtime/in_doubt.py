@@ -69,7 +69,7 @@ def _is_cancelled(record: Record) -> bool:
 
 async def _cancel(node: CallNode) -> Mapping[str, Any]:
     node.cancel_on_loop("cancelled while it was paused")
-    await asyncio.sleep(0)  # raises
+    await asyncio.sleep(0)  # raises CancelledError
     return node.inputs
 
 

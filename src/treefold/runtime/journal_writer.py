@@ -97,7 +97,7 @@ class JournalWriter:
 
     @property
     def is_behind(self) -> bool:
-        """Whether so many entries are not written yet that a call that can should wait."""
+        """Whether so many entries are unwritten that a call should wait for them if it can."""
         return len(self._entries) > _MANY
 
     # Recording events
@@ -132,7 +132,7 @@ class JournalWriter:
     def stream(self, tree: int, event: ResponseStreamed) -> None:
         """Broadcast *event* to observers; it is not recorded.
 
-        Nothing is broadcast if texts are redacted: half a word cannot be.
+        Nothing is broadcast if texts are redacted, because parts of a word cannot be.
         """
         if self.redact is None and not self._closed:
             self._live_text.take(tree, event)

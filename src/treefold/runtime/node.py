@@ -98,7 +98,7 @@ class CallNode(StatedNode):
         self.children: list[CallNode]
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] | None = None
-        self._overdue: BaseException | None = None  # fails with this when its cancellation is done
+        self._overdue: BaseException | None = None  # the error to fail with when it is cancelled
         self._reason: str | None = None  # why it is being cancelled
         self._cause = StopCause.Cancelled
         self._confirmed = False  # it was abandoned, and then cancelled explicitly
@@ -181,6 +181,7 @@ class CallNode(StatedNode):
             except BaseException as error:
                 if self._ends_the_loop(error):
                     raise
+                # Whatever else a function raises is the outcome of the call.
                 outcome = NodeState.Error, None, error
             self._returned = True
             if self._running or self.unclaimed:
@@ -548,7 +549,7 @@ class CallNode(StatedNode):
         Raises:
             UsageError: it is not the call of an agent.
         """
-        raise UsageError(f"{self!r} is no call of an agent, and cannot go on: call it again")
+        raise UsageError(f"{self!r} is not a call of an agent and cannot continue: call it again")
 
     # Recovered calls
 

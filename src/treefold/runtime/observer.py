@@ -285,7 +285,9 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         if at and at > (had := self._tree_of(id).responses(id)):
             raise InvalidValueError(f"node {id} has had {had} responses, and not {at}")
         if edit is not None and not isinstance(edit.model, str | None):
-            raise InvalidValueError("another process can only be told the name of a model")
+            raise InvalidValueError(
+                f"the model of an edit must be a name for another process, got {edit.model!r}"
+            )
         key = f"#fork {os.urandom(8).hex()}"
         command = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}
         self._store.post(write_command(command, "an edit"))

@@ -94,7 +94,7 @@ def why_not_paused(node: CallNode) -> str:
     """Return the message that explains why there is nothing to resume in *node*."""
     above = pause_over(node)
     if above is not None:
-        return f"{node!r} stands still because of {above.node!r}: resume node {above.node.id}"
+        return f"{node!r} is paused because {above.node!r} is: resume node {above.node.id}"
     return f"{node!r} is not paused, nor is anything below it"
 
 

@@ -385,7 +385,7 @@ class Recovery:
         for what, value in kept.items():
             if has_unserializable(value):
                 raise InvalidValueError(
-                    f"the {what} of an edit cannot be written down, with no JSON form: {value!r}"
+                    f"the {what} of an edit cannot be recorded, without a JSON form: {value!r}"
                 )
         result = edit.result if edit.result is UNCHANGED else kept["result"]
         return replace(edit, result=result, args=kept["arguments"])

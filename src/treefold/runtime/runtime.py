@@ -361,7 +361,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     ) -> CallNode:
         """Start a fork; one with a *key* is started once."""
         if self._recovery is None:
-            raise UsageError("only what is written down can be forked: Runtime(store='run.db')")
+            raise UsageError("only recorded calls can be forked: use Runtime(store='run.db')")
         found = self._trees.find(self._recovery.id_of(node))
         response = checked_place(found.function, at, edit)
         if edit is not None and edit.model is not None:

@@ -31,7 +31,7 @@ class Recorder(Protocol):
 
     @property
     def is_behind(self) -> bool:
-        """Whether so many entries are not written yet that a call that can should wait."""
+        """Whether so many entries are unwritten that a call should wait for them if it can."""
         ...
 
     def record(self, tree: int, *events: Event) -> None:
