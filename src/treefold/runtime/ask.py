@@ -49,7 +49,7 @@ async def ask(
         if not answered.done():
             answered.set_result(answer)
 
-    def leave() -> None:
+    def withdraw() -> None:
         node.board.close(question.id)
         answered.cancel()
 
@@ -66,11 +66,11 @@ async def ask(
     except TooLargeError:
         node.end_pause()
         raise
-    node.add_end_callback(leave)
+    node.add_end_callback(withdraw)
     try:
         answer = await answered
     finally:
-        node.remove_end_callback(leave)
+        node.remove_end_callback(withdraw)
         node.board.close(question.id)
         node.end_pause()
     if node.tree.journal is not None:
@@ -118,19 +118,19 @@ async def wait_for_help(
     """
     # In the journal nothing may follow the end of a call, even if that end is not written yet.
     board, show = node.board, node.tree.show if node.concluded else node.tree.publish
-    if board.trouble is None:
-        board.trouble = node.loop_handle.loop.create_future()
-        _ask_for_help(node, board.trouble, error, writable)
+    if board.outage is None:
+        board.outage = node.loop_handle.loop.create_future()
+        _ask_for_help(node, board.outage, error, writable)
     node.begin_pause(str(error), show=show)
     try:
-        await asyncio.shield(board.trouble)
+        await asyncio.shield(board.outage)
     finally:
         node.end_pause(show=show)
 
 
 def _ask_for_help(
     node: CallNode,
-    trouble: "asyncio.Future[None]",
+    outage: "asyncio.Future[None]",
     error: StoreError,
     writable: "asyncio.Future[None]",
 ) -> None:
@@ -139,14 +139,14 @@ def _ask_for_help(
         f"{error}; calls that have to be written down wait until it can be written: see to that, "
         "then they continue by themselves"
     )
-    settle = partial(_helped, node, trouble)
+    settle = partial(_end_outage, node, outage)
 
     def resume(_: object = None) -> None:
         """Close the question: the journal is writable again, or the call that asks has ended."""
-        if board.trouble is trouble:
-            board.trouble = None
+        if board.outage is outage:
+            board.outage = None
             board.close(asked.id, Answer(RESUME))
-            settle_future(trouble)
+            settle_future(outage)
 
     holder = next((one for one in upwards(node) if not one.concluded), None)
     if holder is None:
@@ -156,7 +156,7 @@ def _ask_for_help(
         kind, key = QuestionKind.Paused, QuestionKey.Journal
         asked = board.ask(holder.id, tree, node.loop_handle, kind, text, choices, settle, key)
         holder.add_end_callback(resume)
-        trouble.add_done_callback(partial(_end_pause_of, holder, resume))
+        outage.add_done_callback(partial(_end_pause_of, holder, resume))
     log.error("%s", text)
     writable.add_done_callback(resume)
 
@@ -168,8 +168,8 @@ def _end_pause_of(
     holder.end_pause()
 
 
-def _helped(node: CallNode, trouble: "asyncio.Future[None]", answer: Answer) -> None:
-    node.board.trouble = None
-    settle_future(trouble)
+def _end_outage(node: CallNode, outage: "asyncio.Future[None]", answer: Answer) -> None:
+    node.board.outage = None
+    settle_future(outage)
     if answer.text == CANCEL:
         root_of(node).cancel_on_loop("cancelled while it could not be written down")

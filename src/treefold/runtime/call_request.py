@@ -17,7 +17,7 @@ class CallRequest:
     args: Mapping[str, Any]
     timeout: float | None = None
     tied_with: Node | None = None
-    checked: bool = False  # the arguments are valid already
+    checked: bool = False  # the arguments are passed on without validation
     sink: Callable[[Any], Awaitable[None]] | None = None  # receives the values that the call sends
     model: Any = None  # for this call only
     budget: Budget | None = None

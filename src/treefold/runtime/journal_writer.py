@@ -37,7 +37,7 @@ _LAST_DELAY: Final = 1.0
 
 # Called with a node, the error, and a future that is done when the store can be written again.
 # Returns when another try is worthwhile.
-Trouble = Callable[[Any, StoreError, "asyncio.Future[None]"], Awaitable[None]]
+AskForHelp = Callable[[Any, StoreError, "asyncio.Future[None]"], Awaitable[None]]
 
 
 class JournalWriter:
@@ -45,13 +45,15 @@ class JournalWriter:
 
     Args:
         redact: applied to each text before it is written.
-        trouble: awaited by a node when retries have failed; returns when another is worthwhile.
+        ask_for_help: awaited by a node when retries have failed; returns to try once more.
     """
 
-    def __init__(self, store: Store, redact: Callable[[str], str] | None, trouble: Trouble) -> None:
+    def __init__(
+        self, store: Store, redact: Callable[[str], str] | None, ask_for_help: AskForHelp
+    ) -> None:
         self.store = store
         self.redact = redact
-        self._trouble = trouble
+        self._ask_for_help = ask_for_help
         self._lock = threading.RLock()  # guards everything below
         self._changed = threading.Condition(self._lock)  # wakes the writer thread
         self._entries: list[Entry] = []  # not known to be durable
@@ -70,9 +72,9 @@ class JournalWriter:
         self._due = False  # _write_here is scheduled on the loop
         self._writing: int | None = None  # the thread that is writing
         self._interrupted = False  # Ctrl-C came during a write: the first entries may be durable
-        self._in_line = 0  # calls that wait, or were woken and have not continued: they come first
+        self._queued = 0  # calls that wait, or were woken and have not continued: they come first
         self._writes_now: asyncio.Task[Any] | None = None  # the task that writes without waiting
-        self._crowd = 0  # batches with one waiter that are left until tasks write on the loop
+        self._until_alone = 0  # batches with one waiter that are left until tasks write on the loop
         # Moving average of the seconds a write takes; slow until measurements show otherwise.
         self._took = 2 * _QUICK
         self._closed = False
@@ -221,14 +223,14 @@ class JournalWriter:
         while (failure := await self._try()) is not None:
             if isinstance(failure, FencedError):
                 raise failure
-            await self._trouble(node, failure, self._writable())
+            await self._ask_for_help(node, failure, self._writable())
             self._retry_now()
 
     async def _try(self) -> StoreError | None:
         loop, done = asyncio.get_running_loop(), None
         try:
             with self._lock:
-                if self._closed or not (self._entries or self._in_line):
+                if self._closed or not (self._entries or self._queued):
                     return None
                 if self._is_stuck:
                     return self._failure
@@ -249,25 +251,25 @@ class JournalWriter:
             self._leave_to_writer(error)
             raise
         if done is not None:
-            self._in_line += 1
+            self._queued += 1
             try:
                 await done
             finally:
-                self._in_line -= 1
+                self._queued -= 1
         return None if self._saved >= target or self._closed else self._failure
 
     def _is_alone(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether this task is probably the only one that waits, judged by the last batches."""
-        if self._waiting or self._in_line or not self._is_quick():
+        if self._waiting or self._queued or not self._is_quick():
             return False
         task = asyncio.current_task()
         if self._writes_now is None:
-            if self._crowd:
+            if self._until_alone:
                 return False
             self._writes_now = task
             loop.call_soon(self._end_exclusive_write)
         elif self._writes_now is not task:
-            self._crowd = _ALONE_AFTER
+            self._until_alone = _ALONE_AFTER
         return self._writes_now is task
 
     def _end_exclusive_write(self) -> None:
@@ -423,7 +425,7 @@ class JournalWriter:
                 if not self._waiting:
                     return
                 crowded = len(self._waiting) > 1
-                self._crowd = _ALONE_AFTER if crowded else max(0, self._crowd - 1)
+                self._until_alone = _ALONE_AFTER if crowded else max(0, self._until_alone - 1)
                 if crowded or not self._is_quick():
                     self._request_write()
                     return

@@ -73,7 +73,7 @@ class CallNode(StatedNode):
         "_timers",
         "accounts",
         "board",
-        "leave",
+        "cancel_start",
         "spent",
     )
 
@@ -94,7 +94,7 @@ class CallNode(StatedNode):
         self.board = board
         self.spent: Spent | None = None
         self.accounts: tuple[Account, ...] = ()
-        self.leave: Callable[[], None] | None = None  # called if it ends before it was started
+        self.cancel_start: Callable[[], None] | None = None  # called if it ends unstarted
         self.children: list[CallNode]
         self._task: asyncio.Task[None] | None = None
         self._timers: list[asyncio.TimerHandle] | None = None
@@ -152,7 +152,7 @@ class CallNode(StatedNode):
         if self._ended is not None or self.is_ending:  # it was cancelled before
             return
         self.context = context
-        self.leave = None
+        self.cancel_start = None
         work = self._send_again() if self.state.final else self._drive(context)
         task = self.loop_handle.loop.create_task(work, name=self.function.name)
         if self._task is None and self._ended is None:  # the loop does not start tasks eagerly
@@ -500,8 +500,8 @@ class CallNode(StatedNode):
         if self._repeat is not None:
             self._repeat.cancel()
             self._repeat = None
-        if self.leave is not None:
-            self.leave()
+        if self.cancel_start is not None:
+            self.cancel_start()
         self._wake()
 
     def _wake(self) -> None:

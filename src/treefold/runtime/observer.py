@@ -286,7 +286,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             raise InvalidValueError(f"node {id} has had {had} responses, and not {at}")
         if edit is not None and not isinstance(edit.model, str | None):
             raise InvalidValueError(
-                f"the model of an edit must be a name for another process, got {edit.model!r}"
+                f"an edit for another process must give the name of a model, got {edit.model!r}"
             )
         key = f"#fork {os.urandom(8).hex()}"
         command = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}

@@ -38,7 +38,7 @@ class Pause:
     def postpone(self, child: CallNode, context: RunContext, caller: CallNode) -> None:
         """Postpone the start of *child* to the end of the pause; *caller* is Paused until then."""
         self._postponed[child] = (context, contextvars.copy_context())
-        child.leave = partial(self._drop, child, caller)
+        child.cancel_start = partial(self._drop, child, caller)
         give_up_lease(caller)
         caller.begin_pause(self.reason)
 
@@ -67,7 +67,7 @@ class Pause:
             settle(waiting)
         postponed, self._postponed = self._postponed, {}
         for child, (context, variables) in postponed.items():
-            child.leave = None
+            child.cancel_start = None
             if child.parent is not None:
                 child.parent.end_pause()
             variables.run(start, child, context)

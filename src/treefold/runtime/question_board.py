@@ -30,7 +30,7 @@ class QuestionBoard:
         self._open: dict[str, OpenQuestion] = {}
         self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
         self._shown = 0  # how many questions were opened that are not in a journal
-        self.trouble: asyncio.Future[None] | None = None  # done when the journal can be written
+        self.outage: asyncio.Future[None] | None = None  # done when the journal can be written
 
     def take_over(
         self,

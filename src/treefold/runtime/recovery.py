@@ -384,9 +384,7 @@ class Recovery:
         kept = self.journal.as_written({"result": edit.result, "arguments": edit.args})
         for what, value in kept.items():
             if has_unserializable(value):
-                raise InvalidValueError(
-                    f"the {what} of an edit cannot be recorded, without a JSON form: {value!r}"
-                )
+                raise InvalidValueError(f"the {what} of an edit has no JSON form: {value!r}")
         result = edit.result if edit.result is UNCHANGED else kept["result"]
         return replace(edit, result=result, args=kept["arguments"])
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 
-class Holding(Protocol):
+class SlotHolder(Protocol):
     """A lease: it holds a slot for several requests."""
 
     def is_lost(self) -> bool:
@@ -44,7 +44,7 @@ class SlotPool:
         self._free = size
         self._mutex = threading.Lock()
         self._queue: dict[SlotRequest, None] = {}  # ordered, with cheap removal
-        self.leases: set[Holding] = set()
+        self.leases: set[SlotHolder] = set()
 
     @property
     def is_full(self) -> bool:

@@ -10,7 +10,7 @@ from treefold.core.views import NodeView
 _REST = 10  # times the duration of the last view
 
 
-class Viewed(Protocol):
+class ViewSource(Protocol):
     """A tree that makes views: a Tree, or an ObservedTree."""
 
     def expect_views(self) -> None:
@@ -30,7 +30,7 @@ class Viewed(Protocol):
         ...
 
 
-class Waits(Protocol):
+class BlockingWait(Protocol):
     """How a thread blocks until it is woken: a LoopHandle, or a Poll."""
 
     def refuse_blocking(self, what: str) -> None:
@@ -56,7 +56,13 @@ class Watch:
     """
 
     def __init__(
-        self, loop_handle: Waits, tree: Viewed, id: int, *, as_of_seq: int, timeout: float | None
+        self,
+        loop_handle: BlockingWait,
+        tree: ViewSource,
+        id: int,
+        *,
+        as_of_seq: int,
+        timeout: float | None,
     ) -> None:
         self._loop_handle = loop_handle
         self._tree = tree
