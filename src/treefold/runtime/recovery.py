@@ -381,12 +381,12 @@ class Recovery:
         Raises:
             InvalidValueError: a value has no JSON form.
         """
-        kept = self.journal.as_written({"result": edit.result, "arguments": edit.args})
-        for what, value in kept.items():
+        recorded = self.journal.as_written({"result": edit.result, "arguments": edit.args})
+        for what, value in recorded.items():
             if has_unserializable(value):
                 raise InvalidValueError(f"the {what} of an edit has no JSON form: {value!r}")
-        result = edit.result if edit.result is UNCHANGED else kept["result"]
-        return replace(edit, result=result, args=kept["arguments"])
+        result = edit.result if edit.result is UNCHANGED else recorded["result"]
+        return replace(edit, result=result, args=recorded["arguments"])
 
     def _check_model(self, requested: CallRequested, known: Sequence[Event | Edit]) -> None:
         """Raise InvalidValueError if this runtime has no model for the top-level call of a fork.
@@ -437,7 +437,7 @@ class Recovery:
         """
         loop_handle.run_sync(self._deleting.add, tree)
         try:
-            # A fork of it may have been made and not be written yet; the store refuses then.
+            # This writes any fork of it made just now: the store refuses to delete its source then.
             self._flush(loop_handle)
             with nonblocking() if loop_handle.is_current() else nullcontext():
                 self.store.delete(tree)
