@@ -50,7 +50,7 @@ _GRACE: Final = 1.0  # seconds that whoever gives up a call may take longer than
 Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
 
-class ReplayMaker(Engine):
+class ReplayEngine(Engine):
     """Asks the recording first what a call is to be."""
 
     runtime: "ReplayRuntime"
@@ -82,7 +82,7 @@ class ReplayRuntime(Runtime):
         UsageError: the recording is of something that cannot be played.
     """
 
-    _engine_class = ReplayMaker
+    _engine_class = ReplayEngine
 
     def __init__(
         self, functions: Iterable[Function], recording: Recording, hooks: Hooks | None, id: str
