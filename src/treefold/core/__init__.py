@@ -1,1 +1,30 @@
-"""Vocabulary and contracts: what a function, a call and an event are. No I/O, no tasks."""
+"""Vocabulary and contracts that every other folder uses; no I/O, no tasks, no threads.
+
+Functions and their parameters:
+    ``function`` (Function, Node, RunContext), ``code`` (CodeFunction), ``signature``,
+    ``parameter``, ``parameters``, ``schema``, ``json_schema``, ``docstring``, ``from_file``.
+
+Events, and what is computed from them:
+    ``events`` and ``agent_events`` define the events, ``states`` the states of a node. ``fold``
+    makes the record of each call from its events, ``views`` is the snapshot of a record, and
+    ``forking`` computes what a fork shares. ``frames`` formats a stack of calls.
+
+Journals:
+    ``store`` and ``sessions`` are the protocols of a store. ``journaling`` converts events to
+    entries and back, ``version_1`` upgrades old entries, ``call_keys`` identifies calls.
+    ``value_codec``, ``long_texts`` and ``plain`` serialize values, ``restoring`` restores results
+    and exceptions of an earlier process.
+
+Models:
+    ``model``, ``model_events``, ``provider``, ``exchange``, ``transcript``, ``messages``,
+    ``usage``, ``failures``.
+
+People, rules and limits:
+    ``question``, ``decisions`` (allowed tools and decision hooks), ``budget``.
+
+Errors:
+    ``errors`` draws the whole tree; ``agent_errors`` and ``provider_errors`` hold some branches.
+
+The user's machine:
+    ``credentials`` (environment variables with keys), ``user_folder``.
+"""

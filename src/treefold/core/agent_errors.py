@@ -1,4 +1,4 @@
-"""What can go wrong in a call that talks to a model; the whole tree is in ``core.errors``."""
+"""Errors of calls that talk to a model; the whole error tree is drawn in ``core.errors``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,9 +7,9 @@ from treefold.core.errors import CallError, TracedError
 
 
 class AgentException(CallError, TracedError):  # noqa: N818 - the name is part of the documented API
-    """An agent decided to give up, by calling ``raise_exception``, and says why.
+    """An agent gave up by calling ``raise_exception``; the message is the reason that it gave.
 
-    To an agent that called it, this is a failed tool call; to code, an exception like any other.
+    An agent that called it sees a failed tool call; code sees an ordinary exception.
 
     Example:
         >>> from treefold import AgentException
@@ -19,7 +19,7 @@ class AgentException(CallError, TracedError):  # noqa: N818 - the name is part o
 
 
 class DeniedError(CallError):
-    """A rule, a hook or a person forbade the call.
+    """A rule, a hook or a person denied the call.
 
     Example:
         >>> from treefold import DeniedError
@@ -37,11 +37,11 @@ class DeniedError(CallError):
 
 
 class BlockedError(CallError, RuntimeError):
-    """A hook, a rule or a person forbade a prompt, or a call that the program would have made.
+    """A hook, a rule or a person denied a prompt, or a call that the program wanted to make.
 
     Attributes:
         what: "Prompt" or "Tool use".
-        reason: why.
+        reason: why it was denied.
 
     Example:
         >>> from treefold import BlockedError
@@ -59,7 +59,7 @@ class BlockedError(CallError, RuntimeError):
 
 
 class StepLimitError(CallError):
-    """An agent made as many requests as it may without giving an answer.
+    """An agent made ``max_steps`` requests without giving an answer.
 
     Example:
         >>> from treefold import CodeFunction, Runtime, StepLimitError, ToolUse, agent
@@ -78,12 +78,14 @@ class StepLimitError(CallError):
 
 
 class BudgetExceeded(CallError):  # noqa: N818 - the name is part of the documented API
-    """The next request would exceed a budget, or its time is over.
+    """The next request would exceed a budget, or the seconds of the budget have passed.
 
     Attributes:
-        limit: what was exceeded, in words.
-        node: the call that the budget belongs to, with all that it did; the top-level call if the
-            budget is the runtime's.
+        limit: the limit that was exceeded, in words.
+        node: the call that the budget belongs to, with everything that it did; the top-level call
+            if the budget is the runtime's.
+        owner: the function and node that the budget belongs to, in words.
+        last_call: whether one more request is allowed, without functions.
 
     Example:
         >>> from treefold import BudgetExceeded
@@ -100,21 +102,21 @@ class BudgetExceeded(CallError):  # noqa: N818 - the name is part of the documen
         self.limit = limit
         self.node = node
         self.owner = owner
-        self.last_call = last_call  # whether one request more is allowed, without functions
+        self.last_call = last_call
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (BudgetExceeded, (self.limit, None, self.owner))
 
 
 class UnknownPriceError(CallError):
-    """A budget in dollars cannot be kept, because nobody knows what the model costs."""
+    """A budget in dollars cannot be enforced, because the price of the model is not known."""
 
 
 class NoAnswerError(CallError):
-    """A model stopped without an answer that can be used.
+    """A model stopped without a usable answer.
 
     Attributes:
-        text: what it said last.
+        text: the last text of the model.
 
     Example:
         >>> from treefold import NoAnswerError
@@ -128,11 +130,11 @@ class NoAnswerError(CallError):
 
 
 class EnsembleError(CallError):
-    """Too many members of an ensemble failed, or none could choose among the candidates.
+    """Too many members of an ensemble failed, or no model could reconcile the candidates.
 
     Attributes:
-        candidates: the answers that there are; they were paid for.
-        failures: what the others raised.
+        candidates: the answers of the members that succeeded; they have been paid for.
+        failures: the exceptions of the other members.
 
     Example:
         >>> from treefold import EnsembleError

@@ -1,7 +1,7 @@
-"""Every fact about a conversation that a call has with a model.
+"""The events of a conversation between a call and a model.
 
-Only ``ResponseCompleted`` counts: what has been streamed by then is for whoever watches, and void
-if the attempt fails.
+Only ``ResponseCompleted`` adds to the conversation. What was streamed before it is for observers
+only, and is discarded if the attempt fails.
 """
 
 from decimal import Decimal
@@ -15,24 +15,24 @@ from treefold.core.usage import TokenUsage
 
 @fact
 class ConversationOpened(Event):
-    """The call began to talk to a model, or goes on with what was said before."""
+    """The call opened a conversation with a model, or reopened its own."""
 
     model: str
     system: str
     functions: tuple[str, ...]
     caching: str
-    transcript: tuple[TranscriptPart, ...] = ()  # what another call has said before
-    goes_on: bool = False  # with what this call has said before
+    transcript: tuple[TranscriptPart, ...] = ()  # the conversation of an earlier call
+    goes_on: bool = False  # this call continues its own conversation
 
 
 @fact
 class LeaseAwaited(Event):
-    """The call wants to make a request, and others have to end first."""
+    """The call wants to send a request and waits for a lease or a slot."""
 
 
 @fact
 class RequestSent(Event):
-    """The model was told something, and is to answer."""
+    """A request with *inputs* was sent to the model."""
 
     at: float
     inputs: tuple[TranscriptPart, ...]
@@ -40,14 +40,14 @@ class RequestSent(Event):
 
 @fact
 class ResponseStreamed(Event):
-    """A little more of the response came in."""
+    """Another part of the response arrived."""
 
     delta: TextDelta | ThinkingDelta | TextWasThinking | ToolUseDelta
 
 
 @fact
 class RequestRetried(Event):
-    """The request failed, and is made again after *wait* seconds."""
+    """The request failed and is sent again after *wait* seconds."""
 
     at: float
     attempt: int
@@ -57,28 +57,28 @@ class RequestRetried(Event):
 
 @fact
 class RequestFailed(Event):
-    """The request failed for good, or was left."""
+    """The request failed for good, or was abandoned."""
 
     at: float
     failure: Failure
-    usage: TokenUsage  # what it took all the same
+    usage: TokenUsage  # tokens that were used nevertheless
     cost: Decimal | None
 
 
 @fact
 class NoticeGiven(Event):
-    """Something that the person who runs this should know."""
+    """The person who runs the tree should read *text*."""
 
     text: str
-    calls: tuple[int, ...] = ()  # the indexes of the calls of this node that were not made again
+    calls: tuple[int, ...] = ()  # indexes of child calls that were not made again
 
 
 @fact
 class ResponseCompleted(Event):
-    """The response is complete: what was sent and received is part of the conversation."""
+    """The response is complete; request and response are now part of the conversation."""
 
     at: float
     exchange: Exchange
     parts: tuple[TranscriptPart, ...]  # what the exchange added to the transcript
-    usage: TokenUsage  # since the last response, with what failed attempts took
+    usage: TokenUsage  # since the last response, failed attempts included
     cost: Decimal | None  # US dollars, if the price is known

@@ -1,4 +1,4 @@
-"""What a call, and all below it, may spend."""
+"""``Budget``: what a call, and all calls below it, may spend."""
 
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -9,19 +9,18 @@ from treefold.core.errors import InvalidValueError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Bounds on money, tokens, time and requests to models; what is None is not bounded.
+    """Limits on money, tokens, time and requests to models; None means no limit.
 
-    A request is only made if it fits into the budget of its call and of every call above it. Its
-    size is estimated from what was said so far; nobody knows how long the answer will be, so the
-    last request, and those that are under way with it, may go over.
+    A request is sent only if it fits into the budget of its call and of every call above it. Its
+    size is estimated from the conversation so far. The length of the response cannot be known in
+    advance, so the last request, and others under way at the same time, may exceed the budget.
 
     Attributes:
-        usd: US dollars. A model without a known price cannot be used then.
-        tokens: read and written.
-        seconds: from the beginning of the call; then it is stopped, whatever it does.
+        usd: US dollars. A model without a known price cannot be used with this limit.
+        tokens: input and output tokens together.
+        seconds: from the start of the call; after them it is stopped, whatever it is doing.
         calls: requests to models.
-        last_call: allow an agent one request more, in which it may call nothing, to tell what it
-            has.
+        last_call: allow an agent one more request, without functions, to say what it has found.
 
     Example:
         >>> from treefold import Budget
@@ -40,7 +39,9 @@ class Budget:
             try:
                 object.__setattr__(self, "usd", Decimal(str(self.usd)))
             except InvalidOperation:
-                raise InvalidValueError(f"usd={self.usd!r} is no amount of US dollars") from None
+                raise InvalidValueError(
+                    f"usd must be an amount of US dollars, got {self.usd!r}"
+                ) from None
         limits: dict[str, Any] = {"usd": self.usd, "tokens": self.tokens}
         limits |= {"seconds": self.seconds, "calls": self.calls}
         for name, value in limits.items():

@@ -1,7 +1,7 @@
-"""What a journal knows a call by, among the calls of its parent.
+"""Keys, which identify a call in a journal among the calls of its parent.
 
-Each is one of three kinds: the name that the caller gave it, the response of a model that asked for
-it, or else what is called with which arguments. They cannot be taken for one another.
+There are three kinds of key: a name given by the caller, the response in which a model asked for
+the call, or else the function and its arguments. Keys of different kinds are never equal.
 """
 
 from collections.abc import Mapping
@@ -15,28 +15,31 @@ _USED: Final = "/"
 
 
 def named(name: str) -> str:
-    """Return the key of a call that its caller has given a name."""
+    """Return the key of a call to which its caller gave the name *name*."""
     if not isinstance(name, str) or not name:
-        raise InvalidValueError(f"the key of a call is some text, not {name!r}")
+        raise InvalidValueError(f"the key of a call must be a non-empty str, got {name!r}")
     return f"{_NAMED}{name}"
 
 
 def name_in(key: str) -> str:
-    """Return the name that its caller has given a call with this key, or nothing."""
+    """Return the name that the caller gave to the call with this key, or ``""``."""
     return key.removeprefix(_NAMED) if key.startswith(_NAMED) else ""
 
 
 def used(response: int, tool_use_id: str) -> str:
-    """Return the key of a call that a model asked for in that response."""
+    """Return the key of a call that a model asked for in the response with this number."""
     return f"{_USED}{response}/{tool_use_id}"
 
 
 def is_past(key: str, responses: int) -> bool:
-    """Whether a model asked for the call in an earlier response than the last of so many."""
+    """Whether a model asked for the call in a response before the last one.
+
+    *responses* is the number of responses so far.
+    """
     return key.startswith(_USED) and not key.startswith(f"{_USED}{responses}/")
 
 
 def of_content(function: str, model: Any, args: Mapping[str, Any]) -> str:
-    """Return the key of a call that is known by what is called."""
+    """Return the key of a call that is identified by its function, model and arguments."""
     by = "" if model is None else f"@{getattr(model, 'name', model)}"
     return f"{function}{by}({digest(dict(args))})"

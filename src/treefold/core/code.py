@@ -1,4 +1,4 @@
-"""Python code as a Function."""
+"""``CodeFunction``: a Python callable as a Function."""
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -13,11 +13,11 @@ from treefold.core.signature import POSITIONAL, Kind, Signature, description_of,
 
 
 class CodeFunction(Function):
-    """A Python callable whose first parameter takes a RunContext, and the others its arguments.
+    """A Python callable whose first parameter is a RunContext and whose others are its arguments.
 
-    An ``async def`` runs on the loop, an async generator gives its values one by one, and a plain
-    ``def`` runs in a worker thread. Without *args*, a list of FunctionArg or a JSON schema, the
-    parameters are read from the signature.
+    An ``async def`` runs on the event loop, an async generator sends its values one by one, and a
+    plain ``def`` runs in a worker thread. *args* is a list of FunctionArg or a JSON schema; without
+    it, the parameters are read from the signature.
 
     Example:
         >>> from treefold import CodeFunction, FunctionArg, Runtime
@@ -47,7 +47,8 @@ class CodeFunction(Function):
     ) -> None:
         if desc is None and args is None:
             desc = description_of(callable)
-        elif desc is None:  # the listed arguments have descriptions of their own
+        elif desc is None:
+            # The docstring is used whole: listed arguments have descriptions of their own.
             desc = inspect.getdoc(underlying(callable)) or ""
         super().__init__(
             name or name_of(callable),
@@ -86,7 +87,7 @@ class CodeFunction(Function):
         return super().is_plain and self._listed is None
 
     def faults(self, models: ModelFinder) -> list[str]:
-        """Return where the callable does not fit the arguments that were listed for it."""
+        """Return the mismatches between the callable and the arguments listed for it."""
         if self._listed is None:
             return []
         signature, listed = self._signature, {p.name: p for p in self._listed.items}
@@ -118,17 +119,18 @@ class CodeFunction(Function):
         return self.kind is Kind.STREAM
 
     async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
-        values = self._with_left_out(args)
+        values = self._with_defaults(args)
         self._signature.inject(values, ctx)
         if self.kind is Kind.COROUTINE:
             return await self._signature.call(values)
         if self.kind is Kind.STREAM:
             return await send_all(ctx, self._signature.call(values))
         value = await ctx.in_thread(self._signature.call, values)
-        return await value if inspect.isawaitable(value) else value  # of a wrapper, perhaps
+        # A plain wrapper around an async function returns an awaitable.
+        return await value if inspect.isawaitable(value) else value
 
-    def _with_left_out(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return *args*, and None for what may be left out and has no default in the signature."""
+    def _with_defaults(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return *args*, with None for optional arguments that have no default in the signature."""
         values = dict(args)
         for parameter in self._listed.items if self._listed else ():
             raw = self._signature.raw.get(parameter.name)
@@ -149,7 +151,7 @@ def _listed(owner: str, args: Sequence[FunctionArg] | JsonSchema) -> Parameters:
 
 
 def _fits(given: Any, wanted: Any) -> bool:
-    """Whether a value of the one type can be passed as the other, as far as both are plain."""
+    """Whether a value of type *given* can be passed as *wanted*; True if either is not plain."""
     plain = {str, int, float, bool}
     kinds = {kind for kind in (given, *get_args(given)) if kind in plain}
     takes = {kind for kind in (wanted, *get_args(wanted)) if kind in plain}
@@ -159,7 +161,7 @@ def _fits(given: Any, wanted: Any) -> bool:
 
 
 async def send_all(ctx: RunContext, stream: AsyncGenerator[Any, None]) -> list[Any]:
-    """Send each value of *stream* as it comes; return them all. The stream is closed either way."""
+    """Send each value of *stream* as it arrives, and return them all; always close the stream."""
     values: list[Any] = []
     try:
         async for value in stream:

@@ -1,4 +1,4 @@
-"""Environment variables that hold the keys of model providers."""
+"""Environment variables that hold API keys of model providers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,7 +16,7 @@ _NAMES: Final = frozenset({
 
 
 def is_credential(name: str) -> bool:
-    """Whether the environment variable *name* holds the key of a provider.
+    """Whether the environment variable *name* holds an API key of a provider.
 
     Example:
         >>> is_credential("OPENAI_API_KEY"), is_credential("PATH")
@@ -26,5 +26,5 @@ def is_credential(name: str) -> bool:
 
 
 def without_credentials(env: Mapping[str, str]) -> dict[str, str]:
-    """Return *env* without the keys of providers, for programs that a model may run."""
+    """Return *env* without API keys of providers, for programs that a model may run."""
     return {name: value for name, value in env.items() if not is_credential(name)}

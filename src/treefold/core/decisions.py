@@ -1,6 +1,6 @@
-"""Who may call what: lists of names, and hooks that decide about each call a model asks for.
+"""Allowed tools and decision hooks, which decide about each call that a model asks for.
 
-They are given to a runtime, or to a client inside it, and reach every call below.
+A runtime has them, and so may a client inside it; they apply to every call below.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -20,16 +20,17 @@ _NAMES: Final = (HOOK_PRE_TOOL_USE, HOOK_POST_TOOL_USE, HOOK_USER_PROMPT_SUBMIT)
 
 @dataclass(frozen=True, slots=True)
 class HookDecision:
-    """What a decision hook says.
+    """The decision of a decision hook.
 
-    None leaves it to the next hook; a decision ends the asking, and an empty one allows it.
+    A hook that returns None leaves the decision to the next hook. The first HookDecision is final;
+    an empty one allows the call or prompt.
 
     Attributes:
-        continue_: False forbids it, for *reason*.
+        continue_: False denies the call or prompt, for *reason*.
         modified_input: the arguments to use instead; a client's history shows these.
         modified_prompt: the prompt to use instead.
-        reason: why.
-        ask: what to ask a person, who then decides.
+        reason: why it was denied.
+        ask: a question for a person, who then decides.
 
     Example:
         >>> from treefold import HookDecision
@@ -48,17 +49,20 @@ class HookDecision:
             raise InvalidValueError(
                 f"arguments go by name, {{'name': value}}: not {self.modified_input!r}"
             )
-        for said in self.modified_prompt, self.reason, self.ask:
-            if not isinstance(said, str | None):
-                raise InvalidValueError(
-                    f"a decision's prompt, reason and question are text: {said!r}"
-                )
+        texts = {"modified_prompt": self.modified_prompt, "reason": self.reason, "ask": self.ask}
+        for name, text in texts.items():
+            if not isinstance(text, str | None):
+                raise InvalidValueError(f"{name} must be a str or None, got {text!r}")
 
     def after(self, earlier: "HookDecision") -> "HookDecision":
-        """Return what the two come to, *earlier* being that of somebody with more to say."""
+        """Return *earlier*, the decision of an outer level, combined with this one.
+
+        Changes of this decision replace those of the earlier one; both questions are asked.
+        """
         asks = [one.ask for one in (earlier, self) if one.ask is not None]
         return HookDecision(
-            self.continue_,  # it would not have been asked about what was forbidden before
+            # The earlier decision allowed it; otherwise this hook would not have been called.
+            self.continue_,
             earlier.modified_input if self.modified_input is None else self.modified_input,
             earlier.modified_prompt if self.modified_prompt is None else self.modified_prompt,
             earlier.reason if self.reason is None else self.reason,
@@ -68,10 +72,9 @@ class HookDecision:
 
 @dataclass(frozen=True, slots=True)
 class PreToolUseEvent:
-    """A model asks for a call, which has not been made yet.
+    """A model asks for a call that has not been made yet.
 
-    ``tool_input`` is what the model wrote: whether it fits the function is checked when the call is
-    made.
+    ``tool_input`` is what the model wrote; it is validated when the call is made.
 
     Example:
         >>> from treefold import PreToolUseEvent
@@ -89,8 +92,8 @@ class PreToolUseEvent:
 class PostToolUseEvent:
     """A call that a model asked for has ended, or was denied.
 
-    ``tool_result`` is its value or, if there is none, what the model is told instead, and
-    ``is_error`` is True then. What the hook returns is not looked at.
+    ``tool_result`` is its value. If there is none, it is the error text that the model gets
+    instead, and ``is_error`` is True. The return value of the hook is ignored.
 
     Example:
         >>> from treefold import PostToolUseEvent
@@ -127,7 +130,7 @@ Hooks = Mapping[str, Sequence[HookHandler]]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one runtime or client allows the models below it."""
+    """The allowed tools and decision hooks of one runtime or client."""
 
     allowed: frozenset[str] | None = None  # None: everything that is not disallowed
     disallowed: frozenset[str] = frozenset()
@@ -137,10 +140,10 @@ class Rules:
     def of(
         cls, allowed: Iterable[Any] | None, disallowed: Iterable[Any], hooks: Hooks | None
     ) -> "Rules":
-        """Return the rules that these make, if they are rules.
+        """Return the rules made from these options.
 
         Raises:
-            InvalidValueError: they are not.
+            InvalidValueError: an option is of the wrong type, or a hook name is unknown.
         """
         if not isinstance(hooks, Mapping | None):
             raise InvalidValueError(
@@ -164,9 +167,9 @@ class Rules:
         return None
 
     async def decide(self, hook: str, event: HookEvent) -> HookDecision:
-        """Ask the hooks of that name in order; the first that returns a decision wins.
+        """Call the hooks of that name in order and return the first decision.
 
-        An exception that a hook raises is passed on.
+        Exceptions of hooks propagate.
         """
         for handler in self.hooks.get(hook, ()):
             decision = handler(event)
@@ -184,9 +187,9 @@ class Rules:
 
 
 class RuleChain(tuple[Rules, ...]):
-    """The rules over one call: the runtime's, then those of each client that it is below.
+    """The rules that apply to one call: the runtime's, then those of each client above it.
 
-    Each can forbid more than those before it, and nothing less.
+    Each can forbid more than those before it; none can allow what an earlier one forbids.
     """
 
     __slots__ = ()
@@ -196,11 +199,11 @@ class RuleChain(tuple[Rules, ...]):
         return next((why for rules in self if (why := rules.forbids(name)) is not None), None)
 
     def asks(self, hook: str) -> bool:
-        """Whether anybody wants to decide here."""
+        """Whether there is a hook of that name."""
         return any(rules.hooks.get(hook) for rules in self)
 
     async def decide(self, hook: str, event: HookEvent) -> HookDecision:
-        """Ask level by level; what one changes is what the next is asked about."""
+        """Call the hooks of each level in turn; each level sees the changes of those before it."""
         decided = HookDecision()
         for rules in self:
             decision = await rules.decide(hook, event)

@@ -1,7 +1,7 @@
 """The description of a function, taken from its docstring.
 
-The docstring's text about each parameter goes into the schema (``core.schema``), so it is left out
-of the description, so that the model reads it once.
+The text about each parameter goes into the schema (``core.schema``); it is removed from the
+description, so that the model reads it only once.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _TITLES: Final = "Args|Arguments|Parameters|Params"
-_MAY_HAVE: Final = re.compile(rf"^(?:(?:{_TITLES})\b|[:@](?:param|arg|key|type))", re.MULTILINE)
+_ANY_STYLE: Final = re.compile(rf"^(?:(?:{_TITLES})\b|[:@](?:param|arg|key|type))", re.MULTILINE)
 _GOOGLE: Final = re.compile(rf"(?:{_TITLES}):\s*")
 _NUMPY: Final = re.compile(rf"(?:{_TITLES})\s*")
 _FIELD: Final = re.compile(r"[:@](?:param|parameter|arg|argument|key|keyword|type)\s([^:]*):")
@@ -19,19 +19,19 @@ _BLANKS: Final = re.compile(r"\n{3,}")
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """Lines of a docstring: a title, and for each parameter its name and its lines."""
+    """A section of a docstring: the lines of its title, and name and lines of each parameter."""
 
     title: range
     entries: Sequence[tuple[str, range]]
 
 
 def without_parameters(docstring: str, names: Collection[str]) -> str:
-    """Return *docstring* without what it says of the parameters in *names*.
+    """Return *docstring* without its entries for the parameters in *names*.
 
     Entries for other names stay. A docstring that mixes styles is returned unchanged, because
     only one of them is read for the schema.
     """
-    if not _MAY_HAVE.search(docstring):
+    if not _ANY_STYLE.search(docstring):
         return docstring
     lines = docstring.splitlines()
     styles = [list(_google(lines)), list(_numpy(lines)), *(list(_fields(lines, m)) for m in ":@")]
@@ -41,7 +41,7 @@ def without_parameters(docstring: str, names: Collection[str]) -> str:
     cut: set[int] = set()
     for section in found[0]:
         known = [entry for entry in section.entries if entry[0] in names]
-        cut.update(*(place for _, place in known))
+        cut.update(*(entry_lines for _, entry_lines in known))
         if len(known) == len(section.entries):
             cut.update(section.title)
     left = "\n".join(line for number, line in enumerate(lines) if number not in cut)
@@ -84,7 +84,8 @@ def _fields(lines: Sequence[str], marker: str) -> Iterator[_Section]:
         stop = start + 1
         while stop < len(lines) and not lines[stop].startswith(marker):
             if not lines[stop - 1].strip() and lines[stop][:1].strip():
-                break  # a paragraph of its own
+                # A line at the left margin after a blank line begins a paragraph of its own.
+                break
             stop += 1
         # Sphinx allows a type before the name, Epydoc does not.
         name = field[1].strip() if marker == "@" else " ".join(field[1].split()[-1:])
@@ -93,8 +94,8 @@ def _fields(lines: Sequence[str], marker: str) -> Iterator[_Section]:
 
 def _entries(names: Sequence[str], starts: Sequence[int], stop: int) -> list[tuple[str, range]]:
     stops = [*starts[1:], stop]
-    places = (range(start, end) for start, end in zip(starts, stops, strict=True))
-    return list(zip(names, places, strict=True))
+    ranges = (range(start, end) for start, end in zip(starts, stops, strict=True))
+    return list(zip(names, ranges, strict=True))
 
 
 def _depth(line: str) -> int:
