@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as one tree; the first branch says whose fault it was.
+"""The tree of all errors; the first branch says whose fault it was.
 
 TreefoldError
 ├── UsageError                    the program is wrong: change the code (RuntimeError)
@@ -12,47 +12,47 @@ TreefoldError
 │   │   ├── UnknownNodeError
 │   │   ├── UnknownQuestionError
 │   │   └── UnknownSessionError
-│   ├── InvalidValueError         this cannot be used here (ValueError)
-│   │   └── OtherProtocolError    a saved conversation is in another provider's words
+│   ├── InvalidValueError         a value cannot be used here (ValueError)
+│   │   └── OtherProtocolError    a saved conversation is in the protocol of another provider
 │   ├── WrongRunMethodError       returning() on a stream, or yielding() on a single value
-│   ├── SafeExecutionError        not while it is running
+│   ├── SafeExecutionError        not allowed while the turn or agent is running
 │   ├── CompletionCheckReturnError
-│   ├── SerializationError        this has no JSON form (TypeError)
+│   ├── SerializationError        a value has no JSON form (TypeError)
 │   ├── NoParentSessionError      a top-level call has no parent bag
-│   ├── BlockingCallError         this would block the loop it waits for
-│   ├── ClosedError               the runtime, or the caller, has ended
+│   ├── BlockingCallError         the call would block the loop that it waits for
+│   ├── ClosedError               the runtime is closed, or the calling call has ended
 │   ├── WeightsUnavailableError   a local model cannot be fetched (in treefold.models.local)
 │   └── IllegalTransitionError
-├── CallError                     one call went wrong: its caller decides
+├── CallError                     one call failed: its caller decides what to do
 │   ├── InvalidArgumentsError     the arguments do not fit (ValueError)
 │   ├── CallTimeoutError          it took too long (TimeoutError)
 │   │   └── TurnTimeoutError
 │   ├── McpToolError              a tool of an MCP server failed (in treefold.mcp)
-│   ├── McpConnectionError        an MCP server is gone, or was never there (in treefold.mcp)
+│   ├── McpConnectionError        an MCP server cannot be reached (in treefold.mcp)
 │   ├── FileError                 a file is not as the call needs (in treefold.toolbox, ValueError)
-│   ├── CancellationException     somebody cancelled it
+│   ├── CancellationException     it was cancelled
 │   ├── RecursionDepthError       a function called itself too often (RecursionError)
-│   ├── InDoubtError              nobody knows whether it was done, and a person said so
-│   ├── TooLargeError             a value of it does not fit into the journal (ValueError)
-│   ├── RecordedError             what it raised in an earlier process, if that cannot be made again
-│   ├── AgentException            an agent decided to give up (in core.agent_errors, with the rest)
-│   ├── DeniedError               a rule or a person forbade it
-│   ├── BlockedError              a rule or a person forbade it, in a chat (RuntimeError)
-│   ├── BudgetExceeded            what may be spent is spent
-│   ├── UnknownPriceError         a budget in dollars cannot be kept
+│   ├── InDoubtError              it is not known whether it was done; a person chose 'fail'
+│   ├── TooLargeError             one of its values does not fit into the journal (ValueError)
+│   ├── RecordedError             stands for an exception of an earlier process
+│   ├── AgentException            an agent gave up (in core.agent_errors, with the rest)
+│   ├── DeniedError               a rule or a person denied it
+│   ├── BlockedError              a rule or a person denied it, in a chat (RuntimeError)
+│   ├── BudgetExceeded            a budget is used up
+│   ├── UnknownPriceError         a budget in dollars cannot be enforced
 │   ├── StepLimitError            an agent made too many requests
-│   ├── NoAnswerError             a model said nothing that counts as an answer
-│   ├── EnsembleError             too few candidates, or nobody to choose among them
-│   └── ModelRefusedError         the model would not answer this
-├── StoreError                    a file of ours cannot be read or written: see to the disk
-│   ├── SessionConflictError      somebody else went on with the session
+│   ├── NoAnswerError             a model gave no usable answer
+│   ├── EnsembleError             too few candidates, or no model could reconcile them
+│   └── ModelRefusedError         the model refused to answer
+├── StoreError                    a file of treefold cannot be read or written: check the disk
+│   ├── SessionConflictError      another client has continued the session
 │   ├── StoreBusyError            another program has locked the file
 │   ├── StoreOwnedError           another runtime owns it
 │   └── FencedError               another runtime has written to it
 └── TracedError                   with an agent traceback; AgentException is one, too
-    └── ModelProviderException    a model's provider failed: nothing the agent did
+    └── ModelProviderException    a model's provider failed: not the agent's fault
 
-An exception that a function raises itself is passed on as it is.
+Exceptions that functions raise themselves propagate unchanged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,10 +87,10 @@ class DuplicateNameError(UsageError, ValueError):
 
 
 class CallGraphError(UsageError, ValueError):
-    """Functions call each other in a way that is not allowed; every fault is listed.
+    """Functions call each other in a way that is not allowed; the message lists every fault.
 
     Attributes:
-        faults: one sentence each, with the path of calls that leads to it.
+        faults: one sentence for each fault, with the path of calls that leads to it.
 
     Example:
         >>> from treefold import AgentFunction, Runtime
@@ -113,7 +113,7 @@ class UnregisteredError(UsageError, KeyError):
     """Nothing is registered under that name."""
 
     def __str__(self) -> str:
-        # KeyError would show the repr of the message, quotes and all.
+        # KeyError.__str__ would return the repr of the message, with quotes.
         return str(self.args[0]) if self.args else ""
 
 
@@ -154,11 +154,11 @@ class UnregisteredHookError(UnregisteredError):
 
 
 class InvalidValueError(UsageError, ValueError):
-    """What was given cannot be used here."""
+    """A value cannot be used here."""
 
 
 class OtherProtocolError(InvalidValueError):
-    """A saved conversation is in the words of another provider than the model's."""
+    """A saved conversation is in the protocol of another provider than the model's."""
 
 
 class WrongRunMethodError(UsageError):
@@ -197,7 +197,7 @@ class SafeExecutionError(UsageError):
 
 
 class CompletionCheckReturnError(UsageError):
-    """A completion check gave something other than True or False.
+    """A completion check returned something other than True or False.
 
     Example:
         >>> import asyncio
@@ -218,7 +218,7 @@ class CompletionCheckReturnError(UsageError):
 
 
 class SerializationError(UsageError, TypeError):
-    """Something has no JSON form."""
+    """A value has no JSON form."""
 
 
 class UnknownNodeError(UnregisteredError):
@@ -226,7 +226,7 @@ class UnknownNodeError(UnregisteredError):
 
 
 class UnknownQuestionError(UnregisteredError):
-    """There is no such question, or it has been answered."""
+    """There is no question with that id, or it has been answered."""
 
 
 class UnknownSessionError(UnregisteredError):
@@ -259,27 +259,27 @@ class NoParentSessionError(UsageError):
 
 
 class BlockingCallError(UsageError):
-    """The call would block the very loop that has to bring the answer."""
+    """The call would block the event loop that has to produce its result."""
 
 
 class ClosedError(UsageError):
-    """The runtime, or the call that wants to make another, has ended."""
+    """The runtime is closed, or the call that wants to make another has ended."""
 
 
 class IllegalTransitionError(UsageError):
-    """A node cannot go from the one state to the other."""
+    """A node cannot change from its state to the requested one."""
 
 
 class CallError(TreefoldError):
-    """One call went wrong; its caller may recover."""
+    """One call failed; its caller may recover."""
 
 
 class InvalidArgumentsError(CallError, ValueError):
-    """The arguments do not fit; the message names each one, so that a model can try again."""
+    """The arguments are invalid; the message names each one, so that a model can try again."""
 
 
 class CallTimeoutError(CallError, TimeoutError):
-    """The call took longer than it was given."""
+    """The call took longer than its timeout."""
 
 
 class TurnTimeoutError(CallTimeoutError):
@@ -300,10 +300,10 @@ class TurnTimeoutError(CallTimeoutError):
 
 
 class CancellationException(CallError):  # noqa: N818 - the name is part of the documented API
-    """Somebody cancelled the call.
+    """The call was cancelled.
 
     Attributes:
-        reason: what was said when it was cancelled.
+        reason: the reason given when it was cancelled.
 
     Example:
         >>> str(CancellationException("fetch", "1.2", "no longer needed"))
@@ -321,7 +321,7 @@ class CancellationException(CallError):  # noqa: N818 - the name is part of the 
 
 
 class InDoubtError(CallError):
-    """Nobody knows whether a call was done: its process ended meanwhile, and a person said 'fail'.
+    """It is not known whether a call was done: its process ended, and a person chose 'fail'.
 
     Example:
         >>> from treefold import InDoubtError
@@ -333,7 +333,7 @@ class InDoubtError(CallError):
 
 
 class TooLargeError(CallError, ValueError):
-    """What a call was given, said or returned is larger than the store of the journal accepts.
+    """An argument, text or result of a call is larger than the store of the journal accepts.
 
     Example:
         >>> from treefold import TooLargeError
@@ -345,11 +345,11 @@ class TooLargeError(CallError, ValueError):
 
 
 class RecordedError(CallError):
-    """What a call raised in an earlier process, if the exception itself cannot be made again.
+    """Stands for an exception of an earlier process that cannot be restored.
 
     Attributes:
         type: the name of the exception's class.
-        message: what it said.
+        message: its message.
 
     Example:
         >>> from treefold import RecordedError
@@ -367,10 +367,10 @@ class RecordedError(CallError):
 
 
 class StoreError(TreefoldError):
-    """What is saved could not be read or written; nothing was saved by half.
+    """A store could not be read or written; nothing was written partially.
 
     Attributes:
-        path: the file.
+        path: the file of the store.
 
     Example:
         >>> from treefold import SessionStore, StoreError
@@ -390,10 +390,10 @@ class StoreError(TreefoldError):
 
 
 class SessionConflictError(StoreError):
-    """Somebody else went on with the session, so this client does not know its end any more.
+    """Another client has continued the session, so this client no longer knows its end.
 
     Attributes:
-        session: its name.
+        session: the name of the session.
 
     Example:
         >>> from treefold import SessionConflictError
@@ -414,7 +414,7 @@ class SessionConflictError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Another program has locked the file; the same call may succeed a moment later.
+    """Another program has locked the file; the same call may succeed shortly afterwards.
 
     Example:
         >>> from treefold import StoreBusyError
@@ -452,13 +452,13 @@ class FencedError(StoreError):
 
 
 class TracedError(TreefoldError):
-    """An error that knows which agent it is about; printing it gives an agent traceback.
+    """An error that knows the call it is about; printing it shows an agent traceback.
 
     Attributes:
         message: what happened, without the traceback.
-        agent: the name of the function, which is an agent unless code raised it.
-        node_id: its node.
-        path: the place of that node in its tree.
+        agent: the name of the function, which is an agent unless code raised the error.
+        node_id: the id of its node.
+        path: the path of that node in its tree.
         frames: the calls that led there, the top-level one first.
     """
 
@@ -472,7 +472,7 @@ class TracedError(TreefoldError):
         return str(self.args[0]) if self.args else ""
 
     def locate(self, frames: Sequence[Frame]) -> None:
-        """Say which calls led here; the first who says it knows best."""
+        """Set the calls that led here, unless that was done before, closer to the origin."""
         if frames and self.node_id is None:
             self.frames = tuple(frames)
             last = self.frames[-1]
@@ -486,7 +486,7 @@ class TracedError(TreefoldError):
 
 
 def restored(kind: type[TracedError], args: tuple[Any, ...], fields: Mapping[str, Any]) -> Any:
-    """Return an error of *kind* from what was pickled of it."""
+    """Return an error of *kind* with the pickled *args* and *fields*."""
     found = kind.__new__(kind)
     found.args = args
     vars(found).update(fields)
@@ -494,15 +494,16 @@ def restored(kind: type[TracedError], args: tuple[Any, ...], fields: Mapping[str
 
 
 class RecursionDepthError(CallError, RecursionError):
-    """A function that may call itself did so more often than its ``max_depth``."""
+    """A function that may call itself exceeded its ``max_depth``."""
 
 
 class ModelRefusedError(CallError):
-    """The model, or a filter of its provider, would not answer; asking again seldom helps.
+    """The model, or a filter of its provider, refused to answer; asking again seldom helps.
 
     Attributes:
+        model: the name of the model.
         reason: the provider's own word for it.
-        text: what had been said by then; it is not in the history.
+        text: what the model had said by then; it is not in the history.
 
     Example:
         >>> from treefold import ModelRefusedError
@@ -523,19 +524,19 @@ class ModelRefusedError(CallError):
 
 
 class ModelProviderException(TracedError):  # noqa: N818 - the name is part of the documented API
-    """A model's provider failed, after such retries as help; the agent has nothing to do with it.
+    """A model's provider failed, after retries where those help; the agent is not at fault.
 
     If the provider's SDK has an exception for the failure, this is an instance of its class, too:
     ``except openai.RateLimitError`` catches it, and ``status_code``, ``response``, ``request`` and
-    ``body`` are as the SDK has them.
+    ``body`` are those of the SDK.
 
     Attributes:
         provider: the name of the class that talks to the provider.
         model: the name of the model.
         status: the HTTP status, if there was one.
-        attempts: how often it was tried.
+        attempts: how often the request was sent.
         inner: the exception of the provider's SDK, or of the connection, if there is one.
-        agent, node_id, path, frames: whose request it was, if it was an agent's.
+        agent, node_id, path, frames: the call that made the request, if it was an agent's.
 
     Example:
         >>> from treefold import ModelProviderException
@@ -554,7 +555,7 @@ class ModelProviderException(TracedError):  # noqa: N818 - the name is part of t
         inner: BaseException | None = None,
     ) -> None:
         tried = f" after {attempts} attempts" if attempts > 1 else ""
-        # Not super(): in a combined class that is the SDK's exception, which needs a response.
+        # super() would be the SDK's exception in a combined class, and that needs a response.
         Exception.__init__(self, f"{model} ({provider}) failed{tried}: {message}")
         self.provider = provider
         self.model = model

@@ -1,7 +1,7 @@
-"""Every fact about a call, named in the past tense.
+"""The events of a call, named in the past tense.
 
-A tree is a fold over these, a journal is a list of them, and a view reads them and nothing else.
-Times are seconds since the epoch.
+A tree is a fold over its events, a journal is a list of events, and views are made from events
+only. Times are seconds since the epoch.
 """
 
 from collections.abc import Mapping
@@ -19,52 +19,52 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def fact(cls: type[T]) -> type[T]:
-    """Make a dataclass that the type checker holds to be frozen.
-
-    At run time it is not: each call makes three, and a frozen one takes four times as long to make.
-    """
+    """Make a dataclass that type checkers treat as frozen."""
+    # At run time it is not frozen: every call creates three events, and creating an instance of a
+    # frozen dataclass takes four times as long.
     return dataclass(slots=True)(cls)
 
 
 @fact
 class Event:
-    """Something that happened to the call with this id."""
+    """Something that happened to the call with the id *node*."""
 
     node: int
 
 
 @fact
 class CallOptions:
-    """How a top-level call is to be made, if anything was said of that."""
+    """The options that a top-level call was made with."""
 
     timeout: float | None = None
     model: str | None = None
     budget: Budget | None = None
-    passing: bool = False  # it means nothing without the program that made it
+    passing: bool = False  # the call cannot be resumed without the program that made it
 
 
 @fact
 class CallRequested(Event):
-    """Somebody asked for a call; it waits to be run."""
+    """A call was requested; it waits to be started."""
 
     parent: int | None
-    index: int  # its place among its siblings, from 1
+    index: int  # its position among its siblings, from 1
     sequence: int  # the number of the call; calls asked for in parallel share one
     function: str
     inputs: Mapping[str, Any]
     tool_use_id: str | None = None  # if a model asked for it
     options: CallOptions | None = None  # of a top-level call
-    key: str = ""  # what a journal finds it by among the calls of its parent
-    gated: bool = False  # something has to let it pass before it begins
+    key: str = ""  # identifies it among the calls of its parent
+    gated: bool = False  # a gate has to allow it before it starts
     is_agent: bool = False
-    continues: int | None = None  # the call of a tree that was resumed which goes on in this one
+    continues: int | None = None  # the call of a failed tree that this call resumes
 
 
 @fact
 class TreeForked(Event):
-    """A tree goes on from where another was.
+    """A tree was forked: it shares the past of another tree, its source.
 
-    Places are counted from 1 in the events of that other tree, nodes in the order of their ids.
+    Positions count the events of the source, and numbers its nodes in the order of their ids; both
+    start at 1.
     """
 
     at: float
@@ -72,20 +72,21 @@ class TreeForked(Event):
     number: int  # of the tree
     function: str
     is_agent: bool
-    source: int  # the other tree
+    source: int  # the id of the source
     inherited: int  # how many nodes below the top-level one are shared
-    cut: int  # the last place of which those nodes know that are open again
-    length: int  # the last place that is shared at all
+    cut: int  # the position of the last event that reopened nodes share
+    length: int  # the position of the last event that is shared at all
     reopened: tuple[int, ...]  # the nodes that are open again, the top-level one first
-    resumed: bool = False  # the other tree goes on in it, and its calls are the same calls
-    # For each of *reopened*, the last place at which a call of it is shared; none: *cut* for all.
+    resumed: bool = False  # the fork resumes the source, and its calls are the same calls
+    # For each of *reopened*, the position of the last child call that is shared. Empty: *cut*
+    # applies to all of them.
     calls_until: tuple[int, ...] = ()
     uncancelled: tuple[int, ...] = ()  # nodes that are shared without their cancellation
 
 
 @fact
 class CallInherited(Event):
-    """The call is open in a fork, too, or again."""
+    """A call of the source of a fork is open in the fork, too, or again."""
 
     parent: int
     key: str
@@ -96,14 +97,14 @@ class CallInherited(Event):
 
 @fact
 class CallReopened(Event):
-    """The call is to give a value once more: the one that it gave cannot be had any longer."""
+    """The call must run again: its recorded value cannot be restored."""
 
     at: float
 
 
 @fact
 class AgentEdited(Event):
-    """The agent is told something else than it was, or asks another model."""
+    """A fork changed the prompt or the model of the agent."""
 
     prompt: str | None = None
     model: str | None = None
@@ -111,33 +112,33 @@ class AgentEdited(Event):
 
 @fact
 class CallStarted(Event):
-    """The call began to run."""
+    """The call started to run."""
 
     at: float
 
 
 @fact
 class CallAllowed(Event):
-    """What stood before the call has let it pass."""
+    """The gate of the call has allowed it."""
 
 
 @fact
 class ValueSent(Event):
-    """The call gave out a value before its end."""
+    """The call sent a value before its end."""
 
     value: Any
 
 
 @fact
 class ArgumentsEdited(Event):
-    """The call is made with other arguments than were asked for."""
+    """The call is made with other arguments than requested."""
 
     inputs: Mapping[str, Any]
 
 
 @fact
 class CallPaused(Event):
-    """The call was stopped, or asks something, and waits for a person."""
+    """The call was paused, or asked a question, and waits for a person."""
 
     at: float
     reason: str
@@ -145,7 +146,7 @@ class CallPaused(Event):
 
 @fact
 class CallResumed(Event):
-    """The call goes on."""
+    """The call continues after a pause."""
 
     at: float
 
@@ -160,7 +161,7 @@ class ProcessDied(Event):
 
 @fact
 class QuestionAsked(Event):
-    """A person is to say something."""
+    """The call asked a question and waits for a person to answer it."""
 
     at: float
     question: Question
@@ -168,7 +169,7 @@ class QuestionAsked(Event):
 
 @fact
 class QuestionSettled(Event):
-    """A question was answered, or is no longer to be answered."""
+    """A question was answered, or withdrawn (then *answer* is None)."""
 
     at: float
     id: str
@@ -177,7 +178,7 @@ class QuestionSettled(Event):
 
 @fact
 class Failure:
-    """What a call raised, as data."""
+    """The exception of a call, as data."""
 
     type: str
     message: str
@@ -185,13 +186,13 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
-        """Describe *error*, even if it cannot describe itself."""
+        """Return the description of *error*, even if its ``__str__`` raises."""
         if isinstance(error, RecordedError):
             return cls(error.type, error.message)
         try:
             message = error.message if isinstance(error, TracedError) else str(error)
             return cls(type(error).__name__, message, type(error).__module__)
-        except Exception as fault:  # noqa: BLE001 - foreign code; the call has to end all the same
+        except Exception as fault:  # noqa: BLE001 - foreign code; the call must end nevertheless
             return cls(type(error).__name__, f"(its __str__ raised {type(fault).__name__})")
 
     def __str__(self) -> str:
@@ -214,16 +215,16 @@ class Stop:
 
     cause: StopCause
     reason: str  # for people
-    path: str  # the path of the call when it was stopped; a fork that shares the call has another
+    path: str  # the path of the call when it was stopped; in a fork the call has another path
 
 
 @fact
 class CallEnded(Event):
-    """The call reached its last state."""
+    """The call reached a final state."""
 
     state: NodeState
     at: float
     outputs: Any = None
     exception: Failure | None = None
     stop: Stop | None = None  # if it was stopped
-    given: bool = False  # the result was supplied by the edit of a fork; the function did not run
+    given: bool = False  # the edit of a fork supplied the result; the function did not run

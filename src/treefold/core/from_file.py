@@ -1,4 +1,4 @@
-"""A value that stands in a file."""
+"""``FromFile``: an argument or prompt that is read from a file."""
 
 import os
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FromFile:
-    """An argument, or a prompt, that is read from a file when the call runs.
+    """An argument or prompt that is read from a file when the call runs.
 
-    The file is text in UTF-8. What the call was given, and its views, name the file and not what is
-    in it.
+    The file must be UTF-8 text. The inputs of the call and its views show the path of the file, not
+    its contents.
 
     Example:
         >>> from treefold import CodeFunction, FromFile, Runtime
