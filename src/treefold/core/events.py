@@ -39,7 +39,7 @@ class CallOptions:
     timeout: float | None = None
     model: str | None = None
     budget: Budget | None = None
-    passing: bool = False  # the call cannot be resumed without the program that made it
+    passing: bool = False  # only the process that made the call can continue it
 
 
 @fact

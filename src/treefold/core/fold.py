@@ -1,4 +1,4 @@
-"""What a tree looks like, computed from its events and nothing else."""
+"""The fold: the record of each call, and views of them, computed from events only."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -47,7 +47,7 @@ _RECEIVES: Final = "receives a response"
 
 
 class Record:
-    """What the events have said of one node so far: all that is needed to show it, or to go on."""
+    """The state of one call, folded from its events: enough to show it, or to resume it."""
 
     __slots__ = (
         "allowed",
@@ -88,7 +88,7 @@ class Record:
         self.state = NodeState.Waiting
         self.status = "waits to be started"
         self.started_at: datetime | None = None
-        self.forked_at: datetime | None = None  # when the tree was forked in which it is open again
+        self.forked_at: datetime | None = None  # when the fork was made in which it is open again
         self.ended: CallEnded | None = None
         self.values: list[Any] = []
         self.children: list[int] = []
@@ -96,30 +96,30 @@ class Record:
         self.caching: str | None = None  # of its conversation
         self.system = ""
         self.transcript: list[TranscriptPart] = []
-        self.said: tuple[TranscriptPart, ...] = ()  # to the model, without a response yet
+        self.said: tuple[TranscriptPart, ...] = ()  # sent to the model, without a response yet
         self.partial: list[str] = []
         self.usage = NO_USAGE
         self.cost: Decimal | None = NO_COST
         self.notices: list[str] = []
-        self.unclaimed: list[int] = []  # indexes of calls that were not made again when it resumed
-        self.questions: dict[str, Question] = {}
-        self.asked: dict[str, Question] = {}  # each that there ever was
+        self.unclaimed: list[int] = []  # indexes of child calls not made again after a resume
+        self.questions: dict[str, Question] = {}  # the open ones
+        self.asked: dict[str, Question] = {}  # all, by their ids
         self.answers: list[tuple[Question, Answer]] = []
         self.exchanges: list[Exchange] = []
-        self.response: ResponseCompleted | None = None  # since which nothing was sent
+        self.response: ResponseCompleted | None = None  # the last, until the next request is sent
         self.edit: AgentEdited | None = None
-        self.allowed = not requested.gated  # nothing stands before it any longer
+        self.allowed = not requested.gated  # whether its gate, if any, has allowed it
 
     def copy(self) -> "Record":
-        """Return what is known now, whatever happens later."""
-        known = Record(self.requested, self.path)
+        """Return a copy that later events do not change."""
+        copied = Record(self.requested, self.path)
         for name in self.__slots__:
             value = getattr(self, name)
-            setattr(known, name, value.copy() if type(value) in _GROWING else value)
-        return known
+            setattr(copied, name, value.copy() if type(value) in _GROWING else value)
+        return copied
 
     def take(self, event: Event) -> None:
-        """Take in something that happened to the node."""
+        """Apply *event*, which happened to this call."""
         match event:
             case CallStarted():
                 self.state, self.status = NodeState.Running, _RUNS
@@ -142,11 +142,11 @@ class Record:
             case CallReopened() | CallInherited():
                 self._reopen()
             case QuestionAsked() | QuestionSettled():
-                self._take_of_people(event)
+                self._apply_question(event)
             case _:
-                self._take_of_conversation(event)
+                self._apply_conversation(event)
 
-    def _take_of_people(self, event: QuestionAsked | QuestionSettled) -> None:
+    def _apply_question(self, event: QuestionAsked | QuestionSettled) -> None:
         if isinstance(event, QuestionAsked):
             self.questions[event.question.id] = self.asked[event.question.id] = event.question
             return
@@ -156,10 +156,14 @@ class Record:
 
     @property
     def began_at(self) -> datetime | None:
-        """Since when it is timed; the time before a fork is that of the tree that it comes from."""
+        """When its time began: in a fork, not before the fork was made.
+
+        The time before belongs to the source of the fork.
+        """
         if self.started_at is None or self.forked_at is None:
             return self.started_at
-        if self.requested.parent is None:  # as the store has it
+        # The store records the time of the fork for a top-level call.
+        if self.requested.parent is None:
             return self.forked_at
         return max(self.started_at, self.forked_at)
 
@@ -170,13 +174,13 @@ class Record:
         self.state = NodeState.Waiting if waits else NodeState.Running
         self.status = "waits to be started" if waits else _RUNS
 
-    def _take_of_conversation(self, event: Event) -> None:
+    def _apply_conversation(self, event: Event) -> None:
         match event:
             case ResponseStreamed():
-                self._take_delta(event)
+                self._apply_delta(event)
             case RequestSent() | RequestRetried() | RequestFailed() | ResponseCompleted():
                 self.partial.clear()
-                self._take_of_request(event)
+                self._apply_request(event)
             case ConversationOpened():
                 self.model, self.system = event.model, event.system
                 self.caching = event.caching
@@ -185,10 +189,11 @@ class Record:
             case AgentEdited():
                 self.edit = event
             case ProcessDied():
-                pass  # it matters when the next process resumes the tree
+                # Only recovery reads it.
+                pass
             case CallAllowed():
                 self.allowed = True
-                # a decision about a call in doubt is for one run of it
+                # The decision about a call in doubt applies to one run of it only.
                 self.answers = [a for a in self.answers if a[0].kind is not QuestionKind.InDoubt]
             case LeaseAwaited():
                 self.status = "waits until fewer requests are under way"
@@ -198,8 +203,9 @@ class Record:
             case _:
                 raise TypeError(f"no fold for {event!r}")
 
-    def _take_delta(self, event: ResponseStreamed) -> None:
-        if self.ended is not None:  # nobody looked in time
+    def _apply_delta(self, event: ResponseStreamed) -> None:
+        # Deltas are published late, and the call may have ended meanwhile.
+        if self.ended is not None:
             return
         self.status = _RECEIVES
         if isinstance(event.delta, TextDelta):
@@ -207,7 +213,7 @@ class Record:
         elif isinstance(event.delta, TextWasThinking):
             self.partial.clear()
 
-    def _take_of_request(
+    def _apply_request(
         self, event: RequestSent | RequestRetried | RequestFailed | ResponseCompleted
     ) -> None:
         match event:
@@ -221,7 +227,8 @@ class Record:
                 self.said = ()
                 self.exchanges.append(event.exchange)
                 self.response = event
-                self.answers.clear()  # nothing that was asked before will be asked again
+                # A resumed agent continues after this response, so it asks nothing older again.
+                self.answers.clear()
                 self._spend(event)
             case RequestRetried():
                 self.status = f"tries again in {event.wait:g} s: {event.failure}"
@@ -236,28 +243,28 @@ class Record:
 
 
 class TreeFold:
-    """Takes in the events of one tree, in order, and keeps a view of each node.
+    """Folds the events of one tree, in order, and keeps a view of each node.
 
-    After a batch of events only the nodes that they touched, and those above them, get a new view.
-    A node's id is greater than its parent's, so going by falling id makes children before parents.
+    After a batch of events only the nodes that it touched, and those above them, get a new view.
     """
 
     def __init__(self, root_number: int) -> None:
         self._root_number = root_number
         self.records: dict[int, Record] = {}
         self._seqnum = 0
-        self._touched: set[int] = set()  # the nodes whose views are out of date
+        self._touched: set[int] = set()  # nodes with outdated views
         self.views: dict[int, NodeView] = {}
 
     def apply(self, events: Iterable[Event] = ()) -> None:
-        """Take in *events*, and make new views."""
+        """Fold *events* and update the views."""
         self.take(events)
+        # The id of a node is greater than its parent's, so falling ids update children first.
         for id in sorted(self._touched, reverse=True):
             self.views[id] = self._view(self.records[id])
         self._touched.clear()
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take in *events*; the views are for whoever looks next."""
+        """Fold *events* without updating the views; the next ``apply`` does that."""
         records, touched = self.records, self._touched
         for event in events:
             node = event.node
@@ -278,11 +285,12 @@ class TreeFold:
             return
         above = self.records[call.parent]
         self.records[call.node] = Record(call, f"{above.path}.{call.index}")
-        if not above.children or above.children[-1] != call.node:  # or it comes again
+        # The same event may arrive twice.
+        if not above.children or above.children[-1] != call.node:
             above.children.append(call.node)
 
     def _inherit(self, record: Record) -> None:
-        """Time a call that is open in a fork, too, as the call that made it."""
+        """Take the time of the fork from the parent of a call that is open in the fork."""
         if (parent := record.requested.parent) is not None:
             record.forked_at = self.records[parent].forked_at
 
@@ -293,7 +301,10 @@ class TreeFold:
             above = self.records[above].requested.parent
 
     def hear(self, node: int, text: str) -> None:
-        """Take in what a model has said so far; that is no event, and views keep their numbers."""
+        """Set the partial text of a response to *text*.
+
+        That is not an event, so ``update_seqnum`` of the views does not change.
+        """
         record = self.records[node]
         if record.ended is None and record.partial != [text]:
             record.partial, record.status = [text], _RECEIVES

@@ -1,4 +1,7 @@
-"""Which part of a tree a fork shares with it: computed from events and nothing else."""
+"""What a fork shares with its source, the tree that it was forked from; computed from events.
+
+A position is the number of an event in its tree, counted from 1.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,13 +40,13 @@ UNCHANGED: Final = _Unchanged.UNCHANGED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What is different in a fork.
+    """The changes of a fork.
 
     Attributes:
-        prompt: what an agent is told first, instead.
-        model: the model that an agent asks from there on.
-        args: what the call is made with, instead.
-        result: what came of the call, instead; it is not made.
+        prompt: the new first prompt of an agent.
+        model: the model that an agent uses from there on.
+        args: the new arguments of the call.
+        result: the new result of the call, which is then not made.
 
     Example:
         >>> from treefold import Edit, MemoryStore, Runtime, agent
@@ -67,20 +70,22 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a fork leaves the tree that it comes from."""
+    """Where a fork departs from its source."""
 
-    place: int  # the last event, counted from 1, that those nodes know of which are open again
-    reopened: tuple[int, ...]  # the ids of those nodes, the top-level one first
-    resumed: bool = False  # the tree itself goes on, and nothing is done anew
-    calls_until: tuple[int, ...] = ()  # for each of those nodes, the last place of a shared call
+    place: int  # the position of the last event that reopened nodes share
+    reopened: tuple[int, ...]  # the ids of the nodes that are open again, the top-level one first
+    resumed: bool = False  # the source itself is resumed, and nothing is done again
+    calls_until: tuple[
+        int, ...
+    ] = ()  # for each of *reopened*, the position of its last shared call
     uncancelled: tuple[int, ...] = ()  # the ids of other nodes, whose cancellation is not shared
 
 
 def cut_at(events: Sequence[Event], node: int, response: int) -> Cut:
-    """Return the cut after that response of an agent, or before the node began for 0.
+    """Return the cut after a *response* of an agent, or, for 0, before the node started.
 
     Raises:
-        InvalidValueError: it has had fewer responses.
+        InvalidValueError: the node has had fewer responses.
     """
     seen = 0
     for place, event in enumerate(events, 1):
@@ -96,10 +101,10 @@ def cut_at(events: Sequence[Event], node: int, response: int) -> Cut:
 
 
 def _cut_through(events: Sequence[Event], node: int, place: int) -> Cut:
-    """Return the cut at *place*, with *node* and all above it open again.
+    """Return the cut at *place*, with *node* and all calls above it open again.
 
-    Calls beside that path are shared if they do not depend on what is done anew: those that a
-    caller asked for before it learned anything from its call on the path.
+    Calls beside that path are shared if they do not depend on what runs again: those that a caller
+    requested before it received a value or the end of its call on the path.
     """
     parents = {e.node: e.parent for e in events if isinstance(e, CallRequested)}
     path: list[int] = []
@@ -108,16 +113,17 @@ def _cut_through(events: Sequence[Event], node: int, place: int) -> Cut:
         path.append(above)
         above = parents[above]
     path.reverse()
-    told: dict[int, int] = {}  # the first place after the cut where a node told its caller anything
+    # By node, the first position after the cut at which its caller received something from it.
+    first_output: dict[int, int] = {}
     cancelled: set[int] = set()  # after the cut
     for number, event in enumerate(events[place:], place + 1):
         if isinstance(event, CallEnded | ValueSent):
-            told.setdefault(event.node, number)
+            first_output.setdefault(event.node, number)
         if isinstance(event, CallEnded) and event.state is NodeState.Canceled:
             cancelled.add(event.node)
         elif isinstance(event, CallReopened | CallInherited):
             cancelled.discard(event.node)
-    calls_until = [told.get(below, len(events)) for below in path[1:]]
+    calls_until = [first_output.get(below, len(events)) for below in path[1:]]
     cut = Cut(place, tuple(path), calls_until=(*calls_until, place))
     return replace(cut, uncancelled=_beside(events, cut, cancelled))
 
@@ -125,7 +131,7 @@ def _cut_through(events: Sequence[Event], node: int, place: int) -> Cut:
 def _beside(events: Sequence[Event], cut: Cut, cancelled: set[int]) -> tuple[int, ...]:
     """Return the *cancelled* calls beside the path of a cut, and those below them.
 
-    Their callers may have cancelled them because of what is done anew.
+    Their callers may have cancelled them because of what runs again.
     """
     until = dict(zip(cut.reopened, cut.calls_until, strict=True))
     beside, found = cancelled - until.keys(), set[int]()
@@ -138,10 +144,10 @@ def _beside(events: Sequence[Event], cut: Cut, cancelled: set[int]) -> tuple[int
 
 
 def cut_at_failure(events: Sequence[Event], is_passing: Callable[[CallEnded], bool]) -> Cut:
-    """Return the cut at the end, before the top-level call and what made it fail have ended.
+    """Return the cut that resumes a failed tree at its end.
 
-    Open again is what was cancelled or failed for a reason that *is_passing*, and what failed
-    because of that.
+    The top-level call is open again, and so are calls that were cancelled, calls whose failure
+    *is_passing* (temporary), and calls that failed because of those.
     """
     requests = [e for e in events if isinstance(e, CallRequested)]
     ends = {e.node: e for e in events if isinstance(e, CallEnded)}
@@ -150,20 +156,22 @@ def cut_at_failure(events: Sequence[Event], is_passing: Callable[[CallEnded], bo
         if isinstance(event, ResponseCompleted):
             responses[event.node] = responses.get(event.node, 0) + 1
     reopened: set[int] = {requests[0].node}
-    for request in reversed(requests):  # those below come first
+    # Children before their parents.
+    for request in reversed(requests):
         node, ended, parent = request.node, ends.get(request.node), request.parent
         if ended is None or ended.state is NodeState.Success or parent is None:
             continue
+        # The agent has received the failure and continued.
         if is_past(request.key, responses.get(parent, 0)):
-            continue  # the agent has heard of it, and went on
+            continue
         if node in reopened or ended.state is NodeState.Canceled or is_passing(ended):
             reopened |= {node, parent}
-    alive = _connected(requests, reopened)
-    return Cut(len(events), tuple(sorted(alive)), resumed=True)
+    connected = _connected(requests, reopened)
+    return Cut(len(events), tuple(sorted(connected)), resumed=True)
 
 
 def _connected(requests: Iterable[CallRequested], nodes: set[int]) -> set[int]:
-    """Return those of *nodes* whose parents are among them, up to the top."""
+    """Return those of *nodes* whose parents, up to the top-level call, are all among them."""
     found: set[int] = set()
     for request in requests:
         if request.node in nodes and (request.parent is None or request.parent in found):
@@ -172,7 +180,7 @@ def _connected(requests: Iterable[CallRequested], nodes: set[int]) -> set[int]:
 
 
 def fork_of(events: Sequence[Event], cut: Cut, forked: TreeForked) -> TreeForked:
-    """Return *forked* with what it shares filled in."""
+    """Return *forked* with the fields filled in that say what the fork shares."""
     ids = _ids(events)
     numbers = {node: number for number, node in enumerate(ids, 1)}
     forked = replace(
@@ -188,7 +196,7 @@ def fork_of(events: Sequence[Event], cut: Cut, forked: TreeForked) -> TreeForked
 
 
 def inherit(events: Sequence[Event], forked: TreeForked) -> list[Event]:
-    """Return what the fork knows of the *events* of the other tree, as its own."""
+    """Return the shared *events* of the source as events of the fork."""
     shared = _shared(events, forked)
     new_ids = {old: forked.node + number for number, old in enumerate(sorted(shared))}
     ids = _ids(events[: forked.length])
@@ -207,7 +215,7 @@ def inherit(events: Sequence[Event], forked: TreeForked) -> list[Event]:
 
 
 def new_id(events: Sequence[Event], forked: TreeForked, node: int) -> int:
-    """Return the id in the fork of a node of the other tree."""
+    """Return the id that a *node* of the source has in the fork."""
     return forked.node + sorted(_shared(events, forked)).index(node)
 
 
@@ -216,9 +224,9 @@ def _ids(events: Sequence[Event]) -> list[int]:
 
 
 def _shared(events: Sequence[Event], forked: TreeForked) -> set[int]:
-    """Return the nodes that the fork has, too.
+    """Return the nodes of the source that the fork shares.
 
-    A call beside those that are open again is shared with all that came of it.
+    A call beside the reopened ones is shared to its end, with all calls below it.
     """
     ids = _ids(events[: forked.length])
     calls_until = forked.calls_until or [forked.cut] * len(forked.reopened)
@@ -251,7 +259,7 @@ def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Even
 
 
 def _continued(event: CallRequested, forked: TreeForked) -> int | None:
-    """Return the call that goes on in the fork, if it is the same."""
+    """Return the call of the source that *event* continues, if the fork resumes its source."""
     return (event.continues or event.node) if forked.resumed else None
 
 
@@ -260,10 +268,11 @@ def _question_id(id: str, node: int) -> str:
 
 
 def checked_place(function: Any, at: int | None, edit: Edit | None) -> int:
-    """Return the response after which a fork goes on, if the *edit* fits there.
+    """Return the number of the response after which a fork continues.
 
     Raises:
-        InvalidValueError: it does not.
+        InvalidArgumentsError: the edited arguments do not fit *function*.
+        InvalidValueError: the *edit* cannot be made there.
     """
     response = fitting_place(function.name, at, edit, is_agent=function.is_agent)
     if edit is not None and edit.args is not None:
@@ -272,31 +281,38 @@ def checked_place(function: Any, at: int | None, edit: Edit | None) -> int:
 
 
 def fitting_place(name: str, at: int | None, edit: Edit | None, *, is_agent: bool) -> int:
-    """Return the response after which a fork goes on, if such an *edit* may be made there.
+    """Return the number of the response after which a fork continues; does not validate arguments.
 
     Raises:
-        InvalidValueError: it may not.
+        InvalidValueError: such an *edit* cannot be made there.
     """
     edit = edit or Edit()
     if not isinstance(edit, Edit):
-        raise InvalidValueError(f"an edit is an Edit(...), not {edit!r}")
-    told = [edit.prompt is not None or edit.model is not None, edit.args is not None]
-    told.append(edit.result is not UNCHANGED)
-    if sum(told) > 1 and (told[2] or at):
-        raise InvalidValueError("a result, arguments and what an agent is told do not go together")
-    if told[0] and not is_agent:
+        raise InvalidValueError(f"edit must be an Edit(...), got {edit!r}")
+    edits_agent = edit.prompt is not None or edit.model is not None
+    edits_args, edits_result = edit.args is not None, edit.result is not UNCHANGED
+    if edits_agent + edits_args + edits_result > 1 and (edits_result or at):
+        raise InvalidValueError(
+            "an edit cannot combine a result with other changes, nor args with a prompt or model"
+            " after a response"
+        )
+    if edits_agent and not is_agent:
         raise InvalidValueError(f"{name} is code: it has no prompt and no model")
-    if at is not None and (not is_agent or told[2]):
-        raise InvalidValueError(f"at={at!r} is for an agent that goes on, not for {name} here")
-    if at and (edit.prompt is not None or told[1]):
-        raise InvalidValueError(f"what {name} is given can only be changed at its beginning, at=0")
+    if at is not None and (not is_agent or edits_result):
+        raise InvalidValueError(
+            f"at={at!r} is only for an agent whose result is not edited; leave it out for {name}"
+        )
+    if at and (edit.prompt is not None or edits_args):
+        raise InvalidValueError(
+            f"the prompt and arguments of {name} can only be edited at its beginning, at=0"
+        )
     if at is not None and (not isinstance(at, int) or at < 0):
         raise InvalidValueError(f"at={at!r}: give the number of a response, or 0")
     return at or 0
 
 
 def still_open(events: Sequence[Event]) -> list[CallInherited]:
-    """Return that the calls below the top-level one which have not ended are the fork's, too."""
+    """Return an event for each open call below the top-level one: it is open in the fork, too."""
     ended: set[int] = set()
     for event in events:
         if isinstance(event, CallEnded):
@@ -308,8 +324,8 @@ def still_open(events: Sequence[Event]) -> list[CallInherited]:
 
 
 def inherited_call(request: CallRequested) -> CallInherited:
-    """Return that a call below the top-level one, of which a fork knows, is open in it."""
-    assert request.parent is not None  # or it would be the fork itself
+    """Return the event that a shared call below the top-level one is open in the fork."""
+    assert request.parent is not None  # the top-level call has a TreeForked event instead
     return CallInherited(
         request.node,
         request.parent,
@@ -321,7 +337,7 @@ def inherited_call(request: CallRequested) -> CallInherited:
 
 
 def still_asked(events: Sequence[Event]) -> list[QuestionAsked]:
-    """Return the questions that wait for an answer, in the fork as in the other tree."""
+    """Return the questions that are open in the source, and therefore in the fork."""
     waiting: dict[str, QuestionAsked] = {}
     for event in events:
         if isinstance(event, QuestionAsked):
@@ -334,7 +350,7 @@ def still_asked(events: Sequence[Event]) -> list[QuestionAsked]:
 
 
 def edits_of(node: int, edit: Edit | None, at: float) -> Iterator[Event]:
-    """Yield what an *edit* of a call comes to."""
+    """Yield the events of an *edit* of the call *node*."""
     if edit is None:
         return
     if edit.args is not None:

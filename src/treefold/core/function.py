@@ -1,8 +1,8 @@
-"""What can be called, what a call is, and what a running call may ask for.
+"""``Function``, ``Node`` and ``RunContext``: what can be called, one call, and what a call sees.
 
-Code, agents and ensembles are all Functions; each call of one is a Node; while it runs it sees its
-RunContext and nothing else of the framework. The three name each other, so they live together.
-Who runs them is not this module's business.
+Code, agents and ensembles are all Functions. Each call of one is a Node. A running call sees its
+RunContext and nothing else of the framework. The three refer to each other, so they share a module;
+it does not know how they are run.
 """
 
 import inspect
@@ -27,7 +27,7 @@ from treefold.core.usage import TokenUsage
 
 
 class Injected(ABC):
-    """A type whose parameters are filled in by the framework and left out of the schema."""
+    """A type whose parameters the framework fills in; they are not in the schema."""
 
     @classmethod
     @abstractmethod
@@ -43,7 +43,11 @@ _NO_TAGS: frozenset[str] = frozenset()
 
 
 def checked_tags(tags: Iterable[str] | None, owner: str) -> frozenset[str]:
-    """Return *tags* as a set."""
+    """Return *tags* as a set.
+
+    Raises:
+        DefinitionError: they are not strings.
+    """
     if tags is None:
         return _NO_TAGS
     found: frozenset[Any] = frozenset(tags)
@@ -56,14 +60,22 @@ def checked_tags(tags: Iterable[str] | None, owner: str) -> frozenset[str]:
 
 
 def checked_timeout(timeout: float | None, owner: str) -> float | None:
-    """Return *timeout*, which is in seconds or None."""
+    """Return *timeout* if it is a number of seconds or None.
+
+    Raises:
+        InvalidValueError: it is not.
+    """
     if timeout is None or (isinstance(timeout, int | float) and 0 <= timeout <= _LONGEST):
         return timeout
-    raise InvalidValueError(f"the timeout of {owner} is in seconds or None, not {timeout!r}")
+    raise InvalidValueError(f"the timeout of {owner} must be seconds or None, got {timeout!r}")
 
 
 def checked_function(thing: object, wanted_by: str) -> "Function":
-    """Return *thing* if it is a Function; otherwise say what to give instead."""
+    """Return *thing* if it is a Function.
+
+    Raises:
+        DefinitionError: it is not; the message says what to pass instead.
+    """
     if isinstance(thing, Function):
         return thing
     if isinstance(thing, str):
@@ -74,19 +86,24 @@ def checked_function(thing: object, wanted_by: str) -> "Function":
     else:
         remedy = "decorate it with @tool, or wrap it in CodeFunction(callable=...)"
     if inspect.iscoroutine(thing):
-        thing.close()  # it will not be awaited, which is not what there is to complain of
+        # Suppress Python's warning that it was never awaited.
+        thing.close()
     raise DefinitionError(f"{wanted_by} needs a Function, which {thing!r} is not: {remedy}")
 
 
 def checked_functions(things: object, wanted_by: str) -> "tuple[Function, ...]":
-    """Return *things* if they are Functions, one after the other."""
+    """Return *things* as a tuple if all of them are Functions.
+
+    Raises:
+        DefinitionError: one is not, or *things* is not iterable.
+    """
     if not isinstance(things, Iterable) or isinstance(things, str):
         raise DefinitionError(f"{wanted_by} needs a list of Functions, not {things!r}")
     return tuple([checked_function(thing, wanted_by) for thing in cast("Iterable[Any]", things)])
 
 
 class SessionScope(Enum):
-    """Whose bag: the root's, the parent's, or the call's own.
+    """Which bag: that of the top-level call, of the parent, or of the call itself.
 
     Example:
         >>> from treefold import CodeFunction, Runtime, SessionScope
@@ -107,12 +124,12 @@ class ModelFinder(Protocol):
 
     @property
     def has_default(self) -> bool:
-        """Whether there is a model for agents that name none."""
+        """Whether there is a default model, for agents that name none."""
         ...
 
     @property
     def chooses_default(self) -> bool:
-        """Whether the program has set that model."""
+        """Whether the program has set the default model."""
         ...
 
     def find(self, model_ref: Any) -> Any:
@@ -121,7 +138,7 @@ class ModelFinder(Protocol):
 
 
 class Function(ABC):
-    """Anything that can be called. Nothing about a particular call is stored on it.
+    """Anything that can be called. It holds no state of particular calls.
 
     Example:
         >>> from treefold import CodeFunction
@@ -131,11 +148,11 @@ class Function(ABC):
         ['a', 'b']
     """
 
-    trained_as: str | None = None  # the tool that some models were trained on, if it is one
-    is_agent: bool = False  # whether a call of it talks to a model
-    asks_people: bool = False  # whether a call of it waits for a person
-    ends_its_caller: bool = False  # whether the agent that calls it gives up
-    # The schema of an answer that may stand for a call, where a model cannot call functions.
+    trained_as: str | None = None  # the name of a tool that some models were trained to use
+    is_agent: bool = False  # whether its calls talk to a model
+    asks_people: bool = False  # whether its calls wait for a person
+    ends_its_caller: bool = False  # whether an agent that calls it ends
+    # The schema of an answer that replaces a call, for models that cannot call functions.
     answer_schema: JsonSchema | None = None
 
     def __init__(
@@ -155,12 +172,12 @@ class Function(ABC):
         self._name = name
         self._description = desc
         self.tags = checked_tags(tags, f"function {name!r}")
-        self.repeatable = repeatable  # None: nobody has said
-        self.uses_recursion = uses_recursion  # whether a call of it may call it again
-        self.max_depth = max_depth  # how many calls of it may be under way inside each other
+        self.repeatable = repeatable  # None: not specified
+        self.uses_recursion = uses_recursion  # whether it may call itself
+        self.max_depth = max_depth  # how many calls of it may be nested
         if not isinstance(max_depth, int) or max_depth < 1:
             raise InvalidValueError(f"max_depth={max_depth!r} of {name}: give 1 or more")
-        self.budget = budget  # what each call of it may spend, with all below it
+        self.budget = budget  # of each call, including all calls below it
         self._uses = checked_functions(uses, f"the 'uses' of {name}")
 
     def __repr__(self) -> str:
@@ -168,20 +185,20 @@ class Function(ABC):
 
     @property
     def name(self) -> str:
-        """What it is called, by people and by models."""
+        """The name that people and models call it by."""
         return self._name
 
     @property
     def description(self) -> str:
-        """What it does, for whoever decides to call it."""
+        """What it does; a model reads this to decide whether to call it."""
         return self._description
 
     @property
     def may_repeat(self) -> bool:
-        """Whether a call that was cut off may be made again without asking anybody.
+        """Whether a call that a crash interrupted may run again without asking a person.
 
-        Unless it was said, that goes for code that calls other functions: what those gave is known,
-        and only the code between the calls runs again.
+        If ``repeatable`` is None, this is True for code that calls other functions: their results
+        are recorded, and only the code between the calls runs again.
         """
         return bool(self.may_call) if self.repeatable is None else self.repeatable
 
@@ -192,18 +209,18 @@ class Function(ABC):
 
     @property
     def may_call(self) -> Sequence["Function"]:
-        """Every function that a call of it may call, itself included if it may."""
+        """Every function that it may call, including itself if it may recurse."""
         return (*self.uses, self) if self.uses_recursion else self.uses
 
     @property
     def own_functions(self) -> Sequence["Function"]:
-        """Functions that only its own calls can call; nobody else knows them."""
+        """Functions that only its own calls can call."""
         return ()
 
     @property
     @abstractmethod
     def parameters(self) -> Parameters:
-        """What a caller gives."""
+        """The parameters that a caller fills in."""
 
     @property
     def input_schema(self) -> JsonSchema:
@@ -211,7 +228,7 @@ class Function(ABC):
         return self.parameters.json_schema
 
     def to_openai_format(self) -> JsonSchema:
-        """Return it as OpenAI and compatible servers want to be told of it."""
+        """Return the definition of the tool for OpenAI and compatible servers."""
         return {
             "type": "function",
             "function": {
@@ -222,35 +239,35 @@ class Function(ABC):
         }
 
     def faults(self, models: "ModelFinder") -> list[str]:
-        """Return what is wrong with it, if it is to talk to these *models*."""
+        """Return what is wrong with its definition, given these *models*."""
         return []
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing can be wrong with it that was not found when it was made."""
+        """Whether its definition was checked completely when it was created."""
         return not self.is_agent and not self.uses
 
     @property
     def output_type(self) -> Any:
-        """The annotation of what a call gives back; ``Any`` where nothing is said."""
+        """The annotation of the result of a call; ``Any`` if there is none."""
         return Any
 
     @property
     def streams(self) -> bool:
-        """Whether a call gives values one by one."""
+        """Whether a call sends values one by one."""
         return False
 
     @abstractmethod
     async def run(self, ctx: "RunContext", args: Mapping[str, Any]) -> Any:
-        """Do the work of one call whose arguments have been checked."""
+        """Run one call; *args* have been validated."""
 
 
 class Node(ABC):
-    """One call, under way or past.
+    """One call, live or past.
 
-    ``await node`` gives its value from any event loop, ``node.result()`` from any thread. Code that
+    ``await node`` returns its value in any event loop, ``node.result()`` in any thread. Code that
     made the call and stops awaiting it (``asyncio.timeout``, a cancelled task) cancels it. There is
-    one exception: a top-level call in a store continues, and has to be cancelled by ``cancel()``.
+    one exception: a top-level call in a store continues until ``cancel()`` is called.
 
     Example:
         >>> from treefold import CodeFunction, Runtime
@@ -282,12 +299,12 @@ class Node(ABC):
     @property
     @abstractmethod
     def path(self) -> str:
-        """Its place in the tree ("1.3.2"): the same each time the same program runs."""
+        """Its path in the tree, such as "1.3.2"; the same on every run of the same program."""
 
     @property
     @abstractmethod
     def started_at(self) -> datetime | None:
-        """When it began to run."""
+        """When it started to run."""
 
     @property
     @abstractmethod
@@ -307,42 +324,42 @@ class Node(ABC):
     @property
     @abstractmethod
     def cost(self) -> Decimal | None:
-        """US dollars for its own requests; None if a price is not known."""
+        """The cost of its own requests in US dollars; None if a price is not known."""
 
     @property
     @abstractmethod
     def total_cost(self) -> Decimal | None:
-        """US dollars for it and every call below it; None if a price is not known."""
+        """The cost of it and every call below it in US dollars; None if a price is not known."""
 
     def get_transcript(self) -> list[TranscriptPart]:
-        """Return all that it and a model said to each other; nothing, if it is no agent's call."""
+        """Return its conversation with a model; an empty list if it is not an agent's call."""
         return []
 
     @abstractmethod
     def get_children(self) -> "list[Node | list[Node]]":
-        """Return the calls it made, in order; calls asked for in parallel share an inner list."""
+        """Return its child calls in order; calls asked for in parallel share an inner list."""
 
     @abstractmethod
     def result(self, timeout: float | None = None) -> Any:
         """Block until it has ended; return its value or raise its exception.
 
         Raises:
-            TimeoutError: it has not ended in *timeout* seconds; it goes on.
+            TimeoutError: it has not ended within *timeout* seconds; it continues to run.
             BlockingCallError: called on the loop that runs it.
         """
 
     @abstractmethod
     def cancel(self, reason: str = "cancelled") -> None:
-        """Cancel it, and every call it made. Returns at once; does nothing if it has ended."""
+        """Cancel it and every call below it. Return at once; do nothing if it has ended."""
 
     @abstractmethod
     def __await__(self) -> Generator[Any, None, Any]: ...
 
 
 class RunContext(Injected):
-    """All that a running function sees of the framework.
+    """Everything that a running function sees of the framework.
 
-    A parameter annotated ``RunContext`` receives the one of the call.
+    A parameter annotated ``RunContext`` receives the context of the call.
 
     Example:
         >>> import asyncio
@@ -375,13 +392,13 @@ class RunContext(Injected):
         """The call that this context belongs to.
 
         Raises:
-            UsageError: it belongs to a runtime, outside any call.
+            UsageError: the context belongs to a runtime, outside any call.
         """
 
     @property
     @abstractmethod
     def runtime(self) -> Any:
-        """The Runtime that runs the call (``Any``, because that class stands above this one)."""
+        """The Runtime that runs the call (``Any``, because that class is in a higher layer)."""
 
     @abstractmethod
     def invoke(
@@ -397,42 +414,48 @@ class RunContext(Injected):
     ) -> Node:
         """Start a call of *function* as a child of this one and return its node at once.
 
-        A wrong argument is an InvalidArgumentsError (a ValueError) of that node. *timeout* is in
-        seconds. A call tied with another was asked for in parallel and shares its number. *model*
-        is for this call of an agent only: a model, its name, or a Provider. *budget* is for the
-        call and all below it. After a crash, a journal knows the call by its *key*, or else by what
-        is called with which arguments.
+        An invalid argument becomes an InvalidArgumentsError (a ValueError) of that node.
+
+        Args:
+            function: the function to call.
+            args: its arguments, by name.
+            timeout: in seconds.
+            tied_with: a call that was asked for in parallel; both share its sequence number.
+            model: for this call of an agent only: a Model, its name, or a Provider.
+            budget: for the call and all calls below it.
+            key: identifies the call in a journal after a crash; by default, function and arguments
+                do.
 
         Raises:
             CallGraphError: *function* is not among the ``uses`` of this one.
             ClosedError: this call has ended, or the runtime was closed.
-            InvalidValueError: an option is not what it should be.
+            InvalidValueError: an option has an invalid value.
         """
 
     @abstractmethod
     def post_exception(self, error: AgentException) -> None:
-        """End the agent of this call with *error*, when the calls that it asked for are done.
+        """End the agent with *error* as soon as the calls that it asked for are done.
 
-        That is the agent that this call is one of, or the one that made this call.
+        The agent is this call itself or, if this call is not an agent's, its caller.
 
         Raises:
-            UsageError: there is no such agent; raise the exception instead.
+            UsageError: neither is an agent; raise the exception instead.
         """
 
     @property
     @abstractmethod
     def idempotency_key(self) -> str:
-        """A text that is the same whenever this very call is run again, and no other call's.
+        """A key that is unique to this call, and the same whenever it runs again.
 
-        Give it to a service that does nothing twice for the same key.
+        Pass it to a service that ignores repeated requests with the same key.
         """
 
     @abstractmethod
     async def ask(self, text: str, choices: Sequence[str] = ()) -> str:
-        """Ask a person, and wait for the answer, for days if need be.
+        """Ask a person, and wait for the answer, for days if necessary.
 
-        The lease for requests to models is given up meanwhile, and the node is Paused. Whoever
-        reads ``runtime.questions()`` may answer.
+        Meanwhile the lease is released and the node is Paused. The question is listed by
+        ``runtime.questions()`` and answered with ``runtime.answer()``.
 
         Raises:
             ClosedError: this call has ended.
@@ -440,25 +463,30 @@ class RunContext(Injected):
 
     @abstractmethod
     def give_up_lease(self) -> None:
-        """Let others make requests to models; the next request here takes a lease again."""
+        """Release the lease, so that other calls may send model requests.
+
+        The next request here acquires a lease again.
+        """
 
     @property
     @abstractmethod
     def has_lease(self) -> bool:
-        """Whether a request to a model could be made here without waiting for others."""
+        """Whether this call holds a lease, so that a model request need not wait for others."""
 
     @abstractmethod
     def lease_released(self) -> AbstractAsyncContextManager[None]:
-        """Let others make requests to models while this call waits for something else.
+        """Release the lease while this call waits for something else.
 
-        The next request of this call, or of those above it, takes a lease again.
+        The next request of this call, or of those above it, acquires a lease again.
         """
 
     @abstractmethod
     def get_or_put(
         self, scope: SessionScope, namespace: str, key: str, factory: Callable[[], T]
     ) -> T:
-        """Return what the bag of *scope* holds under *namespace* and *key*, made if need be.
+        """Return the object under *namespace* and *key* in the bag of *scope*.
+
+        If there is none, *factory* creates it.
 
         Raises:
             NoParentSessionError: the parent's bag was asked for at top level.
@@ -466,8 +494,8 @@ class RunContext(Injected):
 
     @abstractmethod
     async def send(self, value: Any) -> None:
-        """Give out a value before the end; waits until whoever consumes the values took it."""
+        """Send a value before the end of the call; wait until its consumer has received it."""
 
     @abstractmethod
     async def in_thread(self, function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
-        """Run sync code in a worker thread that has the context variables of this call."""
+        """Run sync code in a worker thread with the context variables of this call."""

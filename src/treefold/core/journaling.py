@@ -1,8 +1,8 @@
-"""Events as entries of a journal, and back.
+"""Convert events to entries of a journal, and back.
 
-Each kind of event is written by the types of its fields: what an entry says of its node anyway, and
-what has its default value, is left out. What was on the wire has a line of its own, since few read
-it. Nothing but these classes is ever made from a journal.
+Each kind of event is serialized by the types of its fields. Fields that the entry has itself, and
+fields with their default value, are left out. The exchange is on a line of its own, because few
+readers need it. Reading a journal creates instances of these classes only.
 """
 
 import json
@@ -71,7 +71,8 @@ _KINDS: Final[dict[str, type[Event]]] = {
 _PARTS: Final[dict[str, type[TranscriptPart]]] = {
     part.__name__: part for part in (UserText, ModelText, ThinkingPart, ToolUse, ToolResult)
 }
-_SAID_BY_ENTRY: Final = {  # fields that the entry has, by class
+# By class, the fields that the entry has itself.
+_IN_ENTRY: Final = {
     CallRequested: {"node", "parent", "index", "function", "key", "is_agent"},
     TreeForked: {"node", "at", "number", "function", "key", "is_agent", "source", "inherited"},
     CallInherited: {"node", "parent", "index", "function", "key", "is_agent"},
@@ -81,15 +82,16 @@ _CALLS: Final = {CallRequested, CallInherited, TreeForked}
 _STATE_AFTER: Final[dict[type[Event], NodeState]] = {
     CallRequested: NodeState.Waiting,
     CallInherited: NodeState.Waiting,
-    TreeForked: NodeState.Running,  # as what it goes on from
+    TreeForked: NodeState.Running,
     CallPaused: NodeState.Paused,
     events.CallStarted: NodeState.Running,
     events.CallResumed: NodeState.Running,
     events.CallReopened: NodeState.Running,
 }
-_SAID_OF_ALL: Final = {"node", "at"}
-_NOTHING: Final = f'{{"v":{VERSION}}}'  # the body of an event that its entry says all about
-_COMPARED: Final = {int, float, bool, str, tuple}  # others may say anything when compared
+_IN_EVERY_ENTRY: Final = {"node", "at"}
+_EMPTY_BODY: Final = f'{{"v":{VERSION}}}'  # when the entry has all fields of the event
+# Types whose values are compared with the default; ``==`` of other types may run foreign code.
+_COMPARABLE: Final = {int, float, bool, str, tuple}
 
 Write = Callable[[Any, ValueEncoder], Any]
 Read = Callable[[Any], Any]
@@ -103,14 +105,17 @@ def entry_of(
     redact: Callable[[str], str] | None = None,
     known: LongTexts | None = None,
 ) -> Entry:
-    """Return *event* as the entry with this *number* of its node; *known* texts may come again."""
+    """Return *event* as the entry with this *number* of its node.
+
+    *redact* is applied to each text. Texts in *known* are not written again; new ones are added.
+    """
     kind = type(event)
-    packer = ValueEncoder(redact, known)
-    body: dict[str, Any] = {"v": VERSION, **_written(event, packer)}
+    encoder = ValueEncoder(redact, known)
+    body: dict[str, Any] = {"v": VERSION, **_written(event, encoder)}
     question: Question | None = None
     settled: str | None = None
     if isinstance(event, events.QuestionAsked):
-        question = _redacted(event.question, packer)
+        question = _redacted(event.question, encoder)
         body["question"] |= {"k": event.question.id.partition("-")[2]}
     elif isinstance(event, events.QuestionSettled):
         settled = event.id
@@ -124,7 +129,7 @@ def entry_of(
         number=number,
         kind=kind.__name__,
         body=text if exchange is None else f"{text}\n{_json(exchange)}",
-        texts=packer.texts,
+        texts=encoder.texts,
         call=_call_of(event) if kind in _CALLS else None,
         state=state,
         question=question,
@@ -136,42 +141,42 @@ def entry_of(
 def events_of(
     entries: Iterable[Entry], text_of: Callable[[str], str], upgrade: Upgrade | None = None
 ) -> list[Event]:
-    """Return the events that *entries* were made from; *text_of* knows the long texts.
+    """Return the events of *entries*; *text_of* returns a long text by its hash.
 
-    Entries of an older version are upgraded by *upgrade*, which whoever reads a tree piece by piece
-    keeps from one time to the next.
+    *upgrade* converts entries of an older version. A caller that reads a tree in several steps
+    passes the same object each time.
 
     Raises:
-        ValueError: one is damaged, or from a newer version.
+        ValueError: an entry is damaged, or was written by a newer version.
     """
-    unpacker, upgrade = ValueDecoder(text_of), upgrade or Upgrade()
-    return [_event_of(entry, unpacker, upgrade) for entry in entries]
+    decoder, upgrade = ValueDecoder(text_of), upgrade or Upgrade()
+    return [_event_of(entry, decoder, upgrade) for entry in entries]
 
 
-def _event_of(entry: Entry, unpacker: ValueDecoder, upgrade: Upgrade) -> Event:
+def _event_of(entry: Entry, decoder: ValueDecoder, upgrade: Upgrade) -> Event:
     kind = _KINDS.get(entry.kind)
     if kind is None:
-        raise ValueError(f"events of the kind {entry.kind!r} are not known here")
+        raise ValueError(f"unknown kind of event {entry.kind!r}")
     try:
         text, _, exchange = entry.body.partition("\n")
-        body: dict[str, Any] = unpacker.read(text) if text != _NOTHING else {"v": VERSION}
+        body: dict[str, Any] = decoder.read(text) if text != _EMPTY_BODY else {"v": VERSION}
         if (version := body.pop("v")) > VERSION:
             raise ValueError(f"a newer treefold has written it (version {version})")
         if version < VERSION:
-            return upgrade(_event_with(kind, entry, body, exchange, unpacker))
-        return _event_with(kind, entry, body, exchange, unpacker)
+            return upgrade(_event_with(kind, entry, body, exchange, decoder))
+        return _event_with(kind, entry, body, exchange, decoder)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a journal's {entry.kind}: {error!r}") from error
 
 
 def _event_with(
-    kind: type[Event], entry: Entry, body: dict[str, Any], exchange: str, unpacker: ValueDecoder
+    kind: type[Event], entry: Entry, body: dict[str, Any], exchange: str, decoder: ValueDecoder
 ) -> Event:
     body["node"] = entry.node
     if entry.at is not None:
         body["at"] = entry.at
     if entry.call is not None:
-        body.update(_said_by(entry.call, kind))
+        body.update(_call_fields(entry.call, kind))
     elif kind is events.QuestionAsked:
         number = body["question"].pop("k")
         fixed = {"id": f"{entry.node}-{number}", "node_id": entry.node}
@@ -180,7 +185,7 @@ def _event_with(
     elif kind is events.QuestionSettled:
         body["id"] = f"{entry.node}-{body['id']}"
     elif exchange:
-        body["exchange"] = LazyExchange(partial(_read_exchange, exchange, unpacker))
+        body["exchange"] = LazyExchange(partial(_read_exchange, exchange, decoder))
     return _read(kind, body)
 
 
@@ -205,8 +210,8 @@ def _call_of(event: Event) -> Call:
     )
 
 
-def _said_by(call: Call, kind: type[Event]) -> dict[str, Any]:
-    """Return the fields of an event of this *kind* that its entry's call has."""
+def _call_fields(call: Call, kind: type[Event]) -> dict[str, Any]:
+    """Return the fields of an event of this *kind* that are in the *call* of its entry."""
     if kind is TreeForked:
         found: dict[str, Any] = {"number": call.index, "source": call.source}
         found["inherited"] = call.inherited
@@ -215,13 +220,13 @@ def _said_by(call: Call, kind: type[Event]) -> dict[str, Any]:
     return found | {"key": call.key, "function": call.function, "is_agent": call.idles}
 
 
-def _redacted(question: Question, packer: ValueEncoder) -> Question:
+def _redacted(question: Question, encoder: ValueEncoder) -> Question:
     return Question(
         id=question.id,
         node_id=question.node_id,
         kind=question.kind,
-        text=packer.redacted(question.text),
-        choices=tuple(map(packer.redacted, question.choices)),
+        text=encoder.redacted(question.text),
+        choices=tuple(map(encoder.redacted, question.choices)),
         key=question.key,
     )
 
@@ -229,47 +234,49 @@ def _redacted(question: Question, packer: ValueEncoder) -> Question:
 def _json(body: dict[str, Any]) -> str:
     try:
         return _encoder()(body, inf_nan_mode="constants").decode()
-    except ValueError:  # half a character, which only an escape can say
+    except ValueError:
+        # A lone surrogate has no UTF-8 form; the json module writes it as an escape.
         return json.dumps(body, separators=(",", ":"))
 
 
 @cache
 def _encoder() -> Callable[..., bytes]:
-    from pydantic_core import to_json  # noqa: PLC0415 - who only reads need not wait for it
+    from pydantic_core import to_json  # noqa: PLC0415 - slow, and readers do not need it
 
     return to_json
 
 
-# How each class is written, worked out once from its annotations
+# How each class is serialized: computed once from its annotations.
 
 
 @cache
 def _plan(kind: type[Any]) -> list[tuple[str, Any, Write | None, Read | None]]:
     hints = get_type_hints(kind)
-    left_out = _SAID_BY_ENTRY.get(kind, _SAID_OF_ALL if issubclass(kind, Event) else set[str]())
+    left_out = _IN_ENTRY.get(kind, _IN_EVERY_ENTRY if issubclass(kind, Event) else set[str]())
     plan: list[tuple[str, Any, Write | None, Read | None]] = []
     for field in fields(kind):
         if field.name in left_out:
             continue
         default = field.default if field.default_factory is MISSING else field.default_factory()
         plan.append((field.name, default, *_codec(hints[field.name])))
-    return sorted(plan, key=lambda field: hints[field[0]] is Exchange)  # it has the others in it
+    # The exchange comes last: it contains the texts of the other fields, which are then known.
+    return sorted(plan, key=lambda field: hints[field[0]] is Exchange)
 
 
 @cache
 def _plan_to_read(kind: type[Any]) -> list[tuple[str, Read]]:
-    """Return the fields that are not as JSON has them."""
+    """Return the fields that have to be converted from JSON."""
     return [(name, read) for name, _, _, read in _plan(kind) if read is not None]
 
 
-def _written(value: Any, packer: ValueEncoder) -> dict[str, Any]:
+def _written(value: Any, encoder: ValueEncoder) -> dict[str, Any]:
     written: dict[str, Any] = {}
     kind = cast("type[Any]", type(value))
     for name, default, write, _ in _plan(kind):
         item = getattr(value, name)
-        if item is default or (type(item) in _COMPARED and item == default):
+        if item is default or (type(item) in _COMPARABLE and item == default):
             continue
-        written[name] = item if write is None or item is None else write(item, packer)
+        written[name] = item if write is None or item is None else write(item, encoder)
     return written
 
 
@@ -280,36 +287,38 @@ def _read(kind: type, data: dict[str, Any]) -> Any:
     return kind(**data)
 
 
-def _read_exchange(text: str, unpacker: ValueDecoder) -> Exchange:
-    return _read(Exchange, unpacker.read(text))
+def _read_exchange(text: str, decoder: ValueDecoder) -> Exchange:
+    return _read(Exchange, decoder.read(text))
 
 
 def _codec(hint: Any) -> tuple[Write | None, Read | None]:
-    """Return how a field of this type is written and read; None: as it is."""
+    """Return the functions that write and read a field of this type; None means unchanged."""
     hint = _without_none(hint)
     if get_origin(hint) is tuple:
         write, read = _codec(get_args(hint)[0])
         return (
-            lambda items, packer: [write(i, packer) if write else i for i in items],
+            lambda items, encoder: [write(i, encoder) if write else i for i in items],
             tuple if read is None else (lambda items: tuple([read(item) for item in items])),
         )
-    if hint is TranscriptPart or get_origin(hint) in {Union, UnionType}:  # of parts
+    # The only unions that are left are those of transcript parts.
+    if hint is TranscriptPart or get_origin(hint) in {Union, UnionType}:
         return _write_part, _read_part
     if hint in {int, float, bool}:
         return None, None
     if hint is str:
-        return (lambda value, packer: packer.pack_any(value)), None
+        return (lambda value, encoder: encoder.pack_any(value)), None
     if hint is Decimal:
         return (lambda value, _: str(value)), Decimal
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return (lambda value, _: str(value)), hint
-    if hint is Exchange:  # which is read later, if at all
+    # An exchange is read later, and only if needed.
+    if hint is Exchange:
         return _written, None
     if isinstance(hint, type) and is_dataclass(hint):
         return _written, partial(_read, hint)
     if get_origin(hint) is Mapping:
-        return (lambda value, packer: packer.pack_arguments(dict(value))), _read_mapping
-    return (lambda value, packer: packer.pack_any(_plain_dict(value))), None
+        return (lambda value, encoder: encoder.pack_arguments(dict(value))), _read_mapping
+    return (lambda value, encoder: encoder.pack_any(_plain_dict(value))), None
 
 
 def _without_none(hint: Any) -> Any:
@@ -317,7 +326,8 @@ def _without_none(hint: Any) -> Any:
         kinds = [kind for kind in get_args(hint) if kind is not NoneType]
         if len(kinds) == 1:
             return kinds[0]
-        if Decimal in kinds:  # what else may be given for money is made one
+        # Amounts of money may be given as other types, but are stored as Decimal.
+        if Decimal in kinds:
             return Decimal
     return hint
 
@@ -332,8 +342,8 @@ def _read_mapping(value: Any) -> Any:
     return cast("Mapping[Any, Any]", value)
 
 
-def _write_part(part: TranscriptPart, packer: ValueEncoder) -> list[Any]:
-    return [type(part).__name__, _written(part, packer)]
+def _write_part(part: TranscriptPart, encoder: ValueEncoder) -> list[Any]:
+    return [type(part).__name__, _written(part, encoder)]
 
 
 def _read_part(data: list[Any]) -> TranscriptPart:

@@ -1,6 +1,6 @@
-"""A JSON schema that somebody gave, read as parameters.
+"""Read the parameters of a function from a JSON schema that the user supplied.
 
-The schema is what a model is shown. What of it has a Python type is checked; the rest is not.
+Models see the schema unchanged. Arguments are checked as far as Python types can express it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +17,14 @@ _TYPES: dict[str, Any] = {
     "null": None,
     "object": dict[str, Any],
 }
+# Keywords by which a schema may describe arguments outside its own "properties".
 _ELSEWHERE = ("$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties")
 
 
 def allows_more(schema: JsonSchema) -> bool:
-    """Whether there may be arguments that *schema* has no property for, or has it elsewhere."""
+    """Whether *schema* accepts arguments that are not among its own properties."""
     return schema.get("additionalProperties", False) is not False or any(
-        word in schema for word in _ELSEWHERE
+        keyword in schema for keyword in _ELSEWHERE
     )
 
 
@@ -47,7 +48,7 @@ def read_parameters(owner: str, schema: JsonSchema) -> list[Parameter]:
 
 
 def _annotation(schema: Any) -> Any:
-    """Return the Python type nearest to *schema*; what has none stays unchecked."""
+    """Return the Python type nearest to *schema*; ``Any``, which is not checked, if none is."""
     match schema:
         case {"enum": [_, *_] as choices}:
             return Literal[tuple(cast("list[Any]", choices))]

@@ -1,18 +1,20 @@
-"""Long texts that were met of late, found again inside others.
+"""Recent long texts, so that they can be found inside other texts.
 
-What a tool returned comes again in a prompt, in a message on the wire, in an answer: plainly, or as
-JSON writes it inside a text, or inside a text inside a text. The other text is then kept as pieces.
+The result of a tool occurs again in a prompt, in a message of the provider's protocol and in an
+answer: as it is, escaped as in a JSON string, or escaped twice. The text that contains it is then
+stored as pieces, some of which refer to the long text.
 """
 
 from collections.abc import Callable, Iterator
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Final
 
-LONG: Final = 256  # characters; below that a reference saves nothing
+LONG: Final = 256  # characters; a reference to a shorter text saves nothing
 _REMEMBERED: Final = 4
-_KEPT: Final = 100_000  # characters; of longer texts the forms are made each time
+_CACHED: Final = 100_000  # characters; the forms of longer texts are computed each time
 
-_WRITERS: Final[tuple[Callable[[str], str], ...]] = (
+# The forms, by their numbers: as it is, escaped once and twice, each with and without non-ASCII.
+_FORMS: Final[tuple[Callable[[str], str], ...]] = (
     lambda text: text,
     lambda text: encode_basestring(text)[1:-1],
     lambda text: encode_basestring_ascii(text)[1:-1],
@@ -20,11 +22,11 @@ _WRITERS: Final[tuple[Callable[[str], str], ...]] = (
     lambda text: encode_basestring_ascii(encode_basestring_ascii(text)[1:-1])[1:-1],
 )
 
-Piece = str | tuple[str, str, int]  # itself, or a long text: its hash, it, and how it is written
+Piece = str | tuple[str, str, int]  # a text, or hash, text and form number of a long text
 
 
 class LongTexts:
-    """Those of one conversation, the latest first."""
+    """The recent long texts of one conversation, the latest first."""
 
     __slots__ = ("_latest",)
 
@@ -32,23 +34,23 @@ class LongTexts:
         self._latest: list[_LongText] = []
 
     def add(self, hash: str, text: str) -> None:
-        """Remember a text, and forget the oldest."""
+        """Remember *text*, and forget the oldest."""
         others = (one for one in self._latest if one.hash != hash)
         self._latest = [_LongText(hash, text), *others]
         del self._latest[_REMEMBERED:]
 
     def hash_of(self, text: str) -> str | None:
-        """Return the hash of a text that is remembered."""
+        """Return the hash of *text* if it is remembered."""
         return next((known.hash for known in self._latest if known.text == text), None)
 
     def pieces(self, text: str) -> list[Piece] | None:
-        """Return *text* as pieces if some text is in it that is remembered."""
+        """Return *text* as pieces if it contains a remembered text, otherwise None."""
         for known in self._latest:
-            if len(known.text) >= len(text):  # it is not inside this one
+            if len(known.text) >= len(text):
                 continue
-            for how, needle in known.forms():
+            for form_number, needle in known.forms():
                 if len(parts := text.split(needle)) > 1:
-                    return list(self._joined(parts, (known.hash, known.text, how)))
+                    return list(self._joined(parts, (known.hash, known.text, form_number)))
         return None
 
     def _joined(self, parts: list[str], link: Piece) -> Iterator[Piece]:
@@ -60,7 +62,7 @@ class LongTexts:
 
 
 class _LongText:
-    """One that is remembered, and how it may be written."""
+    """A remembered text, and the forms in which other texts may contain it."""
 
     __slots__ = ("_as_json", "hash", "text")
 
@@ -70,26 +72,28 @@ class _LongText:
         self._as_json: list[tuple[int, str]] | None = None
 
     def forms(self) -> Iterator[tuple[int, str]]:
-        """Yield the ways in which it may be written inside another text, each once."""
+        """Yield number and text of each distinct form."""
         yield 0, self.text
-        if (forms := self._as_json) is None:  # most are found as they are
+        # Most texts occur as they are, so the other forms are computed only when needed.
+        if (forms := self._as_json) is None:
             forms = list(_json_forms(self.text))
-            if len(self.text) <= _KEPT:
+            if len(self.text) <= _CACHED:
                 self._as_json = forms
         yield from forms
 
 
 def _json_forms(text: str) -> Iterator[tuple[int, str]]:
     seen = {text}
-    for how, write in enumerate(_WRITERS[1:], 1):
+    for form_number, write in enumerate(_FORMS[1:], 1):
         form = write(text)
         if form not in seen:
             seen.add(form)
-            yield how, form
-        elif how == 1 and text.isascii():
-            return  # it has nothing that JSON would write otherwise
+            yield form_number, form
+        elif form_number == 1 and text.isascii():
+            # JSON escapes nothing in it, so there are no other forms.
+            return
 
 
-def written_in(text: str, how: int) -> str:
-    """Return *text* as it is written inside another."""
-    return _WRITERS[how](text)
+def in_form(text: str, form_number: int) -> str:
+    """Return *text* in the form with this number."""
+    return _FORMS[form_number](text)

@@ -1,4 +1,4 @@
-"""A conversation as plain messages, in the form that most servers use."""
+"""A conversation as plain messages, in the format of OpenAI and compatible servers."""
 
 import json
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ Message = dict[str, Any]
 
 
 def messages_of(parts: Iterable[TranscriptPart], asked: Iterable[ToolUse] = ()) -> list[Message]:
-    """Return *parts* as messages; *asked* are the calls before them that they may answer.
+    """Return *parts* as messages; *asked* are earlier calls to which they may contain results.
 
-    Thinking is left out, and so are calls that could not be understood, with what was said of them.
+    Thinking is left out, and so are calls that could not be parsed, with their results.
     """
     messages: list[Message] = []
     names = {call.id: call.name for call in asked if call.fault is None}
@@ -60,10 +60,10 @@ def _call(call: ToolUse) -> Message:
 
 
 def text_of(message: Message) -> str:
-    """Return what a message says.
+    """Return the text of a message.
 
     Raises:
-        InvalidValueError: it says something else than text.
+        InvalidValueError: its content is not text.
     """
     content: Any = message.get("content")
     if content is None or isinstance(content, str):

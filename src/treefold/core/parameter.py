@@ -1,4 +1,4 @@
-"""One parameter of a function, and one argument listed by hand."""
+"""``Parameter`` of a function, and ``FunctionArg``, an argument listed by hand."""
 
 import inspect
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Parameter:
 
     @property
     def required(self) -> bool:
-        """Whether a caller has to give it."""
+        """Whether a caller must supply it."""
         return self.default is MISSING
 
 
@@ -50,7 +50,6 @@ class FunctionArg:
                 f"argument {self.name!r} has type {self.argtype!r}; use str, int, float or bool, or"
                 " make the function with @tool, which takes any type pydantic can describe"
             )
-
         if self.enum is not None and not self.enum:
             raise DefinitionError(f"argument {self.name!r} has an empty enum; list its values")
 

@@ -1,8 +1,8 @@
-"""What the caller of a function gives: an ordered list of named parameters.
+"""``Parameters``: the ordered parameters that the caller of a function fills in.
 
-Knows names, annotations and defaults; binding arguments to names needs no more. Checking and
-describing types is ``core.schema``'s work, loaded when somebody first asks for it: it needs
-pydantic, and a program that only calls its own tools does not.
+Binds arguments to names, which needs names, annotations and defaults only. ``core.schema`` checks
+and describes types. It is imported on first use, because it imports pydantic, which a program that
+only calls its own tools does not need.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,11 @@ from treefold.core.errors import InvalidArgumentsError
 from treefold.core.json_schema import allows_more, read_parameters
 from treefold.core.parameter import JsonSchema, Parameter
 
-REST: Final = "*"  # under this key go the values for *args; no keyword can have that name
+REST: Final = "*"  # the key of the values for *args; no keyword argument can have that name
 
 
 class Schema(Protocol):
-    """The types of parameters: described, and checked."""
+    """Describes and checks the types of parameters."""
 
     @property
     def json_schema(self) -> JsonSchema: ...
@@ -43,21 +43,21 @@ class Parameters:
         self.owner = owner
         self.items = tuple(items)
         self._positional = [p.name for p in items] if positional is None else positional
-        self._unseen = frozenset(unseen)  # Python code may give them; they are not described
-        self._takes_more = takes_more  # it has **kwargs
-        self._takes_rest = takes_rest  # it has *args
+        self._unseen = frozenset(unseen)  # not in the schema; only Python code may pass them
+        self._takes_more = takes_more  # the function has **kwargs
+        self._takes_rest = takes_rest  # the function has *args
         self._known = self._unseen.union(p.name for p in items)
         self._docstring = docstring
         self._given_schema = json_schema
 
     @classmethod
     def of_schema(cls, owner: str, schema: JsonSchema) -> Self:
-        """Return the parameters that an object schema describes; it is shown as it is."""
+        """Return the parameters of an object schema; models see the schema unchanged."""
         items = read_parameters(owner, schema)
         return cls(owner, items, takes_more=allows_more(schema), json_schema=schema)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Give each argument its name, and leave out those that the function does not take."""
+        """Return the arguments by name, without those that the function does not take."""
         if self._takes_more or self._known.issuperset(kwargs):
             values = dict(kwargs)
         else:
@@ -73,14 +73,14 @@ class Parameters:
         return values
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return *args* as their declared types.
+        """Return *args* converted to their declared types.
 
         Raises:
             InvalidArgumentsError: one is missing, unknown or of the wrong type.
         """
         if self._takes_more and (forged := self._unseen.intersection(args)):
             names = ", ".join(map(repr, sorted(forged)))
-            raise InvalidArgumentsError(f"{self.owner}: {names} is not for the caller to give")
+            raise InvalidArgumentsError(f"{self.owner}: {names} cannot be passed by a caller")
         return self._schema.validate(args)
 
     @property

@@ -35,11 +35,11 @@ class PydanticSchema:
     ) -> None:
         self._owner = owner
         self._items = {p.name: p for p in items}
-        told = _told_of_parameters(docstring)
+        texts = _parameter_texts(docstring)
         try:
             fields: dict[str, Any] = {}
             for p in items:
-                hint = _described(p, p.description or told.get(p.name))
+                hint = _described(p, p.description or texts.get(p.name))
                 fields[p.name] = Required[hint] if p.required else NotRequired[hint]
             kind = cast("Any", TypedDict)(self._owner, fields)
             kind.__pydantic_config__ = ConfigDict(
@@ -72,7 +72,7 @@ class PydanticSchema:
     @cached_property
     def _json_schema(self) -> JsonSchema:
         try:
-            schema = self._adapter.json_schema(schema_generator=_Plain)
+            schema = self._adapter.json_schema(schema_generator=_Untitled)
         except PydanticInvalidForJsonSchema as error:
             raise DefinitionError(
                 f"{self._owner!r} takes something that JSON cannot express ({error.message});"
@@ -102,14 +102,14 @@ class PydanticSchema:
                 return f"{where}: {fault['msg']} (got {shortened(fault['input'], _LONGEST)})"
 
 
-class _Plain(GenerateJsonSchema):
+class _Untitled(GenerateJsonSchema):
     """Leaves out the title of each field, which only repeats its name."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
-def _told_of_parameters(docstring: str | None) -> dict[str, str]:
+def _parameter_texts(docstring: str | None) -> dict[str, str]:
     """Return what *docstring* says of each parameter, in any of the usual styles."""
     params = docstring_parser.parse(docstring or "").params
     return {p.arg_name: " ".join(p.description.split()) for p in params if p.description}

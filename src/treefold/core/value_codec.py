@@ -18,13 +18,13 @@ from typing import Any, Final, cast
 
 from treefold.core.frames import shortened
 from treefold.core.from_file import FromFile
-from treefold.core.long_texts import LONG, LongTexts, Piece, written_in
+from treefold.core.long_texts import LONG, LongTexts, Piece, in_form
 from treefold.core.plain import jsonable
 
 _TAG: Final = "$"  # the key of an object that stands for something else
 _LARGE: Final = 10**1000  # from somewhere above that on, Python reads and writes no decimals
 _REPR: Final = 500
-_HOLDERS: Final = {list, tuple, set, frozenset}
+_CONTAINERS: Final = {list, tuple, set, frozenset}
 _QUOTED_TAG: Final = f'"{_TAG}"'
 _DECODER: Final = json.JSONDecoder()
 _ENCODERS: Final = [  # by the style: 1 for escaped characters, and 2 for spaces
@@ -56,7 +56,7 @@ class Unserializable:
 
 
 # What is made of a value that was packed; a dict of pairs
-_MADE_OF: Final[dict[str, Callable[[Any], Any]]] = {
+_CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
     "dict": dict,
     "tuple": tuple,
     "set": set,
@@ -90,7 +90,7 @@ class ValueEncoder:
         try:
             return self.pack(value)
         except RuntimeError:  # recursion, or another thread changes it just now
-            return self._other(_opaque(value))
+            return self._other(_unserializable(value))
 
     def pack_arguments(self, args: dict[str, Any]) -> Any:
         """Return arguments as plain JSON data; each that is far too deep as an Unserializable."""
@@ -195,7 +195,7 @@ class ValueEncoder:
 
     def _redacted_json(self, text: str) -> str | None:
         """Return JSON with its texts redacted: in JSON they may be written otherwise."""
-        if text[:1] not in {"{", "["} or (parsed := _parsed(text)) is None:
+        if text[:1] not in {"{", "["} or (parsed := _parsed_json(text)) is None:
             return None
         style, value = parsed
         return _written(self._redacted_value(value), style)
@@ -242,7 +242,7 @@ def as_json(value: Any, bytes_mode: str = "utf8") -> Any:
     with suppress(Exception):  # foreign code may run, and raise whatever it likes
         if not only_once:
             return jsonable(value, inf_nan_mode="constants", bytes_mode=bytes_mode)
-    return _opaque(value)
+    return _unserializable(value)
 
 
 def has_unserializable(value: Any) -> bool:
@@ -255,12 +255,12 @@ def has_unserializable(value: Any) -> bool:
         if type(one) is dict:
             for pair in cast("dict[Any, Any]", one).items():
                 pending.extend(pair)
-        elif type(one) in _HOLDERS:
+        elif type(one) in _CONTAINERS:
             pending.extend(one)
     return False
 
 
-def _opaque(value: Any) -> Unserializable:
+def _unserializable(value: Any) -> Unserializable:
     return Unserializable(type(value).__name__, shortened(value, _REPR))
 
 
@@ -268,7 +268,7 @@ def unpack(value: Any, text_of: Callable[[str], str]) -> Any:
     """Return what was packed as *value*; *text_of* knows the long texts."""
     if type(value) is dict:
         items = cast("dict[str, Any]", value).items()
-        return _meant({key: unpack(item, text_of) for key, item in items}, text_of)
+        return _decoded({key: unpack(item, text_of) for key, item in items}, text_of)
     if type(value) is list:
         return [unpack(item, text_of) for item in cast("list[Any]", value)]
     return value
@@ -295,7 +295,7 @@ class ValueDecoder:
     """Reads JSON in which values were packed; *text_of* knows the long texts."""
 
     def __init__(self, text_of: Callable[[str], str]) -> None:
-        self._decoder = json.JSONDecoder(object_hook=lambda data: _meant(data, text_of))
+        self._decoder = json.JSONDecoder(object_hook=lambda data: _decoded(data, text_of))
         # pydantic's takes half the time, but is not worth being waited for
         quick = sys.modules.get("pydantic_core")
         self._from_json = None if quick is None else quick.from_json
@@ -318,7 +318,7 @@ class ValueDecoder:
         return value
 
 
-def _meant(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
+def _decoded(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
     """Return what an object stands for in which everything is unpacked."""
     if _TAG not in data:
         return data
@@ -326,18 +326,18 @@ def _meant(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
     if kind == "text":
         return text_of(inner)
     if kind == "pieces":
-        return "".join([_pieced(piece, text_of) for piece in inner])
+        return "".join([_piece_text(piece, text_of) for piece in inner])
     if kind == "opaque":
         return Unserializable(data["type"], inner)
-    if kind in _MADE_OF:
-        return _made(kind, inner)
+    if kind in _CONVERTERS:
+        return _built(kind, inner)
     raise ValueError(f"a value of the kind {kind!r} is not known here")
 
 
-def _made(kind: str, inner: Any) -> Any:
+def _built(kind: str, inner: Any) -> Any:
     """Return a value of this *kind*; of objects, which are plain data here, there may be none."""
     try:
-        return _MADE_OF[kind](inner)
+        return _CONVERTERS[kind](inner)
     except TypeError:
         if type(inner) is not list:
             raise
@@ -345,21 +345,21 @@ def _made(kind: str, inner: Any) -> Any:
         return Unserializable(kind, shortened(items, _REPR)) if kind == "dict" else items
 
 
-def _pieced(piece: Any, text_of: Callable[[str], str]) -> str:
+def _piece_text(piece: Any, text_of: Callable[[str], str]) -> str:
     if isinstance(piece, str):  # or a long one, and that is there already
         return piece
     hash, how = piece
-    return written_in(text_of(hash), how)
+    return in_form(text_of(hash), how)
 
 
 def digest(value: Any) -> str:
     """Return what tells *value* from others, the same in every process."""
-    packed = _KeyPacker().pack_any(value)
+    packed = _KeyEncoder().pack_any(value)
     text = json.dumps(packed, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-class _KeyPacker(ValueEncoder):
+class _KeyEncoder(ValueEncoder):
     """Looks into no text, and tells objects by their class: how one looks may name its address."""
 
     def _text(self, text: str) -> Any:
@@ -377,7 +377,7 @@ class _KeyPacker(ValueEncoder):
         return {_TAG: "opaque", "type": value.type, "v": ""} if opaque else packed
 
 
-def _parsed(text: str) -> tuple[int, Any] | None:
+def _parsed_json(text: str) -> tuple[int, Any] | None:
     """Return how *text* is written as JSON and what it says, if that gives the same text again."""
     try:
         value = json.loads(text)
