@@ -204,7 +204,7 @@ class Record:
                 raise TypeError(f"no fold for {event!r}")
 
     def _apply_delta(self, event: ResponseStreamed) -> None:
-        # Deltas are published late, and the call may have ended meanwhile.
+        # Streamed parts are folded after all other events, so the call may have ended before.
         if self.ended is not None:
             return
         self.status = _RECEIVES
@@ -285,7 +285,7 @@ class TreeFold:
             return
         above = self.records[call.parent]
         self.records[call.node] = Record(call, f"{above.path}.{call.index}")
-        # The same event may arrive twice.
+        # Ctrl-C may interrupt the fold of an event, which is then folded again.
         if not above.children or above.children[-1] != call.node:
             above.children.append(call.node)
 

@@ -67,7 +67,7 @@ def checked_timeout(timeout: float | None, owner: str) -> float | None:
     """
     if timeout is None or (isinstance(timeout, int | float) and 0 <= timeout <= _LONGEST):
         return timeout
-    raise InvalidValueError(f"the timeout of {owner} must be seconds or None, got {timeout!r}")
+    raise InvalidValueError(f"the timeout of {owner} is in seconds or None, not {timeout!r}")
 
 
 def checked_function(thing: object, wanted_by: str) -> "Function":

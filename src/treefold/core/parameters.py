@@ -80,7 +80,7 @@ class Parameters:
         """
         if self._takes_more and (forged := self._unseen.intersection(args)):
             names = ", ".join(map(repr, sorted(forged)))
-            raise InvalidArgumentsError(f"{self.owner}: {names} cannot be passed by a caller")
+            raise InvalidArgumentsError(f"{self.owner}: {names} is not for the caller to give")
         return self._schema.validate(args)
 
     @property

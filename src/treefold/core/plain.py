@@ -1,4 +1,4 @@
-"""Values as plain JSON data and back."""
+"""Convert values to plain JSON data, and back."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,11 +14,11 @@ def to_plain(value: Any, what: str) -> Any:
     """Return *value* as data that any JSON encoder accepts.
 
     Raises:
-        SerializationError: it has no JSON form; *what* says in the message what it is.
+        SerializationError: it has no JSON form; *what* names the value in the message.
     """
     from pydantic_core import PydanticSerializationError  # noqa: PLC0415 - slow
 
-    fault: object = "it can be read only once"
+    fault: object = "an iterator can be read only once"
     if not isinstance(value, Iterator):
         try:
             plain = jsonable(value)
@@ -33,12 +33,13 @@ def to_plain(value: Any, what: str) -> Any:
 
 
 def jsonable(value: Any, **how: Any) -> Any:
-    """Return what pydantic makes of *value* for JSON, sets in the same order in every process."""
+    """Return *value* as JSON data made by pydantic; sets have the same order in every process."""
     from pydantic_core import to_jsonable_python  # noqa: PLC0415 - slow
 
     plain = to_jsonable_python(value, **how)
     if type(plain) in {list, dict}:
-        with suppress(Exception):  # foreign code, or a set of what cannot be in one as plain data
+        # Foreign code may raise anything, and so do sets whose items are not hashable as JSON data.
+        with suppress(Exception):
             return _in_order(_dumper()(value), plain)
     return plain
 
@@ -47,11 +48,12 @@ def jsonable(value: Any, **how: Any) -> Any:
 def _dumper() -> Any:
     from pydantic_core import SchemaSerializer, core_schema  # noqa: PLC0415 - slow
 
-    return SchemaSerializer(core_schema.any_schema()).to_python  # in which sets are still sets
+    # In Python mode, sets stay sets.
+    return SchemaSerializer(core_schema.any_schema()).to_python
 
 
 def _in_order(value: Any, plain: Any) -> Any:
-    """Return *plain* with what was a set in *value* in the order of its texts."""
+    """Return *plain* with each list that is a set in *value* sorted by the JSON of its items."""
     if isinstance(value, set | frozenset):
         return sorted(cast("list[Any]", plain), key=json.dumps)
     if isinstance(value, dict) and isinstance(plain, dict):
@@ -74,7 +76,7 @@ def to_json(value: Any, what: str) -> str:
 
 
 def from_plain(annotation: Any, value: Any) -> Any:
-    """Return plain data as *annotation* would have it, or as it is if it does not fit that."""
+    """Return plain data converted to *annotation*, or unchanged if it does not fit."""
     from pydantic import PydanticUserError, TypeAdapter, ValidationError  # noqa: PLC0415 - slow
 
     try:
@@ -84,7 +86,7 @@ def from_plain(annotation: Any, value: Any) -> Any:
 
 
 def explained(error: Any, whole: str) -> str:
-    """Return what a ValidationError of pydantic says, in one line; *whole* was checked."""
+    """Return a pydantic ValidationError as one line; *whole* names the value that was checked."""
     return "; ".join(
         f"{'.'.join(map(str, fault['loc'])) or whole}: {fault['msg']}"
         f" (got {shortened(fault['input'])})"
@@ -93,10 +95,10 @@ def explained(error: Any, whole: str) -> str:
 
 
 def required_key(data: Mapping[str, Any], key: str, kind: type) -> Any:
-    """Return what saved *data* of a *kind* holds under *key*.
+    """Return the value under *key* in the saved *data* of an object of type *kind*.
 
     Raises:
-        InvalidValueError: it holds nothing there.
+        InvalidValueError: there is no such key.
     """
     if not isinstance(data, Mapping) or key not in data:
         raise InvalidValueError(f"not a saved {kind.__name__}, it has no {key!r}: {data!r}")

@@ -1,4 +1,4 @@
-"""Whatever waits for a person, as one thing."""
+"""Questions, which wait for a person, and their answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ FAIL: Final = "fail"
 
 
 class QuestionKind(StrEnum):
-    """Why somebody has to say something.
+    """Why a person has to answer.
 
     Example:
         >>> from treefold import QuestionKind
@@ -28,18 +28,19 @@ class QuestionKind(StrEnum):
     """
 
     Human = "human"  # a function asks
-    Approval = "approval"  # a call may only be made if somebody allows it
-    InDoubt = "in_doubt"  # nobody knows whether a call was made
-    Paused = "paused"  # a call was stopped, and waits to go on
+    Approval = "approval"  # a call needs the approval of a person
+    InDoubt = "in_doubt"  # it is not known whether a call was done
+    Paused = "paused"  # a call was paused, and waits to be resumed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Something that a call waits to be told; ``runtime.answer(question.id, ...)`` tells it.
+    """A question for a person, for which a call waits; see ``runtime.answer(question.id, ...)``.
 
     Attributes:
         node_id: the call that waits.
-        choices: the answers there are; any text will do if there are none.
+        kind: why a person has to answer.
+        choices: the possible answers; if empty, any text is an answer.
         key: identifies the question among those of its call, also after a restart.
 
     Example:
@@ -63,18 +64,21 @@ class Question:
     key: str = field(default="", compare=False, repr=False)
 
     def has_key(self, kind: QuestionKind, key: str) -> bool:
-        """Whether a question of this *kind* with this *key* is the same one, asked again."""
-        # Journals of version 1 do not say which of several failed tool calls a question is about.
+        """Whether this is the question with this *kind* and *key*."""
+        # In journals of version 1, the key does not identify one of several failed tool calls.
         return self.kind is kind and self.key in {key, key.partition(":")[0]}
 
     def checked(self, text: str, args: Mapping[str, Any] | None = None) -> "Answer":
-        """Return what was said as an answer to this.
+        """Return *text* and *args* as an Answer to this question.
 
         Raises:
-            InvalidValueError: it answers something else; the message lists the choices.
+            InvalidValueError: they are not a possible answer; the message lists the choices.
         """
         if not isinstance(text, str) or not isinstance(args, Mapping | None):
-            raise InvalidValueError(f"question {self.id} wants text, not {text!r} {args!r}")
+            raise InvalidValueError(
+                f"the answer to question {self.id} must be a str, and args a mapping or None, got"
+                f" {text!r} and {args!r}"
+            )
         if self.kind is QuestionKind.Approval:
             return self._approval(text, args)
         if args is not None:
@@ -98,7 +102,7 @@ class Question:
         return Answer(ALLOW, args=dict(args))
 
     def _choice(self, word: str, text: str) -> str:
-        """Return the choice that *word* is, however it is written."""
+        """Return the choice that *word* names, ignoring case and surrounding spaces."""
         for choice in self.choices:
             if word.strip().casefold() == choice.strip().casefold():
                 return choice
@@ -112,22 +116,22 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What somebody said."""
+    """The answer to a question."""
 
     text: str
-    reason: str = ""  # what was said after the choice
-    args: Mapping[str, Any] | None = None  # the arguments to use instead
+    reason: str = ""  # the text after the choice and a colon
+    args: Mapping[str, Any] | None = None  # edited arguments
 
 
 class QuestionKey(StrEnum):
-    """The keys of the questions that treefold itself asks; a function's are keyed by their text."""
+    """The keys of the questions that treefold itself asks; for others, see ``key_of``."""
 
-    InDoubt = "in_doubt"  # whether a call that was cut off was done
-    Crashes = "crashes"  # a tree during which the process died again and again
-    Request = "request"  # a request to a model that failed
-    ToolCall = "tool_call"  # a call that failed which a model asked for
-    Hold = "hold"  # a call that a person paused
-    Journal = "journal"  # a journal that cannot be written
+    InDoubt = "in_doubt"  # whether an interrupted call was done
+    Crashes = "crashes"  # the process died repeatedly while the tree ran
+    Request = "request"  # a request to a model failed
+    ToolCall = "tool_call"  # a call that a model asked for failed
+    Hold = "hold"  # a person paused a call
+    Journal = "journal"  # the journal cannot be written
 
 
 def key_of(text: str) -> str:
@@ -136,5 +140,5 @@ def key_of(text: str) -> str:
 
 
 def ends_pause(question: Question, answer: Answer) -> bool:
-    """Whether somebody has said that a paused call is not to go on."""
+    """Whether *answer* cancels a paused call."""
     return question.kind is QuestionKind.Paused and answer.text == CANCEL

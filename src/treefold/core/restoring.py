@@ -1,4 +1,4 @@
-"""Exceptions and results of an earlier process, as its functions gave them."""
+"""Restore exceptions and results of an earlier process from their recorded form."""
 
 import json
 import sys
@@ -14,23 +14,25 @@ from treefold.core.plain import from_plain
 from treefold.core.value_codec import Unserializable
 
 _PACKAGE: Final = __name__.partition(".")[0]
-_BUILTINS: Final = {tuple, set, frozenset}  # which come back as they were, whatever is said
+_BUILTINS: Final = {tuple, set, frozenset}  # restored as they were, whatever the annotation is
 
 
 def exception_of(failure: Failure) -> Exception | SystemExit:
-    """Return an exception of the same class, if that is loaded here, and otherwise a RecordedError.
+    """Return an exception of the recorded class, if that is loaded, otherwise a RecordedError.
 
-    It says the same. What else the class keeps of an exception is not there. Of a class that cannot
-    be made from outside it is one of the next class above that can.
+    It has the same message, but no other attributes of the class. If an instance of the class
+    cannot be created, it is one of the nearest base class that can.
     """
     kind: Any = getattr(_module_of(failure), failure.type, None)
-    if kind is SystemExit:  # which functions of other programs like to raise
+    # Functions made for command lines often raise SystemExit.
+    if kind is SystemExit:
         message = failure.message
         return SystemExit(int(message) if message.lstrip("-").isdecimal() else message)
     if isinstance(kind, type) and issubclass(kind, Exception):
         for base in kind.__mro__[: kind.__mro__.index(Exception) + (kind is Exception)]:
-            with suppress(Exception):  # foreign code, which may want anything
-                return _made(base, failure)
+            # Foreign code may raise anything.
+            with suppress(Exception):
+                return _created(base, failure)
     return RecordedError(failure.type, failure.message)
 
 
@@ -38,15 +40,17 @@ def _module_of(failure: Failure) -> ModuleType | None:
     """Return the loaded module of the exception's class."""
     if module := sys.modules.get(failure.module):
         return module
-    # Journals are older than the package's name: a module that is unknown here is looked for under
-    # the same path in this package.
+    # Some journals are older than the name of this package. A module of a package that is not
+    # loaded is therefore looked up under the same path in this package.
     package, _, path = failure.module.partition(".")
     return None if package in sys.modules else sys.modules.get(f"{_PACKAGE}.{path}")
 
 
-def _made(kind: type[Exception], failure: Failure) -> Exception:
+def _created(kind: type[Exception], failure: Failure) -> Exception:
     error = _new(kind, failure)
-    return error if Failure.of(error) == failure else _new(_speaking(kind, failure.type), failure)
+    if Failure.of(error) == failure:
+        return error
+    return _new(_with_plain_message(kind, failure.type), failure)
 
 
 def _new(kind: type[Exception], failure: Failure) -> Exception:
@@ -56,41 +60,43 @@ def _new(kind: type[Exception], failure: Failure) -> Exception:
         return group.__new__(group, message, [RecordedError(failure.type, message)])
     try:
         error = kind.__new__(kind, message)
-    except TypeError:  # it wants more
+    except TypeError:
+        # The class's own __new__ requires more arguments.
         error = Exception.__new__(kind, message)
     error.args = (message,)
     return error
 
 
 @lru_cache(maxsize=256)
-def _speaking(kind: type[Exception], name: str) -> type[Exception]:
-    """Return *kind*, saying what it was given whatever else it would want to know."""
+def _with_plain_message(kind: type[Exception], name: str) -> type[Exception]:
+    """Return a subclass of *kind* whose text is its first argument, without other attributes."""
 
-    def say(self: Exception) -> str:
+    def message(self: Exception) -> str:
         return str(self.args[0]) if self.args else ""
 
-    namespace = {"__str__": say, "message": property(say), "__module__": kind.__module__}
+    namespace = {"__str__": message, "message": property(message), "__module__": kind.__module__}
     namespace |= {"__slots__": (), "__qualname__": name}
     return type(name, (kind,), namespace)
 
 
 def restored(annotation: Any, value: Any) -> Any:
-    """Return what a function gave, from what was written down, as its *annotation* says."""
+    """Return the result of a function from its recorded form, as its *annotation* says."""
     if value is None or annotation in {Any, str, int, float, bool, None}:
         return value
     if type(value) in {Unserializable, bytes, bytearray}:
         return value
     try:
-        return value if _fits(annotation, value) else _made_of(annotation, value)
-    except Exception:  # noqa: BLE001 - foreign code, or no JSON; the rest of the tree can be read
+        return value if _fits(annotation, value) else _converted(annotation, value)
+    except Exception:  # noqa: BLE001 - foreign code, or not JSON; the rest of the tree is readable
         return value
 
 
 def _fits(annotation: Any, value: Any) -> bool:
-    """Whether *value* is of that type, and JSON would make something else of it: a tuple in it."""
+    """Whether *value* already has that type, and JSON cannot express it (it contains a tuple)."""
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - slow
 
-    with suppress(TypeError):  # there is more in it than JSON can say
+    # json.dumps raises TypeError for what JSON cannot express.
+    with suppress(TypeError):
         if json.loads(json.dumps(value)) == value:
             return False
     try:
@@ -100,19 +106,20 @@ def _fits(annotation: Any, value: Any) -> bool:
     return type(found) is type(value) and found == value
 
 
-def _made_of(annotation: Any, value: Any) -> Any:
-    """Return *value* with the objects in it made again, or as it is if that gives another kind."""
+def _converted(annotation: Any, value: Any) -> Any:
+    """Return *value* with its objects restored, or unchanged if that would change its type."""
     from pydantic import TypeAdapter  # noqa: PLC0415 - slow
 
     try:
         plain = json.loads(json.dumps(value, default=_listed))
-    except TypeError:  # bytes, say, which are what they were
-        made = TypeAdapter(annotation).validate_python(value)
+    except TypeError:
+        # Bytes, for example, have been decoded already.
+        converted = TypeAdapter(annotation).validate_python(value)
     else:
-        made = from_plain(annotation, plain)
-        made = value if made is plain else made
-    other_kind = type(value) in _BUILTINS and type(made) is not type(value)
-    return value if other_kind or isinstance(made, Iterator) else made
+        converted = from_plain(annotation, plain)
+        converted = value if converted is plain else converted
+    other_type = type(value) in _BUILTINS and type(converted) is not type(value)
+    return value if other_type or isinstance(converted, Iterator) else converted
 
 
 def _listed(value: Any) -> Any:

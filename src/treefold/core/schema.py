@@ -1,7 +1,7 @@
-"""Parameters as pydantic sees them: a JSON schema for models, and arguments checked against it.
+"""``PydanticSchema``: the JSON schema of parameters, and validation of arguments.
 
 The parameters become one TypedDict, because its keys may have any name (``schema``, ``copy``,
-``_x``) and because validating one gives back a plain dict whose values are of the declared types.
+``_x``), and because validation returns a plain dict with values of the declared types.
 """
 
 import difflib
@@ -23,12 +23,12 @@ from treefold.core.errors import DefinitionError, InvalidArgumentsError
 from treefold.core.frames import shortened
 from treefold.core.parameter import JsonSchema, Parameter
 
-_LONGEST: Final = 80  # characters of a wrong value
+_LONGEST: Final = 80  # characters of an invalid value in a message
 _NO_TYPE: Final = (PydanticUserError, ArbitraryTypeWarning, NameError, TypeError, AttributeError)
 
 
 class PydanticSchema:
-    """What one function takes, as one pydantic type."""
+    """The parameters of one function as one pydantic type."""
 
     def __init__(
         self, owner: str, items: Sequence[Parameter], docstring: str | None, *, takes_more: bool
@@ -46,7 +46,8 @@ class PydanticSchema:
                 extra="allow" if takes_more else "forbid", arbitrary_types_allowed=True
             )
             with warnings.catch_warnings():
-                warnings.simplefilter("error", ArbitraryTypeWarning)  # for what is no type
+                # Pydantic only warns about an annotation that is not a type.
+                warnings.simplefilter("error", ArbitraryTypeWarning)
                 self._adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(kind)
             self._validate = self._adapter.validator.validate_python
         except _NO_TYPE as error:
@@ -57,7 +58,7 @@ class PydanticSchema:
             ) from None
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return *args* as their declared types, or raise InvalidArgumentsError."""
+        """Return *args* converted to their declared types, or raise InvalidArgumentsError."""
         try:
             return cast("dict[str, Any]", self._validate(args))
         except ValidationError as error:
@@ -66,7 +67,7 @@ class PydanticSchema:
 
     @property
     def json_schema(self) -> JsonSchema:
-        """The parameters as a JSON schema, without the titles pydantic makes up."""
+        """The parameters as a JSON schema, without the titles that pydantic generates."""
         return self._json_schema
 
     @cached_property
@@ -82,7 +83,8 @@ class PydanticSchema:
             schema.pop(key, None)
         for name, parameter in self._items.items():
             shown = None if parameter.required else _jsonable_or_none(parameter.default)
-            if shown is not None and name in schema["properties"]:  # a field may have an alias
+            # A field with an alias is not in the properties under its own name.
+            if shown is not None and name in schema["properties"]:
                 schema["properties"][name]["default"] = shown
         return schema
 
@@ -103,20 +105,20 @@ class PydanticSchema:
 
 
 class _Untitled(GenerateJsonSchema):
-    """Leaves out the title of each field, which only repeats its name."""
+    """Generates no titles for fields: they would only repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
 def _parameter_texts(docstring: str | None) -> dict[str, str]:
-    """Return what *docstring* says of each parameter, in any of the usual styles."""
+    """Return the text about each parameter in *docstring*, in any of the usual styles."""
     params = docstring_parser.parse(docstring or "").params
     return {p.arg_name: " ".join(p.description.split()) for p in params if p.description}
 
 
 def _described(parameter: Parameter, description: str | None) -> Any:
-    """Return the annotation with its description; one that the annotation has itself wins."""
+    """Return the annotation with *description*, unless it has a description of its own."""
     annotation = parameter.annotation
     if isinstance(parameter.default, FieldInfo):
         raise TypeError(f"write '{parameter.name}: Annotated[..., Field(...)]', not '= Field(...)'")

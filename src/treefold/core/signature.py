@@ -1,6 +1,6 @@
-"""How a Python callable is called: which parameters a caller gives, and which the framework does.
+"""``Signature``: which parameters of a callable the caller fills in, and which the framework.
 
-Annotations are resolved when first needed, so that they may name what is defined further down.
+Annotations are resolved on first use, so that they may refer to names that are defined later.
 """
 
 import functools
@@ -29,7 +29,7 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 
 
 class Kind(Enum):
-    """How a callable gives its result."""
+    """How a callable returns its result."""
 
     COROUTINE = auto()
     STREAM = auto()
@@ -37,7 +37,7 @@ class Kind(Enum):
 
     @classmethod
     def of(cls, fn: Callable[..., Any]) -> "Kind":
-        """Tell what calling *fn* will give."""
+        """Return the kind of *fn*."""
         for candidate in (fn, getattr(fn, "__call__", None)):  # noqa: B004 - an object may be async
             if inspect.iscoroutinefunction(candidate):
                 return cls.COROUTINE
@@ -59,8 +59,8 @@ class Signature:
     ) -> None:
         self._owner = owner
         self._fn = fn
-        self._context = context  # takes the RunContext, whatever its annotation
-        self._fixed = frozenset(fixed)  # given once for all calls
+        self._context = context  # the parameter for the RunContext, whatever its annotation
+        self._fixed = frozenset(fixed)  # parameters that have the same value in all calls
         self.raw = inspect.signature(fn).parameters
         kinds = {p.kind for p in self.raw.values()}
         self.takes_more = inspect.Parameter.VAR_KEYWORD in kinds
@@ -69,7 +69,7 @@ class Signature:
 
     @cached_property
     def hints(self) -> Mapping[str, Any]:
-        """The annotations; one whose names cannot be found stays the text it is."""
+        """The annotations; one that cannot be resolved stays a string."""
         fn = underlying(self._fn)
         try:
             return typing.get_type_hints(fn, include_extras=True)
@@ -78,7 +78,7 @@ class Signature:
 
     @property
     def returns(self) -> Any:
-        """What a call gives: for a stream, what each value is."""
+        """The type of the result; for a stream, that of each value."""
         hint = self.hints.get("return", Any)
         if typing.get_origin(hint) in {AsyncIterator, AsyncIterable, AsyncGenerator}:
             return typing.get_args(hint)[0]
@@ -116,12 +116,12 @@ class Signature:
         )
 
     def may_take_context(self, name: str) -> bool:
-        """Whether nothing in the annotation of a parameter speaks against a RunContext."""
+        """Whether the annotation of a parameter allows a RunContext."""
         hint = self.hints.get(name, Any)
         return hint in {Any, object} or isinstance(hint, str) or _injected_type(hint) is RunContext
 
     def inject(self, values: dict[str, Any], ctx: RunContext | None) -> None:
-        """Add to *values* what the framework fills in and the caller has not given."""
+        """Add to *values* what the framework fills in, unless the caller has passed it."""
         for name, kind in self.injected.items():
             if name in values:
                 continue
@@ -144,12 +144,13 @@ class Signature:
         for p in self.raw.values():
             if p.kind is p.POSITIONAL_ONLY or (rest and p.kind is p.POSITIONAL_OR_KEYWORD):
                 if p.name not in left and p.default is MISSING:
-                    break  # Python says which one is missing
+                    # The call below then raises TypeError with the name of the missing argument.
+                    break
                 leading.append(left.pop(p.name, p.default))
         return self._fn(*leading, *rest, **left)
 
     def with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return *values* with the defaults of what they leave out."""
+        """Return *values* with the defaults of missing ones added."""
         defaults = {p.name: p.default for p in self.raw.values() if p.default is not MISSING}
         return defaults | dict(values)
 
@@ -163,7 +164,7 @@ def underlying(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def description_of(fn: Callable[..., Any]) -> str:
-    """Return the docstring of *fn* without what its schema says of the parameters."""
+    """Return the docstring of *fn* without the text about its parameters."""
     doc = inspect.getdoc(underlying(fn))
     if not doc:
         return ""
@@ -172,7 +173,7 @@ def description_of(fn: Callable[..., Any]) -> str:
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """Return what *fn* is called, or what its class is."""
+    """Return the name of *fn*, or of its class."""
     while isinstance(fn, functools.partial):
         fn = cast("functools.partial[Any]", fn).func
     return getattr(fn, "__name__", type(fn).__name__)
@@ -188,7 +189,7 @@ def _resolved(fn: Callable[..., Any], name: str) -> Any:
 
 
 def _injected_type(hint: Any) -> type[Injected] | None:
-    """Return the Injected type that *hint* is, or wraps as Optional, Annotated or generic."""
+    """Return the Injected type in *hint*, which may be Optional, Annotated or generic."""
     for candidate in (hint, typing.get_origin(hint), *typing.get_args(hint)):
         if isinstance(candidate, type) and issubclass(candidate, Injected):
             return candidate

@@ -1,4 +1,4 @@
-"""The states of a node, and which may follow which. Nothing else knows the order."""
+"""The states of a node, and the table of legal transitions between them."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from treefold.core.errors import IllegalTransitionError
 
 
 class NodeState(StrEnum):
-    """Where a call stands.
+    """The state of a call.
 
     Example:
         >>> NodeState.Success.final, NodeState.Paused.final
@@ -20,7 +20,8 @@ class NodeState(StrEnum):
     Error = "error"
     Canceled = "canceled"
 
-    __hash__ = str.__hash__  # Enum's own is Python code, and slow; a member equals its value
+    # Enum.__hash__ is slow Python code; the hash of str fits, since a member equals its value.
+    __hash__ = str.__hash__
 
     @property
     def final(self) -> bool:

@@ -1,6 +1,7 @@
-"""What a conversation is made of, whoever the provider is.
+"""The parts of a transcript, which are the same for all providers.
 
-Derived from the provider's own blocks, which are what is sent back to it; never the reverse.
+A transcript is derived from the exchanges. Only the exchanges, which hold the provider's own data,
+are sent back to the provider.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ class TranscriptPart:
 
 @dataclass(frozen=True, slots=True)
 class UserText(TranscriptPart):
-    """What a person, or a prompt, said.
+    """Text of a person or a prompt.
 
     Example:
         >>> from treefold import UserText
@@ -35,7 +36,7 @@ class UserText(TranscriptPart):
 
 @dataclass(frozen=True, slots=True)
 class ModelText(TranscriptPart):
-    """What the model said.
+    """Text of the model.
 
     Example:
         >>> from treefold import ModelText
@@ -46,12 +47,12 @@ class ModelText(TranscriptPart):
     text: str
 
 
-ThinkingSignature: TypeAlias = str  # by which a provider knows its own thinking again
+ThinkingSignature: TypeAlias = str  # by which a provider verifies that thinking is its own
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingPart(TranscriptPart):
-    """What the model thought. Redacted thinking has no text: only its provider can read it.
+    """Thinking of the model. Redacted thinking has no text: only its provider can read it.
 
     Example:
         >>> from treefold import ThinkingPart
@@ -66,9 +67,13 @@ class ThinkingPart(TranscriptPart):
 
 @dataclass(frozen=True, slots=True)
 class ToolUse(TranscriptPart):
-    """The model asks for a call; *fault* says why it cannot be made, if it cannot.
+    """A call that the model asks for.
 
     Attributes:
+        id: the id that the model gave to the call.
+        name: the name of the function.
+        args: its arguments.
+        fault: why the call cannot be made, if it cannot.
         written: what the model wrote instead of a JSON object of arguments, if that is the fault.
 
     Example:
@@ -85,13 +90,13 @@ class ToolUse(TranscriptPart):
 
     @classmethod
     def unreadable(cls, id: str, name: str, written: str) -> "ToolUse":
-        """Return a call whose arguments, as the model has *written* them, are no JSON object."""
+        """Return a call whose arguments, as *written* by the model, are not a JSON object."""
         return cls(id, name, {}, f"the arguments are not a JSON object: {written}", written)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult(TranscriptPart):
-    """What came of a call, as the model reads it.
+    """The result of a call, as the model reads it.
 
     Example:
         >>> from treefold import ToolResult

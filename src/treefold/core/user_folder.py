@@ -1,6 +1,6 @@
 """The folders in which treefold keeps files of the current user.
 
-An environment variable names each; otherwise it is where the operating system has such files.
+An environment variable sets each; the default is where the operating system keeps such files.
 """
 
 import os

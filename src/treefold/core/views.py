@@ -1,4 +1,4 @@
-"""What a call looks like to whoever watches; made from events by ``core.fold``."""
+"""``NodeView``: an immutable snapshot of a call, made from events by ``core.fold``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ NO_COST = Decimal(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
-    """One call and all below it, at one moment.
+    """An immutable snapshot of one call and all calls below it.
 
     Attributes:
-        is_agent: whether its function is a prompt for a model.
+        is_agent: whether its function is an agent.
         sequence: the number of the call; calls asked for in parallel share one.
-        usage: the tokens of its own requests; ``total_usage`` has those below it, too.
+        usage: the tokens of its own requests; ``total_usage`` includes all calls below it.
         cost: US dollars, None if a price is not known; ``total_cost`` likewise.
-        values: what the call gave out before its end.
-        system: what its model was told before all else.
-        transcript: all that it and its model said to each other.
-        questions: what it waits to be told.
-        update_seqnum: which event of the tree was the last that happened to it or below it.
-        partial: what the model has said of a response that is still coming in.
-        status: what it does, or waits for, just now; empty when it has ended.
-        notices: what the person who runs this should know.
+        values: the values that the call sent before its end.
+        system: the system prompt of its model.
+        transcript: the conversation with its model.
+        questions: its open questions.
+        update_seqnum: the number of the last event of the tree that concerned it or a call below.
+        partial: the text so far of a response that is still arriving.
+        status: what it is doing or waiting for; empty when it has ended.
+        notices: messages for the person who runs the tree.
         interrupted_at: the time of the last event of its tree, if the call is open and the process
-            that ran it has ended; ``views.standing`` finds that out.
+            that ran it has ended; ``views.liveness`` sets it.
 
     Example:
         >>> from treefold import CodeFunction, Runtime
