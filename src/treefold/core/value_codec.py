@@ -1,8 +1,11 @@
-"""Values as JSON, with every long text kept apart under its hash, so that it is written once.
+"""Serialize values as JSON, with long texts stored separately under their hashes, each once.
 
-What is said to a model comes again as an argument, a result, a part of the transcript and a part of
-a message: each time as the same text, or inside another. That is looked for.
-Builtins come back as they were; other objects as the JSON that pydantic makes of them.
+A text that is sent to a model occurs several times: as an argument, a result, a part of the
+transcript and a part of a message, each time whole or inside another text. Recent long texts are
+therefore searched for in each text.
+
+Values of builtin types are restored as they were; other objects become the JSON that pydantic
+makes of them.
 """
 
 import base64
@@ -21,26 +24,27 @@ from treefold.core.from_file import FromFile
 from treefold.core.long_texts import LONG, LongTexts, Piece, in_form
 from treefold.core.plain import jsonable
 
-_TAG: Final = "$"  # the key of an object that stands for something else
-_LARGE: Final = 10**1000  # from somewhere above that on, Python reads and writes no decimals
-_REPR: Final = 500
+_TAG: Final = "$"  # the key of a JSON object that encodes a value of another type
+_LARGE: Final = 10**1000  # Python limits the digits of decimals that it reads and writes
+_REPR: Final = 500  # characters
 _CONTAINERS: Final = {list, tuple, set, frozenset}
 _QUOTED_TAG: Final = f'"{_TAG}"'
 _DECODER: Final = json.JSONDecoder()
-_ENCODERS: Final = [  # by the style: 1 for escaped characters, and 2 for spaces
+# By the style of the JSON: 1 for escaped characters, plus 2 for spaces.
+_ENCODERS: Final = [
     json.JSONEncoder(ensure_ascii=escapes, separators=separators)
     for separators in ((",", ":"), (", ", ": "))
     for escapes in (False, True)
 ]
-_QUOTED: Final = re.compile(r'"[^"\\]*\\(?:[^"\\]|\\.)*"', re.DOTALL)  # with an escape in it
-_SPACED: Final = re.compile(r'\{"[^"]*": ')  # how JSON begins that has spaces
+_QUOTED: Final = re.compile(r'"[^"\\]*\\(?:[^"\\]|\\.)*"', re.DOTALL)  # contains an escape
+_SPACED: Final = re.compile(r'\{"[^"]*": ')  # the beginning of JSON with spaces
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Unserializable:
-    """A value that has no JSON form: what it was, and how it looked.
+    """Stands for a value that has no JSON form: the name of its type, and its repr.
 
     Example:
         >>> from treefold.core.value_codec import Unserializable
@@ -55,7 +59,7 @@ class Unserializable:
         return self.text
 
 
-# What is made of a value that was packed; a dict of pairs
+# By tag, the function that restores a value from its JSON; a dict is stored as a list of pairs.
 _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
     "dict": dict,
     "tuple": tuple,
@@ -69,11 +73,11 @@ _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class ValueEncoder:
-    """Packs values; the long texts that it meets are in ``texts`` afterwards, by their hash.
+    """Converts values to JSON data; ``texts`` collects their long texts by hash.
 
     Args:
-        redact: what to make of each text before anything else is done with it.
-        known: long texts that may come again; those that it meets are added.
+        redact: is applied to each text before anything else.
+        known: recent long texts, to search for; new ones are added.
     """
 
     __slots__ = ("_known", "_redact", "texts")
@@ -89,21 +93,23 @@ class ValueEncoder:
         """Return *value* as JSON data; an Unserializable if it contains itself or is too deep."""
         try:
             return self.pack(value)
-        except RuntimeError:  # recursion, or another thread changes it just now
+        except RuntimeError:
+            # The recursion limit, or another thread changed the value during the iteration.
             return self._other(_unserializable(value))
 
     def pack_arguments(self, args: dict[str, Any]) -> Any:
-        """Return arguments as plain JSON data; each that is far too deep as an Unserializable."""
+        """Return arguments as JSON data; an argument that is too deep as an Unserializable."""
         try:
             return self.pack(args)
         except RuntimeError:
             return {self.redacted(name): self.pack_any(value) for name, value in args.items()}
 
     def pack(self, value: Any) -> Any:
-        """Return *value* as plain JSON data."""
+        """Return *value* as JSON data."""
         kind = cast("type[Any]", type(value))
         if kind is str:
-            short = len(value) < LONG and self._redact is None  # as most are
+            # The fast path for most texts.
+            short = len(value) < LONG and self._redact is None
             return value if short else self._text(value)
         if kind is int and not -_LARGE < value < _LARGE:
             return {_TAG: "int", "v": hex(value)}
@@ -158,14 +164,14 @@ class ValueEncoder:
         return {_TAG: "pieces", "v": [self._piece(piece) for piece in pieces]}
 
     def _apart(self, text: str) -> Any:
-        """Return what stands for a *text* in which no others are looked for."""
+        """Return *text*, or a reference to it if it is long; known texts are not searched in it."""
         return text if len(text) < LONG else self._reference(text)
 
     def _piece(self, piece: Piece) -> Any:
         if isinstance(piece, tuple):
-            hash, text, how = piece
+            hash, text, form_number = piece
             self.texts[hash] = text
-            return [hash, how]
+            return [hash, form_number]
         return self._apart(piece)
 
     def _reference(self, text: str) -> Any:
@@ -173,35 +179,41 @@ class ValueEncoder:
         if hash is None:
             try:
                 hash = blake2b(text.encode(), digest_size=20).hexdigest()
-            except UnicodeEncodeError:  # half a character: JSON can say it, a table of texts cannot
+            except UnicodeEncodeError:
+                # JSON can escape a lone surrogate, but the table of texts cannot hold it.
                 return text
             self._known.add(hash, text)
         self.texts[hash] = text
         return {_TAG: "text", "v": hash}
 
     def _bytes(self, value: bytes | bytearray) -> bytes | bytearray:
-        """Return *value* with what is text in it redacted."""
+        """Return *value* with the text in it redacted."""
         if self._redact is None:
             return value
         text = self._redacted_text(value.decode(errors="surrogateescape"))
         try:
             return text.encode(errors="surrogateescape")
-        except UnicodeEncodeError:  # half a character that was not in it before
+        except UnicodeEncodeError:
+            # Redaction has added a lone surrogate.
             return text.encode(errors="replace")
 
     def _redacted_text(self, text: str) -> str:
         inside = self._redacted_json(text) or _QUOTED.sub(self._redacted_quote, text)
-        return self.redacted(inside)  # it may know a secret by what stands around it
+        # The whole text is redacted, too: a pattern may match only together with its surroundings.
+        return self.redacted(inside)
 
     def _redacted_json(self, text: str) -> str | None:
-        """Return JSON with its texts redacted: in JSON they may be written otherwise."""
+        """Return JSON with its strings redacted, or None if *text* is not JSON.
+
+        The strings are decoded first, because escapes could hide a secret.
+        """
         if text[:1] not in {"{", "["} or (parsed := _parsed_json(text)) is None:
             return None
         style, value = parsed
         return _written(self._redacted_value(value), style)
 
     def _redacted_quote(self, found: re.Match[str]) -> str:
-        """Return a text that is quoted as JSON would, redacted; other quotes as they are."""
+        """Return a JSON string literal with its content redacted; other quotes unchanged."""
         with suppress(ValueError):
             text = json.loads(found[0])
             redacted = self._redacted_value(text)
@@ -223,12 +235,13 @@ class ValueEncoder:
         return value
 
     def redacted(self, text: str) -> str:
-        """Return *text* as it may be written."""
+        """Return *text* after redaction."""
         if self._redact is None:
             return text
         try:
             return str(self._redact(text))
-        except Exception:  # foreign code; what it may hide must not be written because of that
+        except Exception:
+            # Foreign code failed; a text that may contain a secret must not be written.
             log.exception("the function for redaction failed; the text is left out")
             return "[redaction failed]"
 
@@ -236,17 +249,17 @@ class ValueEncoder:
 def as_json(value: Any, bytes_mode: str = "utf8") -> Any:
     """Return an object as plain data, or as an Unserializable if it has no JSON form.
 
-    Bytes in it are text, which is how whoever makes an object of the data reads them.
+    Bytes in it become text by default, which is what pydantic expects when it restores the object.
     """
-    only_once = isinstance(value, Iterator)
-    with suppress(Exception):  # foreign code may run, and raise whatever it likes
-        if not only_once:
+    # Foreign code may raise anything. An iterator is not read: that can be done only once.
+    with suppress(Exception):
+        if not isinstance(value, Iterator):
             return jsonable(value, inf_nan_mode="constants", bytes_mode=bytes_mode)
     return _unserializable(value)
 
 
 def has_unserializable(value: Any) -> bool:
-    """Whether there is something in *value* of which only the looks were written down."""
+    """Whether *value* contains an Unserializable."""
     pending: list[Any] = [value]
     while pending:
         one = pending.pop()
@@ -265,7 +278,7 @@ def _unserializable(value: Any) -> Unserializable:
 
 
 def unpack(value: Any, text_of: Callable[[str], str]) -> Any:
-    """Return what was packed as *value*; *text_of* knows the long texts."""
+    """Return the value that was packed as *value*; *text_of* returns a long text by its hash."""
     if type(value) is dict:
         items = cast("dict[str, Any]", value).items()
         return _decoded({key: unpack(item, text_of) for key, item in items}, text_of)
@@ -275,7 +288,7 @@ def unpack(value: Any, text_of: Callable[[str], str]) -> Any:
 
 
 def texts_in(packed: Any) -> Iterator[str]:
-    """Yield the hash of every long text that is left out of *packed*."""
+    """Yield the hash of every long text that *packed* refers to."""
     if type(packed) is dict:
         data = cast("dict[str, Any]", packed)
         if data.get(_TAG) == "text":
@@ -292,25 +305,26 @@ def texts_in(packed: Any) -> Iterator[str]:
 
 
 class ValueDecoder:
-    """Reads JSON in which values were packed; *text_of* knows the long texts."""
+    """Reads JSON with packed values; *text_of* returns a long text by its hash."""
 
     def __init__(self, text_of: Callable[[str], str]) -> None:
         self._decoder = json.JSONDecoder(object_hook=lambda data: _decoded(data, text_of))
-        # pydantic's takes half the time, but is not worth being waited for
-        quick = sys.modules.get("pydantic_core")
-        self._from_json = None if quick is None else quick.from_json
+        # The parser of pydantic takes half the time, but importing it would take longer than that.
+        pydantic_core = sys.modules.get("pydantic_core")
+        self._from_json = None if pydantic_core is None else pydantic_core.from_json
 
     def read(self, text: str) -> Any:
-        """Return what *text* says.
+        """Return the value of *text*.
 
         Raises:
-            ValueError: it is no JSON, or something in it is not known here.
+            ValueError: it is not JSON, or contains a value of an unknown kind.
         """
-        plain = _QUOTED_TAG not in text  # as most is
+        plain = _QUOTED_TAG not in text
         if plain and self._from_json is not None:
             try:
                 return self._from_json(text)
-            except ValueError:  # it does not know half a character
+            except ValueError:
+                # It does not accept lone surrogates; the json module does.
                 pass
         value, end = (_DECODER if plain else self._decoder).raw_decode(text)
         if end != len(text):
@@ -319,7 +333,7 @@ class ValueDecoder:
 
 
 def _decoded(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
-    """Return what an object stands for in which everything is unpacked."""
+    """Return the value that a JSON object encodes; the values inside it are decoded already."""
     if _TAG not in data:
         return data
     kind, inner = data[_TAG], data["v"]
@@ -331,11 +345,14 @@ def _decoded(data: dict[str, Any], text_of: Callable[[str], str]) -> Any:
         return Unserializable(data["type"], inner)
     if kind in _CONVERTERS:
         return _built(kind, inner)
-    raise ValueError(f"a value of the kind {kind!r} is not known here")
+    raise ValueError(f"unknown kind of value {kind!r}")
 
 
 def _built(kind: str, inner: Any) -> Any:
-    """Return a value of this *kind*; of objects, which are plain data here, there may be none."""
+    """Return a value of this *kind*, or something similar if its items are not hashable.
+
+    Objects are plain data here, and dicts and lists cannot be keys or items of sets.
+    """
     try:
         return _CONVERTERS[kind](inner)
     except TypeError:
@@ -346,21 +363,26 @@ def _built(kind: str, inner: Any) -> Any:
 
 
 def _piece_text(piece: Any, text_of: Callable[[str], str]) -> str:
-    if isinstance(piece, str):  # or a long one, and that is there already
+    # A reference to a whole text has been replaced by the text already.
+    if isinstance(piece, str):
         return piece
-    hash, how = piece
-    return in_form(text_of(hash), how)
+    hash, form_number = piece
+    return in_form(text_of(hash), form_number)
 
 
 def digest(value: Any) -> str:
-    """Return what tells *value* from others, the same in every process."""
+    """Return a digest that identifies *value*, the same in every process."""
     packed = _KeyEncoder().pack_any(value)
     text = json.dumps(packed, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 class _KeyEncoder(ValueEncoder):
-    """Looks into no text, and tells objects by their class: how one looks may name its address."""
+    """Encodes values for a digest.
+
+    It stores no text separately. An Unserializable counts by its type only, because its repr may
+    contain an address in memory.
+    """
 
     def _text(self, text: str) -> Any:
         return text
@@ -369,7 +391,8 @@ class _KeyEncoder(ValueEncoder):
         return text
 
     def _plain(self, value: Any) -> Any:
-        return as_json(value, "base64")  # which tells any bytes from others
+        # Unlike text, base64 has a distinct form for all bytes.
+        return as_json(value, "base64")
 
     def _other(self, value: Any) -> Any:
         packed: Any = super()._other(value)
@@ -378,7 +401,7 @@ class _KeyEncoder(ValueEncoder):
 
 
 def _parsed_json(text: str) -> tuple[int, Any] | None:
-    """Return how *text* is written as JSON and what it says, if that gives the same text again."""
+    """Return style and value of *text* if it is JSON that can be reproduced exactly."""
     try:
         value = json.loads(text)
         for style in _styles(text):
@@ -390,7 +413,10 @@ def _parsed_json(text: str) -> tuple[int, Any] | None:
 
 
 def _styles(text: str) -> Iterator[int]:
-    """Yield how *text* may be written, the likeliest first: a text in it may look otherwise."""
+    """Yield the styles that *text* may have, the likeliest first.
+
+    The guess may be wrong, because a string inside may look like another style.
+    """
     spaced = 2 if _SPACED.match(text) else 0
     escaped = (1, 0) if "\\u" in text and text.isascii() else (0,)
     for separators in (spaced, 2 - spaced):
