@@ -1,1 +1,18 @@
-"""Prompts with a signature, the one loop that drives every model, and what is built of them."""
+"""Agents: functions that have a model carry out a prompt.
+
+``function``
+    AgentFunction: a prompt with a signature.
+``decorator``
+    ``@agent``: makes an AgentFunction from a Python function that returns its prompt.
+``loop``
+    The one loop that drives every model: request, response, calls, results.
+``calls``
+    The calls that a model asks for: rules and hooks, approval, errors.
+``results``
+    Results of a declared type, and the function ``return_result``.
+``ensemble``, ``think_more``
+    Ensemble and ThinkMore: code that calls an agent several times. ``wrapper`` is their base class,
+    ``variant`` the agent with one more argument that they call.
+``prompts``, ``history``
+    Arguments in prompts; the conversation as messages for hooks.
+"""

@@ -1,4 +1,4 @@
-"""The calls that a model asks for: allowed or not, made one by one, and answered each."""
+"""Make the calls that a model asks for: check whether they are allowed, run them, get results."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
@@ -37,7 +37,7 @@ Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A gate: refuses the call, or leaves it to a person."""
+    """A gate that denies the call, or asks a person to approve it."""
 
     name: str
     refusal: str | None
@@ -47,7 +47,7 @@ class Verdict:
         """Return the arguments to make the call with.
 
         Raises:
-            DeniedError: it may not be made.
+            DeniedError: the call was denied.
         """
         if self.refusal is not None:
             raise DeniedError(self.name, self.refusal)
@@ -59,16 +59,16 @@ class Verdict:
 
 @dataclass(slots=True)
 class MadeCall:
-    """A call that a model asked for, and what came of it; there is no node if nobody was called."""
+    """A call that a model asked for, and its result; *node* is None if it could not be made."""
 
     call: ToolUse
     node: CallNode | None
     result: ToolResult | None = None
-    value: Any = None  # what hooks are told of the result
+    value: Any = None  # the result as hooks see it
 
     @property
     def args(self) -> Mapping[str, Any]:
-        """The arguments that it was made with."""
+        """The arguments that the call was made with."""
         return self.call.args if self.node is None else self.node.inputs
 
 
@@ -82,7 +82,10 @@ class Calls:
         self._history = History(node)
 
     async def make(self, calls: Sequence[ToolUse], *, at_once: bool) -> list[MadeCall]:
-        """Make *calls* in order, one at a time unless *at_once*; each has a result in the end."""
+        """Make *calls* in order and return them with their results.
+
+        They run one after the other, or in parallel if *at_once*.
+        """
         made: list[MadeCall] = []
         for call in calls:
             one = await self._begin(call, made)
@@ -105,7 +108,7 @@ class Calls:
     async def _announce(
         self, call: ToolUse, args: Mapping[str, Any], verdict: Verdict | None
     ) -> Gate | None:
-        """Return the gate of a call that is about to be made."""
+        """Return the gate of a call that is about to be made; subclasses may wrap *verdict*."""
         return verdict
 
     def _start(
@@ -124,23 +127,25 @@ class Calls:
         )
 
     async def _decide(self, call: ToolUse) -> tuple[Verdict | None, Mapping[str, Any]]:
-        """Return what stands before the call, and the arguments to make it with."""
+        """Return the gate of the call, if any, and the arguments to make it with."""
         rules, edited = self._node.rule_chain, self._node.edited_args(call.id)
         args = call.args if edited is None else edited
+        # Returning the result has no effect outside, and without it the agent could not end.
         if isinstance(self._functions.get(call.name), ReturnResult):
-            return None, args  # it does nothing, and without it there is no end
+            return None, args
         if (reason := rules.forbids(call.name)) is not None:
             return Verdict(call.name, reason), args
         if not rules.asks(HOOK_PRE_TOOL_USE):
             return None, args
-        given = deepcopy(dict(args))  # theirs to change
-        event = PreToolUseEvent(call.name, given, call.id, self._messages())
+        # Hooks may change their copy.
+        copied = deepcopy(dict(args))
+        event = PreToolUseEvent(call.name, copied, call.id, self._messages())
         decision = await rules.decide(HOOK_PRE_TOOL_USE, event)
         args = args if decision.modified_input is None else decision.modified_input
         return gate_for(decision, call.name), args
 
     async def _finish(self, made: MadeCall, batch: Sequence[MadeCall]) -> None:
-        """Wait for a call, and write down its result."""
+        """Wait for a call, and set its result."""
         failure = None if made.node is None else await self._outcome(made, batch)
         if made.node is not None and failure is None:
             made.value = made.node.outputs
@@ -150,36 +155,37 @@ class Calls:
             self._fail(made, failure)
         await self._keep(made)
         if not isinstance(self._functions.get(made.call.name), ReturnResult):
-            await self._tell_hooks(made)
+            await self._call_post_hooks(made)
 
     async def _outcome(self, made: MadeCall, batch: Sequence[MadeCall]) -> BaseException | None:
-        """Wait until the call has ended, however often it is made; return what it raised."""
-        assert made.node is not None  # it was made
+        """Wait until the call has ended, with all retries; return its exception, if any."""
+        assert made.node is not None  # checked by the caller
         while (failure := await _outcome(made.node)) is not None:
             if not self._node.services.pauses_on_tool_error or isinstance(failure, CallError):
                 break
-            why = f"{made.call.name} failed: {told(failure)}; resume calls it again, report tells"
+            fault = f"{made.call.name} failed: {error_text(failure)}"
+            text = f"{fault}; resume calls it again, report tells the model"
             key = f"{QuestionKey.ToolCall}:{made.node.index}"
-            if await ask_to_resume(self._node, f"{why} the model", key, [REPORT]) == REPORT:
+            if await ask_to_resume(self._node, text, key, [REPORT]) == REPORT:
                 break
             function, args = made.node.function, made.node.inputs
             made.node = self._start(function, made.call, args, None, batch, again=made.node)
         return failure
 
     def _fail(self, made: MadeCall, failure: BaseException | None) -> None:
-        """Write down why there is no value: *failure*, or that the call could not be made."""
+        """Set an error as the result: *failure*, or why the call could not be made."""
         text = made.call.fault or self._unknown(made.call.name)
-        made.value = text if failure is None else told(failure)
+        made.value = text if failure is None else error_text(failure)
         made.result = ToolResult(made.call.id, made.value, is_error=True)
 
     async def _keep(self, made: MadeCall) -> None:
-        """Write down a result; the next request of the session does that for agents."""
+        """Save a result; for agents there is nothing to do, since the next request contains it."""
 
     def _messages(self) -> list[Message]:
-        """Return all that was said so far."""
+        """Return the conversation so far."""
         return self._history.messages()
 
-    async def _tell_hooks(self, made: MadeCall) -> None:
+    async def _call_post_hooks(self, made: MadeCall) -> None:
         rules, call = self._node.rule_chain, made.call
         if rules.asks(HOOK_POST_TOOL_USE):
             event = PostToolUseEvent(
@@ -200,28 +206,28 @@ class Calls:
 
 
 async def _outcome(node: CallNode) -> BaseException | None:
-    """Wait for *node*; return what it raised."""
+    """Wait for *node*; return its exception, if any."""
     try:
         await node
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the model is told
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - every failure is reported to the model
         return error
     return None
 
 
 def gate_for(decision: HookDecision, name: str) -> Verdict | None:
-    """Return what *decision* puts before a call of the function of that name."""
+    """Return the gate for a call of the function *name* after this *decision*, if any."""
     if not decision.continue_:
         return Verdict(name, decision.reason or "a hook forbade it")
     return None if decision.ask is None else Verdict(name, None, decision.ask)
 
 
-def told(error: BaseException) -> str:
-    """Return what a model is told of *error*: its type and message, and never the traceback."""
+def error_text(error: BaseException) -> str:
+    """Return *error* as a model sees it: its type and message, never the traceback."""
     return cut(str(Failure.of(error)))
 
 
 def cut(text: str) -> str:
-    """Return *text* without its middle, if it is very long."""
+    """Return *text*, without its middle if it is very long."""
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2

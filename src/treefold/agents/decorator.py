@@ -1,4 +1,4 @@
-"""The short form: a Python function whose body builds the prompt."""
+"""The ``@agent`` decorator, for a Python function whose body builds the prompt."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,13 +30,15 @@ _OPTIONS: Final = frozenset({
 
 
 class PromptFunction(AgentFunction):
-    """An agent whose prompt a Python function builds, and whose arguments are that function's."""
+    """An agent whose prompt is built by a Python function; its arguments are the function's."""
 
     _builds_prompt = True
 
     def __init__(self, builder: Callable[..., Any], name: str | None, **options: Any) -> None:
         if Kind.of(builder) is Kind.STREAM or inspect.isgeneratorfunction(underlying(builder)):
-            raise DefinitionError(f"agent {name_of(builder)!r} returns its prompt, and yields none")
+            raise DefinitionError(
+                f"agent {name_of(builder)!r} must return its prompt, not yield it"
+            )
         self._builder = builder
         self._signature = Signature(name or name_of(builder), builder)
         super().__init__(name or name_of(builder), description_of(builder), **options)
@@ -92,13 +94,13 @@ def agent(
     name: str | None = None,
     **options: Any,
 ) -> AgentFunction | Callable[[Callable[..., Any]], AgentFunction]:
-    """Make an agent of a function that returns its prompt.
+    """Make an agent from a function that returns its prompt.
 
-    Its arguments, of any type that pydantic can describe, and its description are those of the
-    function; so is its name, unless *name* says otherwise. *system* is the system prompt, *model*
-    who is asked unless a call says otherwise. The other options are those of AgentFunction: *uses*,
-    *returns*, *model_tools*, *max_steps*, *parallel_tools*, *settings*, *budget*, *tags*,
-    *repeatable*, *uses_recursion* and *max_depth*.
+    The agent has the arguments of the function, of any type that pydantic can describe, its
+    description, and its name unless *name* is given. *system* is the system prompt, *model* the
+    default model. The other options are those of AgentFunction: *uses*, *returns*, *model_tools*,
+    *max_steps*, *parallel_tools*, *settings*, *budget*, *tags*, *repeatable*, *uses_recursion* and
+    *max_depth*.
 
     Example:
         >>> from treefold import Runtime, agent

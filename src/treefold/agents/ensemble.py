@@ -1,4 +1,4 @@
-"""Ask several models, or one several times, and settle on one answer."""
+"""``Ensemble``: ask several models, or one several times, and reconcile the answers."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, Final
 
-from treefold.agents.calls import told
+from treefold.agents.calls import error_text
 from treefold.agents.function import AgentFunction
 from treefold.agents.prompts import as_text
 from treefold.agents.wrapper import AgentWrapper
@@ -32,18 +32,18 @@ complete."""
 
 
 class Ensemble(AgentWrapper):
-    """An agent that is asked several times at once; the answers are then reconciled into one.
+    """Calls an agent several times in parallel, then has the answers reconciled into one.
 
     First each of *instances* answers. Then the agent gets the same prompt with all answers below
-    it, and an instruction to reconcile them. Members that talk to one model start when the first of
+    it, and an instruction to reconcile them. Members with the same model start when the first of
     them has begun to answer, so that they find the prompt in the provider's cache.
 
     Args:
-        agent: who is asked.
-        instances: how often, by Provider, model or name of a model.
-        name: by default that of the agent, and ``_ensemble``.
-        reconcile_by: which model reconciles; by default the first of *instances*. If it cannot, the
-            others try: answers that were paid for are not lost.
+        agent: the agent to call.
+        instances: the number of members by Provider, Model or name of a model.
+        name: by default the name of the agent followed by ``_ensemble``.
+        reconcile_by: the model that reconciles; by default the first of *instances*. If it fails,
+            the others try, so that answers that were paid for are not lost.
         allow_fail: how many members may fail; by default all but one.
 
     Example:
@@ -86,14 +86,15 @@ class Ensemble(AgentWrapper):
         super().__init__(agent, name, "ensemble", "reconciled", candidates, _reconciling)
 
     def faults(self, models: ModelFinder) -> list[str]:
-        """Return which models cannot be asked: a name that is wrong is no member that failed."""
+        """Return why models cannot be used."""
+        # A wrong model name is a fault of the definition, not the failure of a member.
         return [fault for model in self._models for fault in self.agent.model_faults(models, model)]
 
     @property
     def _models(self) -> list[Provider | str | Model]:
-        """Every model that it asks, the one that reconciles first."""
-        wished = [] if self.reconcile_by is None else [self.reconcile_by]
-        return list(dict.fromkeys([*wished, *self.instances]))
+        """Every model that it uses, the reconciling one first."""
+        preferred = [] if self.reconcile_by is None else [self.reconcile_by]
+        return list(dict.fromkeys([*preferred, *self.instances]))
 
     async def _work(self, ctx: RunContext, **args: Any) -> Any:
         ended: asyncio.Queue[AgentNode] = asyncio.Queue()
@@ -114,9 +115,9 @@ class Ensemble(AgentWrapper):
     def _start(
         self, ctx: RunContext, args: Mapping[str, Any], ended: "asyncio.Queue[AgentNode]"
     ) -> list[list[AgentNode]]:
-        """Start of each model one member, and the others when that one answers, or has ended.
+        """Start one member of each model, and the others when that one answers or has ended.
 
-        Each is put into *ended* when it has.
+        Each member is put into *ended* at its end.
         """
         groups: list[list[AgentNode]] = []
 
@@ -129,7 +130,8 @@ class Ensemble(AgentWrapper):
             return member
 
         def add_more(group: list[AgentNode], model: Provider | str | Model, count: int) -> None:
-            with suppress(ClosedError):  # the ensemble has ended meanwhile
+            # The ensemble may have ended meanwhile.
+            with suppress(ClosedError):
                 for _ in range(count):
                     add(group, model)
 
@@ -146,17 +148,17 @@ class Ensemble(AgentWrapper):
         texts = [as_text(candidate) for candidate in candidates]
         failures: list[BaseException] = []
         for model in self._models:
-            more = self._variant.told(args, texts)
+            more = self._variant.with_extra(args, texts)
             try:
                 return await self._call(ctx, self._variant, more, model=model)
-            except Exception as error:  # noqa: BLE001 - another may be able to
+            except Exception as error:  # noqa: BLE001 - another model may succeed
                 failures.append(error)
-        raise self._failed("nobody could reconcile the answers", candidates, failures)
+        raise self._failed("no model could reconcile the answers", candidates, failures)
 
     def _failed(
         self, why: str, candidates: list[Any], failures: list[BaseException]
     ) -> EnsembleError:
-        reasons = "; ".join(told(failure) for failure in failures)
+        reasons = "; ".join(error_text(failure) for failure in failures)
         return EnsembleError(
             f"{self.name}: {why} ({len(candidates)} answers are in 'candidates'): {reasons}",
             candidates,
@@ -165,7 +167,7 @@ class Ensemble(AgentWrapper):
 
 
 def _answers(groups: Iterable[Iterable[AgentNode]]) -> list[Any]:
-    """Return what the members that have succeeded gave, in their order."""
+    """Return the answers of the members that succeeded, in their order."""
     return [one.outputs for one in chain(*groups) if one.state is NodeState.Success]
 
 

@@ -1,4 +1,4 @@
-"""An agent as a Function: a prompt with a signature."""
+"""``AgentFunction``: an agent as a Function, made of a prompt with a signature."""
 
 import inspect
 import re
@@ -42,33 +42,33 @@ _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is made of
-    """A prompt with a signature: calling it has a model do what the prompt says.
+class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its definition
+    """A prompt with a signature: calling it has a model carry out the prompt.
 
     The model may call the functions in *uses*, and those that *model_tools* has for its provider.
-    ``{name}`` of an argument is replaced in both prompts; other braces stay. Instead of giving
-    everything here, a subclass may have attributes or properties of these names.
+    ``{name}`` of an argument is replaced in both prompts; other braces stay. A subclass may define
+    attributes or properties of these names instead of passing arguments.
 
     Args:
-        name: what it is called; for a subclass, by default, the name of the class.
-        desc: what it does, for whoever decides to call it.
+        name: the name of the agent; for a subclass, by default, the name of the class.
+        desc: what it does; a model reads this to decide whether to call it.
         args: its arguments.
-        system_prompt: who the model is and what rules it has; may be a FromFile.
-        user_prompt_template: what it is told first; may be a FromFile.
+        system_prompt: the role and the rules of the model; may be a FromFile.
+        user_prompt_template: the first message to the model; may be a FromFile.
         uses: the functions that it may call.
         model_tools: further functions, by Provider or by the name of a model.
-        default_model: a Provider, a name or a Model; without one, that of the Client that it works
-            for, or the runtime's default.
-        returns: the type of the result; without one, whatever text the model ends with.
-        max_steps: how many requests it may make.
-        parallel_tools: run the calls that the model asks for in one go at the same time.
-        settings: how the model is to answer.
-        budget: what each call may spend, with all below it.
+        default_model: a Provider, a name or a Model. Without one, that of the Client in whose turn
+            it is called, or the runtime's default.
+        returns: the type of the result; without one, the result is the last text of the model.
+        max_steps: how many requests one call may make.
+        parallel_tools: run the calls of one response in parallel.
+        settings: settings of the model.
+        budget: what each call may spend, including all calls below it.
         tags: for hooks.
-        repeatable: what others are told of it, such as MCP clients; after a crash, an agent goes on
-            after its last response either way.
+        repeatable: a hint for others, such as MCP clients. After a crash, an agent continues after
+            its last response in either case.
         uses_recursion: whether it may call itself.
-        max_depth: how many calls of it may be under way inside each other.
+        max_depth: how many calls of it may be nested.
 
     Example:
         >>> from treefold import AgentFunction, FunctionArg, Runtime
@@ -126,7 +126,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         for key in self._given:
             if getattr(type(self), key) is not getattr(AgentFunction, key):
                 raise DefinitionError(
-                    f"{type(self).__name__} says itself what its {key} is; leave it out here"
+                    f"the class {type(self).__name__} defines {key} itself; leave out {key}=..."
                 )
         super().__init__(
             self.name,
@@ -140,7 +140,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         self._check()
 
     def _check(self) -> None:
-        """Refuse what can be seen to be wrong without knowing who else there is."""
+        """Check the parts of the definition that do not depend on a runtime."""
         name = self.name
         for what, (kind, wanted) in _KINDS.items():
             if not isinstance(value := getattr(self, what), kind):
@@ -159,9 +159,10 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
                     f"the model_tools of {name} go by Provider or name, not {key!r}"
                 )
             checked_functions(functions, f"the model_tools of {name}")
-        _ = self.return_function  # a type that is none is refused now
+        # Creating it raises DefinitionError if *returns* is not a type.
+        _ = self.return_function
 
-    # What it is made of
+    # The definition
 
     @property
     def name(self) -> str:
@@ -179,12 +180,12 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
 
     @property
     def system_prompt(self) -> str | FromFile:
-        """Who the model is, and what rules it has."""
+        """The role and the rules of the model."""
         return self._given.get("system_prompt", "")
 
     @property
     def user_prompt_template(self) -> str | FromFile:
-        """What the model is told first."""
+        """The first message to the model, with placeholders for arguments."""
         return self._given.get("user_prompt_template", "")
 
     @property
@@ -198,7 +199,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
 
     @property
     def default_model(self) -> Model | Provider | str | None:
-        """The model that it talks to, unless a call says otherwise."""
+        """The model of calls that name none."""
         return self._given.get("default_model")
 
     @property
@@ -208,17 +209,17 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
 
     @property
     def max_steps(self) -> int:
-        """How many requests it may make."""
+        """How many requests one call may make."""
         return self._given.get("max_steps", 100)
 
     @property
     def parallel_tools(self) -> bool:
-        """Whether calls that the model asks for in one go run at the same time."""
+        """Whether the calls of one response run in parallel."""
         return self._given.get("parallel_tools", False)
 
     @property
     def settings(self) -> ModelSettings:
-        """How the model is to answer."""
+        """Settings of the model."""
         return self._given.get("settings") or ModelSettings()
 
     @cached_property
@@ -231,7 +232,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
 
     @cached_property
     def return_function(self) -> ReturnResult | None:
-        """What the model calls to give its result, if that has a type."""
+        """The function that the model calls to return its result, if that has a type."""
         return None if self.returns is None else ReturnResult(self.returns, or_answer=True)
 
     @property
@@ -273,13 +274,15 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
     ) -> list[str]:
         """Return why the model that *model_ref* refers to cannot be used; empty if it can."""
         if model_ref is None and not models.has_default:
-            return []  # each call of it says which
+            # Each call must name a model.
+            return []
         try:
             model = models.find(model_ref)
             functions = self._task_functions(model, model_ref)
             if model_ref is None and not models.chooses_default:
-                # Of the embedded model, which the program did not choose, a call is told by itself
-                # that it cannot call functions; it may name another model, or ask none.
+                # The program did not choose the embedded model, which cannot call functions. That
+                # is no fault of the definition, since a call may name another model or need none;
+                # a call that does use the embedded model fails by itself.
                 functions = [one for one in functions if one.answer_schema is None]
             model.check(functions)
         except (DefinitionError, InvalidValueError) as error:
@@ -308,7 +311,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         return current_context().invoke(self, bound | kwargs)
 
     async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
-        """Return what the model is told first."""
+        """Return the first message to the model."""
         return await self._filled(self.user_prompt_template, args, "user_prompt_template")
 
     async def system(self, args: Mapping[str, Any]) -> str:
@@ -333,7 +336,8 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         except TreefoldError as error:
             raise provider_fault(node, str(model_ref or "the default model"), error) from error
         system, prompt = node.known_system, node.edited_prompt
-        if system is None:  # or all of it has been said
+        # A resumed call has its system prompt, and its prompt has been sent.
+        if system is None:
             system = await self.system(args)
             prompt = await self.prompt(ctx, args) if prompt is None else prompt
         task = Task(
@@ -361,5 +365,5 @@ class AgentFunction(Function):  # noqa: PLR0904 - most of them say what it is ma
         return replace(self.settings, response_schema=schema)
 
     def _answers_in_schema(self, model: Model, model_ref: Any) -> bool:
-        """Whether the provider takes the schema of the result, so that no function is needed."""
+        """Whether the provider accepts the schema of the result instead of a function."""
         return model.provider is Provider.Gemini and not self.functions_for(model, model_ref)

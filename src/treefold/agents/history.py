@@ -1,4 +1,4 @@
-"""What an agent and its model have said, for hooks to read."""
+"""``History``: the conversation of an agent as messages, for hooks."""
 
 from treefold.core.messages import Message, messages_of
 from treefold.core.transcript import ToolUse
@@ -6,13 +6,13 @@ from treefold.runtime.agent_node import AgentNode
 
 
 class History:
-    """The conversation of one call as plain messages; each part is read once."""
+    """The conversation of one call as plain messages; each part is converted once."""
 
     def __init__(self, node: AgentNode) -> None:
         self._node = node
         self._messages: list[Message] = []
-        self._asked: list[ToolUse] = []  # by what was read last
-        self._read = 0
+        self._asked: list[ToolUse] = []  # the calls in the parts that were converted last
+        self._read = 0  # parts converted so far
 
     def messages(self) -> list[Message]:
         """Return all messages, oldest first."""

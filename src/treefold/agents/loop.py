@@ -1,6 +1,6 @@
 """The one loop that drives every model: request, stream, calls, results, request.
 
-Knows a task, a node and a context; which provider answers, and who watches, is not its business.
+It knows a task, a node and a context, but neither providers nor observers.
 """
 
 from collections import deque
@@ -36,10 +36,10 @@ from treefold.runtime.context import Context
 from treefold.runtime.node import CallNode
 from treefold.runtime.stack import frames_to
 
-_REMINDERS: Final = 2  # how often a model that gave no answer is asked for one
+_REMINDERS: Final = 2  # after a response without a usable answer
 _EMPTY: Final = "You said nothing. Give your answer."
-# It depends on the server whether the model was shown return_result. The words do not, because a
-# replay compares them and knows nothing of the server.
+# Whether the model has return_result depends on the server. The text does not, because a replay
+# compares it and does not know the server.
 _NO_RESULT: Final = (
     "{fault}. If you have the function return_result, call it with the result of your task;"
     " otherwise answer with the result as JSON and nothing else."
@@ -55,14 +55,14 @@ Inputs = Sequence[UserText | ToolResult]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What an agent is to do in one call."""
+    """The task of an agent in one call."""
 
     model: Model
     system: str
     prompt: str
     functions: Sequence[Function]
     settings: ModelSettings
-    result: ResultType | None  # None: whatever the model says last
+    result: ResultType | None  # None: the last text of the model
     max_steps: int
     parallel_tools: bool
 
@@ -77,23 +77,23 @@ class Loop:
         self._task = task
         self._calls = calls or Calls(ctx, node, task.functions)
         self._reminders = 0
-        self._exceeded: BudgetExceeded | None = None  # since then it may only say what it has
+        self._exceeded: BudgetExceeded | None = None  # once set, only one answer is allowed
         self._settings = _with_caching(task, node)
         self._session: Session
 
     async def run(self) -> Any:
-        """Return the answer: a text, or what ``returns`` says.
+        """Return the answer: a text, or a value of the type ``returns``.
 
         Raises:
             AgentException: the agent gave up.
             ModelProviderException: the provider failed.
-            CallError: there is no answer, for one reason or another.
+            CallError: there is no answer for another reason.
         """
         await self._begin()
-        left = self._unfollowed
-        inputs: Inputs = () if left else await self._opening()
-        for _ in range(self._node.responses - bool(left), self._task.max_steps):
-            response, left = left or await self._request(inputs), None
+        unhandled = self._unhandled
+        inputs: Inputs = () if unhandled else await self._opening()
+        for _ in range(self._node.responses - bool(unhandled), self._task.max_steps):
+            response, unhandled = unhandled or await self._request(inputs), None
             if response.exchange.finish is Finish.PAUSED:
                 inputs = ()
                 continue
@@ -107,13 +107,13 @@ class Loop:
         return self._out_of_steps()
 
     async def _begin(self) -> None:
-        """Open the conversation, or go on with an earlier one."""
+        """Open the conversation, or continue an earlier one."""
         past = self._node.past
         self._session = self._open(self._settings, () if past is None else past.exchanges)
 
     @property
-    def _unfollowed(self) -> ResponseCompleted | None:
-        """The response that an earlier process had, and could not follow to the end."""
+    def _unhandled(self) -> ResponseCompleted | None:
+        """The last response of an earlier process, whose calls may not have ended."""
         past = self._node.past
         return past.response if isinstance(past, Past) else None
 
@@ -124,7 +124,7 @@ class Loop:
         )
 
     async def _opening(self) -> Inputs:
-        """Return what is said first: the prompt, or what an earlier call could not send."""
+        """Return the first inputs: the prompt, or what an earlier call could not send."""
         past = self._node.past
         if past is not None and (past.unsent or past.exchanges):
             return past.unsent
@@ -137,7 +137,7 @@ class Loop:
         return [UserText(prompt)]
 
     async def _submitted(self, prompt: str) -> str:
-        """Return the prompt as the hooks let it pass."""
+        """Return the prompt after the hooks have approved or changed it."""
         rules = self._node.rule_chain
         if not rules.asks(HOOK_USER_PROMPT_SUBMIT):
             return prompt
@@ -188,40 +188,43 @@ class Loop:
         return await self._node.request(*inputs, over_budget=over_budget)
 
     def _speak_last(self, inputs: Inputs, exceeded: BudgetExceeded) -> Inputs:
-        """Allow one request more, if the budget does, in which nothing can be called."""
+        """Prepare one more request, without functions, if the budget allows that."""
         if not exceeded.last_call or not inputs:
             raise exceeded
         self._exceeded = exceeded
         settings = replace(self._settings, call_functions=False)
         self._session = self._open(settings, tuple(self._session.exchanges))
-        told = inputs[-1] == UserText(_LAST_CALL)  # by an earlier process, and not answered
-        return inputs if told else [*inputs, UserText(_LAST_CALL)]
+        # An earlier process may have added the text without getting a response.
+        is_added = inputs[-1] == UserText(_LAST_CALL)
+        return inputs if is_added else [*inputs, UserText(_LAST_CALL)]
 
     # Calls and answers
 
     async def _follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
-        """Make the calls that were asked for; return the result that one gave, or what to send."""
-        if self._exceeded is not None:  # it calls, although it was told that it cannot
+        """Make the calls of *response*; return the agent's result, or the inputs to send next."""
+        # The model asks for calls although it has no functions any more.
+        if self._exceeded is not None:
             raise self._exceeded
         calls = tuple(self._session.pending)
         made = await self._calls.make(calls, at_once=self._task.parallel_tools)
         for one in made:
             failure = None if one.node is None else one.node.exception
+            # The agent gave up; all calls that it asked for have been made.
             if failure is not None and failure in self._node.resignations:
-                raise failure  # its own decision, when all that it asked for has been tried
+                raise failure
         self._check_resigned()
         if (returned := _returned(made)) is not None:
             return returned.outputs, ()
         return None, [one.result for one in made if one.result is not None]
 
     def _check_resigned(self) -> None:
-        """Raise what a function posted that did not raise it."""
+        """Raise the exception that a function posted without raising it, if any."""
         for error in self._node.resignations:
             error.locate(frames_to(self._node))
             raise error
 
     def _answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
-        """Return the answer, or what to say to a model that gave none."""
+        """Return the answer, or a reminder to a model that gave none."""
         text = "".join(part.text for part in response.parts if isinstance(part, ModelText))
         if response.exchange.finish is Finish.MAX_TOKENS:
             raise self._no_answer("its answer was cut off: give it a greater max_tokens", text)
@@ -250,7 +253,7 @@ class Loop:
 
 
 def _edited_prompt(args: Mapping[str, Any]) -> str:
-    """Return the prompt that a person wants to be sent instead."""
+    """Return the prompt that a person has edited."""
     prompt = args.get("prompt")
     if len(args) != 1 or not isinstance(prompt, str):
         raise InvalidArgumentsError("a prompt is edited by {'prompt': 'the new text'}")
@@ -258,7 +261,7 @@ def _edited_prompt(args: Mapping[str, Any]) -> str:
 
 
 def _returned(made: Sequence[MadeCall]) -> CallNode | None:
-    """Return the call that gave the result, if there was one."""
+    """Return the call that returned the agent's result, if there was one."""
     for one in made:
         node = one.node
         if node is None or node.state is not NodeState.Success:
@@ -269,7 +272,7 @@ def _returned(made: Sequence[MadeCall]) -> CallNode | None:
 
 
 def _with_caching(task: Task, node: AgentNode) -> ModelSettings:
-    """Return the settings; how long the prompt is kept is decided once, from the past."""
+    """Return the settings with a caching policy, chosen once per call from past runs."""
     if task.settings.caching is not None:
         return task.settings
     if (decided := node.caching_with(task.model)) is not None:
@@ -279,7 +282,7 @@ def _with_caching(task: Task, node: AgentNode) -> ModelSettings:
 
 
 def provider_fault(node: AgentNode, model: Model | str, error: Exception) -> Exception:
-    """Return *error* as a fault of the provider's side, or as it is if it is another's."""
+    """Return *error* as a ModelProviderException; a CallError or StoreError unchanged."""
     if isinstance(error, CallError | StoreError):
         return error
     if not isinstance(error, ModelProviderException):

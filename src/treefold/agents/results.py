@@ -1,4 +1,4 @@
-"""Results of a declared type: how an agent gives one, and how it is checked."""
+"""Results of a declared type: how an agent returns one, and how it is checked."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from treefold.core.parameters import Parameters
 from treefold.core.plain import explained
 
 _NAME: Final = "return_result"
-_WRAPPED: Final = "result"  # the one argument, where the type is no object
+_WRAPPED: Final = "result"  # the only argument, if the type is not an object
 _WRONG: Final = "the answer is wrong"
 _FENCED: Final = re.compile(r"```(?:json)?\s*\n(.*?)\n?```", re.DOTALL | re.IGNORECASE)
 
@@ -22,7 +22,7 @@ text does not count as the result."""
 
 
 class ResultType:
-    """The type that an agent's result is of."""
+    """The declared type of an agent's result."""
 
     def __init__(self, returns: Any) -> None:
         from pydantic import PydanticUserError, TypeAdapter  # noqa: PLC0415 - slow
@@ -33,7 +33,9 @@ class ResultType:
             self._adapter = TypeAdapter[Any](returns)
             schema = self._adapter.json_schema()
         except (PydanticUserError, PydanticInvalidForJsonSchema, TypeError, NameError) as error:
-            raise DefinitionError(f"returns={returns!r} is no type for a result: {error}") from None
+            raise DefinitionError(
+                f"returns must be a type that JSON can express, got {returns!r}: {error}"
+            ) from None
         self.is_object = schema.get("type") == "object" and "properties" in schema
         self.schema: JsonSchema = schema
         for key in ("title", "description"):
@@ -41,7 +43,7 @@ class ResultType:
 
     @property
     def arguments_schema(self) -> JsonSchema:
-        """The schema of a call that gives such a result."""
+        """The schema of the arguments of return_result."""
         if self.is_object:
             return self.schema
         inner = {key: value for key, value in self.schema.items() if key != "$defs"}
@@ -53,7 +55,7 @@ class ResultType:
         return wrapped | {key: self.schema[key] for key in ("$defs",) if key in self.schema}
 
     def from_arguments(self, args: Mapping[str, Any]) -> Any:
-        """Return the result that a call gives.
+        """Return the result from the arguments of a call of return_result.
 
         Raises:
             InvalidArgumentsError: it is not of the type.
@@ -66,10 +68,10 @@ class ResultType:
         return self._checked(dict(args) if self.is_object else args[_WRAPPED], _NAME)
 
     def from_text(self, text: str) -> Any:
-        """Return the result that stands in *text* as JSON, alone or in a fence.
+        """Return the result from *text*, which is JSON or contains it in one code fence.
 
         Raises:
-            InvalidArgumentsError: there is none.
+            InvalidArgumentsError: it is not JSON, or not of the type.
         """
         fenced = _FENCED.findall(text)
         candidate = fenced[0] if len(fenced) == 1 else text
@@ -82,12 +84,13 @@ class ResultType:
         except InvalidArgumentsError:
             match value:
                 case {"result": inner, **rest} if not rest and not self.is_object:
-                    return self._checked(inner, _WRONG)  # wrapped, as a call would have it
+                    # The model wrote the arguments of return_result.
+                    return self._checked(inner, _WRONG)
                 case _:
                     raise
 
     def _checked(self, value: Any, what: str) -> Any:
-        from pydantic import ValidationError  # noqa: PLC0415 - it is loaded by now
+        from pydantic import ValidationError  # noqa: PLC0415 - loaded by the constructor
 
         if faults := list(_misspelt(value, self.schema, self.schema.get("$defs", {}))):
             raise InvalidArgumentsError(f"{what}: {'; '.join(faults)}")
@@ -98,7 +101,10 @@ class ResultType:
 
 
 def _misspelt(value: Any, schema: Any, types: Mapping[str, Any]) -> Iterator[str]:
-    """Find fields that the type does not have, at any depth; pydantic would pass them over."""
+    """Yield messages about fields that the type does not have, at any depth.
+
+    Pydantic ignores such fields.
+    """
     schema = types.get(schema.get("$ref", "").removeprefix("#/$defs/"), schema)
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         for item in cast("list[Any]", value):
@@ -119,7 +125,7 @@ def _unknown(unknown: Iterable[str], known: Iterable[str]) -> str:
 
 
 class ReturnResult(Function):
-    """The function by which an agent gives its result; the agent has ended when it is called.
+    """The function that an agent calls to return its result; the call ends the agent.
 
     With *or_answer*, a model that cannot call functions answers with the result as JSON.
 
@@ -149,7 +155,7 @@ class ReturnResult(Function):
 
 
 class _ResultParameters(Parameters):
-    """Checked as one value, so that what the type itself checks is checked, too."""
+    """Validates the arguments as one value, so that validators of the whole type run, too."""
 
     def __init__(self, type: ResultType) -> None:
         super().__init__(_NAME, [Parameter(_WRAPPED, type.returns)])

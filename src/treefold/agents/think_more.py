@@ -1,4 +1,4 @@
-"""Have an agent look again at its own answer."""
+"""``ThinkMore``: have an agent review its own answer."""
 
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ bettered, give it again."""
 
 
 class ThinkMore(AgentWrapper):
-    """An agent that looks again at its own answer, *rounds* times, before it gives it.
+    """Calls an agent, then has it review and improve its own answer *rounds* times.
 
     Example:
         >>> from treefold import Runtime, ThinkMore, agent
@@ -45,7 +45,7 @@ class ThinkMore(AgentWrapper):
     async def _work(self, ctx: RunContext, **args: Any) -> Any:
         answer = await self._call(ctx, self.agent, args)
         for _ in range(self.rounds):
-            again = self._variant.told(args, as_text(answer))
+            again = self._variant.with_extra(args, as_text(answer))
             answer = await self._call(ctx, self._variant, again)
         return answer
 

@@ -1,4 +1,4 @@
-"""The same agent, told one thing more."""
+"""``Variant``: an agent with one more argument, and more text in its prompt."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from treefold.core.provider import Provider
 
 
 class Variant(AgentFunction):
-    """An agent whose prompt goes on after that of another: same system prompt, same functions."""
+    """An agent like another one, with the text ``more(extra)`` appended to its prompt."""
 
     _builds_prompt = True
 
@@ -38,9 +38,9 @@ class Variant(AgentFunction):
             max_depth=agent.max_depth,
         )
 
-    def told(self, args: Mapping[str, Any], more: Any) -> dict[str, Any]:
-        """Return the arguments to call it with: those of the agent, and what it is told more."""
-        return {**args, self._extra.name: more}
+    def with_extra(self, args: Mapping[str, Any], value: Any) -> dict[str, Any]:
+        """Return the arguments for a call: those of the agent, and *value* as the extra one."""
+        return {**args, self._extra.name: value}
 
     @cached_property
     def parameters(self) -> Parameters:

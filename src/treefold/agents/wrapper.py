@@ -1,4 +1,4 @@
-"""Code that is called like an agent, and calls that agent in its own way."""
+"""``AgentWrapper``: code with the signature of an agent, which calls that agent."""
 
 import asyncio
 from abc import abstractmethod
@@ -23,8 +23,8 @@ from treefold.runtime.node import CallNode
 class AgentWrapper(CodeFunction):
     """A function with the arguments and the result of an agent.
 
-    ``callable(ctx, ...)`` may be called directly, too; the calls it makes are then those of the
-    call that *ctx* belongs to. In async code it is awaited; in sync code it returns the result.
+    ``callable(ctx, ...)`` may also be called directly; the calls that it makes are then children of
+    the call that *ctx* belongs to. In async code it is awaited; in sync code it returns the result.
     """
 
     def __init__(
@@ -54,12 +54,13 @@ class AgentWrapper(CodeFunction):
             return self._work(ctx, **named)
         try:
             node = self._context(ctx).node
-        except UsageError:  # outside any call
+        except UsageError:
+            # The context belongs to a runtime, outside any call.
             return ctx.invoke(self, named).result()
         return node.loop_handle.run_coroutine(self._work_within(node, ctx, named))
 
     async def _work_within(self, node: CallNode, ctx: RunContext, args: dict[str, Any]) -> Any:
-        """Do the work for a thread of *node*, and no longer than that lives."""
+        """Do the work for a thread of *node*; it is cancelled when *node* ends."""
         task = asyncio.current_task()
         assert task is not None
         node.add_end_callback(task.cancel)
@@ -96,7 +97,7 @@ class AgentWrapper(CodeFunction):
     ) -> AgentNode:
         request = CallRequest(function, dict(args), model=model, tied_with=tied_with)
         node = self._context(ctx).start(request)
-        assert isinstance(node, AgentNode)  # as for every agent
+        assert isinstance(node, AgentNode)  # every call of an agent is one
         return node
 
     def _context(self, ctx: RunContext) -> Context:

@@ -10,7 +10,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from treefold.agents.calls import told
+from treefold.agents.calls import error_text
 from treefold.core.errors import InvalidValueError, UnknownQuestionError
 from treefold.core.function import Function, Node
 from treefold.core.question import Question
@@ -67,7 +67,7 @@ class ToolServer:
         try:
             await self._forward(request, node)
         except Exception as error:  # noqa: BLE001 - the call must end, whatever the client does
-            node.cancel(f"its progress could not be reported to the client: {told(error)}")
+            node.cancel(f"its progress could not be reported to the client: {error_text(error)}")
 
     async def _forward(self, request: Request, node: Node) -> None:
         finished = 0
@@ -122,7 +122,7 @@ async def _call_result(node: Node, output: OutputSchema | None) -> types.CallToo
         node.cancel("the client cancelled the call or disconnected")
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - every failure is reported to the client
-        return to_error_result(told(error))
+        return to_error_result(error_text(error))
 
 
 def _tool(function: Function, output: OutputSchema | None) -> types.Tool:
