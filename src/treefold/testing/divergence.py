@@ -1,4 +1,4 @@
-"""What is different now from what was recorded, in words and line by line."""
+"""``Divergence``: the first difference between a replay and its recording, with a diff."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,14 +16,14 @@ _LONGEST: Final = 100_000  # characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """Where a replay went another way than the recording.
+    """Where a replay diverged from its recording.
 
     Attributes:
-        path: the place of the call in its tree, as recorded.
-        function: what was called.
+        path: the path of the call in its tree, as recorded.
+        function: the function that was called.
         what: what differs, in words.
-        expected: what was recorded, as text; empty if there was no such thing.
-        actual: what it is now, as text; empty if there is no such thing any more.
+        expected: the recorded text; empty if nothing was recorded.
+        actual: the text of the replay; empty if there is none any more.
 
     Example:
         >>> from treefold.testing import Divergence
@@ -63,7 +63,7 @@ class Divergence:
 
 
 def value_text(value: Any) -> str:
-    """Return *value* as people read it: text as it is, anything else as JSON."""
+    """Return *value* as people read it: text unchanged, other values as JSON."""
     if isinstance(value, str):
         return value
     try:
@@ -73,13 +73,13 @@ def value_text(value: Any) -> str:
 
 
 def call_text(function: str, args: Mapping[str, Any]) -> str:
-    """Return a call: its function, and each argument on lines of its own."""
+    """Return a call as text: its function, and each argument on lines of its own."""
     lines = [f"{name}={value_text(value)}" for name, value in sorted(args.items())]
     return "\n".join([function, *lines])
 
 
 def inputs_text(inputs: Iterable[TranscriptPart]) -> str:
-    """Return what a model is told."""
+    """Return the inputs of a request as text."""
     return "\n".join(_part_text(part) for part in inputs)
 
 
@@ -88,19 +88,19 @@ def _part_text(part: TranscriptPart) -> str:
         case UserText():
             return part.text
         case ToolResult():
-            came = "an error" if part.is_error else "a result"
-            return f"[{came} of call {part.tool_use_id}]\n{part.content}"
+            kind = "an error" if part.is_error else "a result"
+            return f"[{kind} of call {part.tool_use_id}]\n{part.content}"
         case _:
             return repr(part)
 
 
 def outcome_text(value: Any, failure: Failure | None) -> str:
-    """Return what came of a call."""
+    """Return the result or exception of a call as text."""
     return value_text(value) if failure is None else f"raised {failure}"
 
 
-def told_apart(expected: str, actual: str, exactly: tuple[Any, Any]) -> tuple[str, str]:
-    """Return both texts, or what Python says of the values if the texts are the same."""
+def distinct_texts(expected: str, actual: str, values: tuple[Any, Any]) -> tuple[str, str]:
+    """Return both texts, or the reprs of the *values* if the texts are the same."""
     if expected != actual:
         return expected, actual
-    return shortened(exactly[0], _LONGEST), shortened(exactly[1], _LONGEST)
+    return shortened(values[0], _LONGEST), shortened(values[1], _LONGEST)

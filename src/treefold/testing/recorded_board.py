@@ -1,4 +1,4 @@
-"""The questions of a replay: nobody but the recording answers them."""
+"""``RecordedBoard``: the questions of a replay, answered from the recording only."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,10 +10,10 @@ from treefold.runtime.tree import Tree
 
 
 class RecordedBoard(QuestionBoard):
-    """Where questions get the answers that were recorded.
+    """A question board that answers each question as recorded.
 
     Args:
-        answer: is told each question, and how to answer it.
+        answer: is called with each question and a callback that takes the answer.
     """
 
     def __init__(self, answer: Callable[[Question, Callable[[Answer], None]], None]) -> None:
@@ -36,5 +36,6 @@ class RecordedBoard(QuestionBoard):
         return question
 
     def _give(self, id: str, answer: Answer) -> None:
-        if id in self._open:  # it may have been withdrawn
+        # The question may have been withdrawn meanwhile.
+        if id in self._open:
             self._settle(id, answer)

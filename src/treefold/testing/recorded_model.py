@@ -1,6 +1,6 @@
-"""A model that says what one was recorded to have said; it reaches nobody.
+"""``RecordedModel``: a model that gives recorded responses, without any connection.
 
-Whether what it is told is what was told then is decided by whoever lets it answer.
+It does not compare requests with the recorded ones; its callbacks do.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -34,7 +34,7 @@ from treefold.runtime.model_names import ModelNames
 
 
 class PlaceholderModel(Model):
-    """Stands for a model while functions are checked; nobody asks it."""
+    """Stands for a model while functions are checked; it cannot be used."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -49,11 +49,11 @@ class PlaceholderModel(Model):
         *,
         exchanges: Sequence[Exchange] = (),
     ) -> Session:
-        raise UsageError(f"{self.name} is not asked in a replay")
+        raise UsageError(f"{self.name} cannot be used in a replay")
 
 
-class StandIns(ModelNames):
-    """Knows every model that anybody can name."""
+class PlaceholderNames(ModelNames):
+    """Has a placeholder for every model name."""
 
     def find(self, model_ref: Any) -> Model:
         return PlaceholderModel(
@@ -70,11 +70,11 @@ Answered = Callable[[], Awaitable[ResponseCompleted]]
 
 
 class RecordedModel(PlaceholderModel):
-    """The model of one call, and all that it has said there so far.
+    """The model of one call, and its responses so far.
 
     Args:
-        sent: is told each request: the system prompt, the names of the functions, the inputs.
-        answered: waits for what came of it, and returns or raises that.
+        sent: is called with each request: system prompt, names of the functions, inputs.
+        answered: waits for the outcome of the request, and returns or raises it.
     """
 
     def __init__(self, name: str, sent: Sent, answered: Answered) -> None:
@@ -85,7 +85,7 @@ class RecordedModel(PlaceholderModel):
         self.cost: Decimal | None = None  # of the last request
 
     def price(self, usage: TokenUsage) -> Decimal | None:
-        """Return what the last request cost."""
+        """Return the cost of the last request."""
         return self.cost
 
     def open(
@@ -101,9 +101,9 @@ class RecordedModel(PlaceholderModel):
 
 
 class RecordedSession(Session):
-    """The conversation of one call; opened again, it is the same.
+    """The conversation of one call; opened again, it is the same conversation.
 
-    A turn of a chat goes on with what was said *before*, in other calls.
+    *before* are the exchanges of earlier calls, which a turn of a chat continues.
     """
 
     def __init__(
@@ -122,7 +122,8 @@ class RecordedSession(Session):
     async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
         model = self._model
         await model.sent(self._system, self._functions, inputs)
-        yield TextDelta("")  # it begins to answer, and others may wait for just that
+        # Other members of an ensemble wait for the beginning of a response.
+        yield TextDelta("")
         response = await model.answered()
         model.cost = response.cost
         model.responses.append(response)
@@ -148,7 +149,7 @@ class RecordedSession(Session):
 
     @property
     def _parts(self) -> list[Sequence[TranscriptPart]]:
-        """What was said in each exchange."""
+        """The transcript parts of each exchange."""
         return [*self._parts_before, *(response.parts for response in self._model.responses)]
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:

@@ -1,7 +1,7 @@
-"""A tree as it was recorded: what each call asked for, what it was told, and in which order.
+"""``Recording``: a recorded tree, with the requests, answers and end of each call.
 
-Read from events and nothing else. What is done with it, and what has changed since, is not this
-module's business.
+It is read from events only, and does not know how it is replayed. A position is the index of an
+event in its tree; positions define the order in which a replay lets things happen.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,40 +29,40 @@ from treefold.core.restoring import exception_of
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
 
-_BY_TIME = {"CallTimeoutError", "BudgetExceeded"}
+_TIME_LIMITS = {"CallTimeoutError", "BudgetExceeded"}
 _STOPPED = "it was stopped when this was recorded"
 
 
 @dataclass(slots=True)
 class RecordedRequest:
-    """A request to a model, and what came of it; nothing, if the recording ends before."""
+    """A request to a model, and its outcome; None if the recording ends before."""
 
     opened: ConversationOpened
     inputs: tuple[TranscriptPart, ...]
     outcome: ResponseCompleted | RequestFailed | None = None
-    place: int | None = None  # of the outcome, among all events
+    position: int | None = None  # of the outcome
 
 
 @dataclass(slots=True)
 class RecordedAnswer:
-    """A question, and what was said to it; None if nobody did."""
+    """A question, and its answer; None if it was not answered."""
 
     question: Question
     answer: Answer | None = None
-    place: int | None = None
+    position: int | None = None  # of the answer
 
 
 @dataclass(slots=True)
 class RecordedCall:
-    """One call of the tree."""
+    """One call of a recorded tree."""
 
     record: Record
     parent: "RecordedCall | None"
     calls: dict[str, "RecordedCall"] = field(default_factory=dict[str, "RecordedCall"])  # by key
     requests: list[RecordedRequest] = field(default_factory=list[RecordedRequest])
     answers: list[RecordedAnswer] = field(default_factory=list[RecordedAnswer])
-    end: int | None = None  # the place of its end
-    is_given: bool = False  # somebody said what came of it, instead of having it made
+    end: int | None = None  # the position of its end
+    is_given: bool = False  # a person or an edit supplied its result; the function did not run
 
     @property
     def id(self) -> int:
@@ -78,16 +78,16 @@ class RecordedCall:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether it ended because somebody cancelled it, or its time was over."""
+        """Whether it was cancelled, or exceeded a timeout or budget."""
         if self.ended is None:
             return False
         failure = self.ended.exception
-        by_time = failure is not None and failure.type in _BY_TIME
+        by_time = failure is not None and failure.type in _TIME_LIMITS
         return self.ended.state is NodeState.Canceled or by_time
 
     @property
     def stopped_first(self) -> "RecordedCall":
-        """The highest call above it that was stopped together with it, or itself."""
+        """The topmost call that was stopped together with it; possibly itself."""
         call = self
         while call.parent is not None and call.parent.was_stopped:
             call = call.parent
@@ -100,7 +100,7 @@ class RecordedCall:
 
     @property
     def ended_here(self) -> bool:
-        """Whether it was stopped in this tree, and not in one that this is a fork or a copy of."""
+        """Whether it was stopped in this tree, and not in the source of a fork or copy."""
         path = None if self.stop is None else self.stop.path
         return self.parent is None or path == self.record.path
 
@@ -116,21 +116,21 @@ class RecordedCall:
         return 0 if begun is None or self.ended is None else self.ended.at - begun.timestamp()
 
     @property
-    def places(self) -> Iterator[int]:
-        """Where something came of it, or of what it asked."""
-        found = [self.end, *(request.place for request in self.requests)]
-        found += [answer.place for answer in self.answers]
-        return (place for place in found if place is not None)
+    def positions(self) -> Iterator[int]:
+        """The positions of its end, and of the outcomes of its requests and questions."""
+        found = [self.end, *(request.position for request in self.requests)]
+        found += [answer.position for answer in self.answers]
+        return (position for position in found if position is not None)
 
     def answer_to(self, question: Question) -> RecordedAnswer | None:
-        """Return what was said to the same question, and not taken out of ``answers`` yet."""
+        """Return the recorded answer to the same question, if it is still in ``answers``."""
         for known in self.answers:
             if known.question.has_key(question.kind, question.key):
                 return known
         return None
 
-    def was_left(self, call: "RecordedCall") -> bool:
-        """Whether it did not make one of its calls again when it was resumed."""
+    def was_unclaimed(self, call: "RecordedCall") -> bool:
+        """Whether it did not make *call*, one of its calls, again when it was resumed."""
         return call.record.requested.index in self.record.unclaimed
 
 
@@ -139,77 +139,82 @@ class Recording:
 
     def __init__(self, events: Sequence[Event]) -> None:
         first = events[0]
-        assert isinstance(first, CallRequested)  # so every tree begins
+        assert isinstance(first, CallRequested)  # the first event of every tree
         self.number = first.index
         fold = TreeFold(self.number)
         fold.apply(events)
         self.calls: dict[int, RecordedCall] = {}
         for id in sorted(fold.records):
-            self._add(fold.records[id])
+            self._add_call(fold.records[id])
         self.root = self.calls[first.node]
         self._opened: dict[int, ConversationOpened] = {}
-        for place, event in enumerate(events):
-            self._take(place, event, self.calls[event.node])
+        for position, event in enumerate(events):
+            self._add_event(position, event, self.calls[event.node])
 
-    def _add(self, record: Record) -> None:
+    def _add_call(self, record: Record) -> None:
         requested = record.requested
         parent = None if requested.parent is None else self.calls[requested.parent]
         call = self.calls[requested.node] = RecordedCall(record, parent)
         if parent is not None:
             parent.calls[requested.key] = call
 
-    def _take(self, place: int, event: Event, call: RecordedCall) -> None:
+    def _add_event(self, position: int, event: Event, call: RecordedCall) -> None:
         match event:
             case CallEnded():
-                call.end = place if call.ended is event else None
+                call.end = position if call.ended is event else None
                 call.is_given = call.is_given or event.given
             case ConversationOpened():
                 self._opened[event.node] = event
             case RequestSent() | RequestFailed() | ResponseCompleted():
-                self._take_of_request(place, event, call)
+                self._add_request_event(position, event, call)
             case QuestionAsked():
-                if event.question not in [known.question for known in call.answers]:  # as in a fork
+                # In a fork, an open question is recorded twice.
+                if event.question not in [known.question for known in call.answers]:
                     call.answers.append(RecordedAnswer(event.question))
             case QuestionSettled():
                 for asked in call.answers:
                     if asked.question.id == event.id and event.answer is not None:
-                        asked.answer, asked.place = event.answer, place
+                        asked.answer, asked.position = event.answer, position
                         if asked.question.kind is QuestionKind.InDoubt:
                             call.is_given = event.answer.text in {USE, FAIL}
             case _:
                 pass
 
-    def _take_of_request(
-        self, place: int, event: RequestSent | RequestFailed | ResponseCompleted, call: RecordedCall
+    def _add_request_event(
+        self,
+        position: int,
+        event: RequestSent | RequestFailed | ResponseCompleted,
+        call: RecordedCall,
     ) -> None:
         last = call.requests[-1] if call.requests else None
         if isinstance(event, RequestSent):
             if last is not None and not isinstance(last.outcome, ResponseCompleted):
-                call.requests.pop()  # it was made again
+                # This is a retry of the last request.
+                call.requests.pop()
             call.requests.append(RecordedRequest(self._opened[event.node], event.inputs))
         elif last is not None and last.outcome is None:
-            last.outcome, last.place = event, place
+            last.outcome, last.position = event, position
 
     @property
-    def places(self) -> list[int]:
-        """Where something came of a call, a request or a question, in order."""
-        return sorted(place for call in self.calls.values() for place in call.places)
+    def positions(self) -> list[int]:
+        """The positions of all outcomes of calls, requests and questions, in order."""
+        return sorted(position for call in self.calls.values() for position in call.positions)
 
     @property
     def pauses_on_tool_error(self) -> bool:
-        """Whether a person was asked what to do about functions that failed."""
+        """Whether a failed function paused its caller, so that a person could decide."""
         questions = [one.question for call in self.calls.values() for one in call.answers]
         return any(q.kind is QuestionKind.Paused and REPORT in q.choices for q in questions)
 
 
 def recorded_exception(failure: Failure) -> Exception | SystemExit:
-    """Return an exception of the same name that says the same, whatever is loaded here."""
+    """Return an exception with the recorded class name and message, even of an unknown class."""
     error = exception_of(failure)
     if not isinstance(error, RecordedError) or failure.type == RecordedError.__name__:
         return error
 
-    def say(self: RecordedError) -> str:
+    def message(self: RecordedError) -> str:
         return self.message
 
-    named = type(failure.type, (RecordedError,), {"__str__": say})
+    named = type(failure.type, (RecordedError,), {"__str__": message})
     return named(failure.type, failure.message)

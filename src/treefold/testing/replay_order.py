@@ -1,8 +1,9 @@
-"""What was recorded comes about again in the same order, however quickly it could.
+"""``ReplayOrder``: lets recorded outcomes happen in their recorded order.
 
-Whoever is to be told something that was recorded waits here, by its place in the recording. One at
-a time is let through, the earliest of those who wait, when all that came before has come about. If
-that does not happen, since something is different now, the earliest goes when nothing moves.
+A task that is about to receive a recorded outcome waits here, by the position of the outcome in the
+recording. One task is released at a time: the one with the earliest position, as soon as everything
+before it has happened. If that does not happen, because the replay differs from the recording, the
+earliest is released when there is no progress any more.
 """
 
 import asyncio
@@ -12,64 +13,65 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-# Turns of the loop without news, after which the next may go.
-_SOON: Final = 5  # nothing that came before is still to come
-_LATER: Final = 200  # something is, but it seems that it will not
+# Iterations of the event loop without progress, after which the next task is released.
+_SOON: Final = 5  # everything before it has happened
+_LATER: Final = 200  # something before it has not happened, and probably will not
 
 
 class ReplayOrder:
-    """Lets one through at a time; all of it happens on one loop.
+    """Releases one waiting task at a time; to be used on one event loop only.
 
     Args:
-        places: all that was recorded.
-        when_quiet: called when nobody waits, and nothing has moved for a while.
+        positions: the positions of all recorded outcomes.
+        when_quiet: is called when no task waits and there was no progress for a while.
     """
 
-    def __init__(self, places: Iterable[int], when_quiet: Callable[[], None]) -> None:
-        self._due = deque(sorted(places))
-        self._come: set[int] = set()
+    def __init__(self, positions: Iterable[int], when_quiet: Callable[[], None]) -> None:
+        self._expected = deque(sorted(positions))
+        self._done: set[int] = set()
         self._when_quiet = when_quiet
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
-        self._still = 0  # turns of the loop without news
-        self._looking = False
+        self._idle_steps = 0  # iterations of the event loop without progress
+        self._scheduled = False
 
-    def at(self, place: int) -> asyncio.Future[None]:
-        """Return what is done when it is the turn of *place*; to be awaited by one."""
+    def at(self, position: int) -> asyncio.Future[None]:
+        """Return a future that is done when it is the turn of *position*."""
         turn = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (place, next(self._numbers), turn))
-        self.stir()
+        heapq.heappush(self._waiting, (position, next(self._numbers), turn))
+        self.note_progress()
         return turn
 
-    def has_come(self, places: Iterable[int]) -> None:
-        """Take note that all of *places* have come about, or will not any more."""
-        self._come.update(places)
-        self.stir()
+    def mark_done(self, positions: Iterable[int]) -> None:
+        """Record that the outcomes at *positions* have happened, or will not happen any more."""
+        self._done.update(positions)
+        self.note_progress()
 
-    def stir(self) -> None:
-        """Take note that something has moved."""
-        self._still = 0
-        if not self._looking:
-            self._looking = True
-            asyncio.get_running_loop().call_soon(self._look)
+    def note_progress(self) -> None:
+        """Record that there was progress, and start again to count idle iterations."""
+        self._idle_steps = 0
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._step)
 
-    def _look(self) -> None:
-        self._still += 1
-        while self._waiting and self._waiting[0][2].done():  # it was cancelled
+    def _step(self) -> None:
+        self._idle_steps += 1
+        # A waiting task may have been cancelled.
+        while self._waiting and self._waiting[0][2].done():
             heapq.heappop(self._waiting)
-        if self._still >= self._patience():
+        if self._idle_steps >= self._patience():
             if not self._waiting:
-                self._looking = False
+                self._scheduled = False
                 self._when_quiet()
                 return
-            place, _, turn = heapq.heappop(self._waiting)
-            self._come.add(place)
-            self._still = 0
+            position, _, turn = heapq.heappop(self._waiting)
+            self._done.add(position)
+            self._idle_steps = 0
             turn.set_result(None)
-        asyncio.get_running_loop().call_soon(self._look)
+        asyncio.get_running_loop().call_soon(self._step)
 
     def _patience(self) -> int:
-        while self._due and self._due[0] in self._come:
-            self._due.popleft()
-        is_next = self._waiting and (not self._due or self._waiting[0][0] <= self._due[0])
+        while self._expected and self._expected[0] in self._done:
+            self._expected.popleft()
+        is_next = self._waiting and (not self._expected or self._waiting[0][0] <= self._expected[0])
         return _SOON if is_next else _LATER

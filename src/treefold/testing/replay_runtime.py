@@ -1,8 +1,8 @@
-"""Run a recorded tree again with the functions of today, and find where it goes another way.
+"""``ReplayRuntime``: runs a recorded tree again, and finds the first divergence.
 
-Agents and code that calls other functions run; models, all other code and people say what was
-recorded. A call is the same as one that was recorded if the journal would find it again: by its
-parent and its key. Nothing is written down, and nobody is reached.
+Agents, and code that calls other functions, run. The results of other code, the responses of models
+and the answers of people come from the recording. Calls are matched with recorded ones as recovery
+does it: by their parent and key. Nothing is written, and nothing is sent.
 """
 
 import asyncio
@@ -33,25 +33,25 @@ from treefold.runtime.walk import subtree
 from treefold.testing.divergence import (
     Divergence,
     call_text,
+    distinct_texts,
     inputs_text,
     outcome_text,
-    told_apart,
 )
 from treefold.testing.recorded_board import RecordedBoard
-from treefold.testing.recorded_model import StandIns
+from treefold.testing.recorded_model import PlaceholderNames
 from treefold.testing.recording import RecordedCall, Recording, recorded_exception
 from treefold.testing.replay_order import ReplayOrder
 from treefold.testing.replayed_agent import ReplayedAgent
 
-_AGAIN: Final = 0.01  # seconds until the next look, while code does something of its own
-_MANY: Final = 1_000_000  # requests at once: nobody is asked
-_GRACE: Final = 1.0  # seconds that whoever gives up a call may take longer than before
+_AGAIN: Final = 0.01  # seconds until the next check, while code is busy
+_MANY: Final = 1_000_000  # requests at once: no limit, since none is really sent
+_GRACE: Final = 1.0  # seconds that a caller may take longer than recorded to abandon a call
 
 Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
 
 class ReplayEngine(Engine):
-    """Asks the recording first what a call is to be."""
+    """Starts calls after matching them with the recording."""
 
     runtime: "ReplayRuntime"
 
@@ -66,7 +66,7 @@ class ReplayEngine(Engine):
         call = self.runtime.prepare(request, tree, parent)
         node = super()._make(id if call is None else call.id, request, loop_handle, tree, parent)
         if call is not None:
-            self.runtime.accompany(node, call)
+            self.runtime.attach(node, call)
         return node
 
     @property
@@ -75,11 +75,9 @@ class ReplayEngine(Engine):
 
 
 class ReplayRuntime(Runtime):
-    """Plays one recording; ``play`` may be called once.
+    """Replays one recording; ``play`` may be called once.
 
-    Raises:
-        InvalidValueError: the top-level function is not among *functions*.
-        UsageError: the recording is of something that cannot be played.
+    Without *hooks*, recorded decisions about calls apply.
     """
 
     _engine_class = ReplayEngine
@@ -87,24 +85,29 @@ class ReplayRuntime(Runtime):
     def __init__(
         self, functions: Iterable[Function], recording: Recording, hooks: Hooks | None, id: str
     ) -> None:
-        super().__init__(functions, models=StandIns(), limits=Limits(_MANY), hooks=hooks)
+        super().__init__(functions, models=PlaceholderNames(), limits=Limits(_MANY), hooks=hooks)
         self.id = id
         self._decides = hooks is not None
         self._recording = recording
         self._engine.count_from(recording.root.id, recording.number)
         self._services.board = RecordedBoard(self._answer_for)
         self._services.pauses_on_tool_error = recording.pauses_on_tool_error
-        self._order = ReplayOrder(recording.places, self._look)
-        self._claimed: set[int] = set()  # the recorded calls that were made again
-        self._resting: set[int] = set()  # the calls of which the recording does not tell the rest
-        self._beyond: list[tuple[RecordedCall, Divergence]] = []  # calls that it does not tell of
+        self._order = ReplayOrder(recording.positions, self._end_if_stuck)
+        self._claimed: set[int] = set()  # ids of recorded calls that were made again
+        self._stuck: set[int] = set()  # ids of calls whose outcome was not recorded
+        # Calls that were not recorded, perhaps only because their caller had not ended.
+        self._unrecorded: list[tuple[RecordedCall, Divergence]] = []
         self._over = threading.Event()
         self.divergence: Divergence | None = None
 
     def play(self) -> CallNode:
         """Run the tree until it ends, diverges, or the recording ends; return its top-level node.
 
-        It may still be running: close the runtime.
+        The node may still be running then; close the runtime.
+
+        Raises:
+            InvalidValueError: the top-level function is not among *functions*.
+            UsageError: the recording cannot be replayed.
         """
         requested = self._recording.root.record.requested
         options = requested.options or CallOptions()
@@ -130,27 +133,28 @@ class ReplayRuntime(Runtime):
     def prepare(
         self, request: CallRequest, tree: Tree, parent: CallNode | None
     ) -> RecordedCall | None:
-        """Let what was recorded come of a call that is about to be made; return that, if any."""
-        request.timeout = None  # time is not what it was
+        """Set the gate of a call that is about to be made; return the recorded call, if any."""
+        # Calls in a replay take another time than recorded ones.
+        request.timeout = None
         tree.journal = self
-        call = self._meet(request, parent)
+        call = self._match(request, parent)
         if call is None:
             above = None if parent is None else self._recording.calls.get(parent.id)
-            request.gate = partial(self._rest, call=above)
+            request.gate = partial(self._wait_for_end, call=above)
         else:
             self._claimed.add(call.id)
             request.gate = self._gate(call, request)
         return call
 
-    def accompany(self, node: CallNode, call: RecordedCall) -> None:
-        """Compare what *node* does and comes to with the recorded *call*."""
+    def attach(self, node: CallNode, call: RecordedCall) -> None:
+        """Compare requests and end of *node* with those of the recorded *call*."""
         node.stable_id = call.record.requested.continues or call.id
         if isinstance(node, ReplayedAgent):
             node.play(call, partial(self._sent, node, call), partial(self._answered, node, call))
         node.add_end_callback(partial(self._ended, node, call))
 
-    def _meet(self, request: CallRequest, parent: CallNode | None) -> RecordedCall | None:
-        """Return the recorded call that *request* asks for, if there is one."""
+    def _match(self, request: CallRequest, parent: CallNode | None) -> RecordedCall | None:
+        """Return the recorded call that matches *request*, if there is one."""
         if parent is None:
             self._engine.count_from(max(self._recording.calls) + 1, self._recording.number + 1)
             return self._recording.root
@@ -158,35 +162,39 @@ class ReplayRuntime(Runtime):
         above = self._recording.calls.get(parent.id)
         if above is None or self._over.is_set():
             return None
-        found = above.calls.get(request.call_key) or self._alike(request, above)
+        found = above.calls.get(request.call_key) or self._match_by_args(request, above)
         if found is None:
-            self._meet_new(request, above)
+            self._add_unrecorded(request, above)
             return None
         inputs = found.record.requested.inputs
         if request.tool_use_id is not None and not self._decides:
-            request.args = inputs  # what a model asked for, or a hook has made of it
+            # What the model asked for was recorded; a hook may have changed the arguments.
+            request.args = inputs
         if digest(dict(request.args)) != digest(dict(inputs)):
             name = request.function.name
             texts = call_text(name, inputs), call_text(name, request.args)
             self._diverge(
-                found, "arguments that differ", *told_apart(*texts, (inputs, request.args))
+                found, "arguments that differ", *distinct_texts(*texts, (inputs, request.args))
             )
             return None
         return found
 
-    def _alike(self, request: CallRequest, above: RecordedCall) -> RecordedCall | None:
-        """Return the call with the same arguments, if those of the key were not written down."""
+    def _match_by_args(self, request: CallRequest, above: RecordedCall) -> RecordedCall | None:
+        """Return the recorded call with the same arguments but another key, if there is one.
+
+        The arguments that a key was computed from may not be those that were written.
+        """
         name, key = request.function.name, request.call_key.partition("(")[0]
         if request.key is None:
-            for one in self._left(above):
+            for one in self._unclaimed(above):
                 same = one.function == name and one.record.requested.key.partition("(")[0] == key
                 if same and digest(dict(one.record.requested.inputs)) == digest(dict(request.args)):
                     return one
         return None
 
-    def _meet_new(self, request: CallRequest, above: RecordedCall) -> None:
+    def _add_unrecorded(self, request: CallRequest, above: RecordedCall) -> None:
         name = request.function.name
-        left = [one for one in self._left(above) if one.function == name]
+        left = [one for one in self._unclaimed(above) if one.function == name]
         divergence = Divergence(
             path=f"{above.record.path}.{len(above.calls) + 1}",
             function=name,
@@ -194,18 +202,19 @@ class ReplayRuntime(Runtime):
             expected=call_text(name, left[0].record.requested.inputs) if left else "",
             actual=call_text(name, request.args),
         )
-        if above.ended is None or above.was_stopped:  # that may be why there is no such call
-            self._beyond.append((above, divergence))
+        # The recording of a caller that did not end, or was stopped, may lack the call.
+        if above.ended is None or above.was_stopped:
+            self._unrecorded.append((above, divergence))
         else:
             self._stop(divergence)
 
-    def _left(self, call: RecordedCall) -> list[RecordedCall]:
-        """Return the calls that *call* made when it was recorded, and has not made again."""
-        made = [one for one in call.calls.values() if not call.was_left(one)]
+    def _unclaimed(self, call: RecordedCall) -> list[RecordedCall]:
+        """Return the recorded calls of *call* that were not made again yet."""
+        made = [one for one in call.calls.values() if not call.was_unclaimed(one)]
         return [one for one in made if one.id not in self._claimed]
 
     def _gate(self, call: RecordedCall, request: CallRequest) -> Gate | None:
-        """Return what stands before a call: what was recorded of it, if it is not to run."""
+        """Return the gate of a call, which ends it as recorded unless its function runs."""
         before, record = request.gate, call.record
         runs = _runs(request.function) and not call.is_given
         if runs and record.inputs is record.requested.inputs:
@@ -218,14 +227,14 @@ class ReplayRuntime(Runtime):
         return answer
 
     async def _conclude(self, node: CallNode, call: RecordedCall) -> Never:
-        """Let what was recorded come of *node*."""
+        """End *node* as recorded."""
         ended = call.ended
         if ended is None or call.end is None:
-            await self._rest(node, call)
+            await self._wait_for_end(node, call)
         for value in call.record.values:
             await node.send(value)
         if ended.state is NodeState.Canceled:
-            await self._rest(node, call)
+            await self._wait_for_end(node, call)
         if ended.exception is None:
             raise Concluded(restored(node.function.output_type, ended.outputs))
         error = recorded_exception(ended.exception)
@@ -233,65 +242,68 @@ class ReplayRuntime(Runtime):
             node.parent.note_resignation(error)
         raise error
 
-    # As the journal of the tree: it is where a call waits before others hear of its end
+    # The interface of a tree's journal. A call waits for its journal before its end is published,
+    # and here for its turn.
 
     def record(self, tree: int, *events: Event) -> None:
-        """Write nothing down."""
+        """Do nothing: a replay is not recorded."""
 
     def stream(self, tree: int, event: Event) -> None:
-        """Tell nobody: nobody looks on."""
+        """Do nothing: a replay has no observers."""
 
     def redacted(self, text: str) -> str:
-        """Return *text*, which is not written down."""
+        """Return *text*, which is not written."""
         return text
 
     redacts = is_closed = is_behind = False
 
     def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return *args*, which are not written down."""
+        """Return *args*, which are not written."""
         return dict(args)
 
     async def saved(self, node: CallNode) -> None:
-        """Wait until it is the turn of *node* to end, if it is about to."""
+        """Wait until it is the turn of *node* to end, if it is about to end."""
         call = self._recording.calls.get(node.id)
         if node.concluded and call is not None and call.end is not None:
             await self._order.at(call.end)
 
     def suspend(self) -> None:
-        """Write nothing down, as before."""
+        """Do nothing: a replay is not recorded."""
 
     # Comparing
 
     def _ended(self, node: CallNode, call: RecordedCall) -> None:
-        """Compare what came of a call with what was recorded."""
-        self._order.has_come(call.places)
+        """Compare the end of a call with the recorded one."""
+        self._order.mark_done(call.positions)
         try:
             if call.ended is not None and not self._over.is_set():
                 self._compare(node, call)
-        finally:  # whatever cannot be shown
+        finally:
+            # Values of foreign classes may make the comparison raise.
             if node.parent is None:
                 self._over.set()
 
     def _compare(self, node: CallNode, call: RecordedCall) -> None:
         ended = call.ended
-        assert ended is not None  # or there is nothing to compare
+        assert ended is not None  # checked by the caller
         cancelled = node.state is NodeState.Canceled and node.parent is not None
+        # Cancellation depends on time. The end of the caller is compared instead.
         if cancelled or ended.state is NodeState.Canceled:
-            return  # a matter of time; what its caller made of it is compared
+            return
         raised = None if node.exception is None else Failure.of(node.exception)
         expected = outcome_text(ended.outputs, ended.exception)
         actual = outcome_text(node.outputs, raised)
         if raised != ended.exception:
             self._diverge(call, "an exception that differs", expected, actual)
-        elif _runs(node.function) and not call.is_given and (left := self._left(call)):
+        elif _runs(node.function) and not call.is_given and (left := self._unclaimed(call)):
             gone = left[0]
             text = call_text(gone.function, gone.record.requested.inputs)
             self._diverge(gone, "a call that is not made any more", text, "")
-        elif isinstance(node, ReplayedAgent) and (asked := node.left_to_ask) is not None:
+        elif isinstance(node, ReplayedAgent) and (asked := node.next_request) is not None:
             text = inputs_text(asked.inputs)
             self._diverge(call, "a request that is not made any more", text, "")
         elif digest(node.outputs) != digest(ended.outputs):
-            texts = told_apart(expected, actual, (ended.outputs, node.outputs))
+            texts = distinct_texts(expected, actual, (ended.outputs, node.outputs))
             self._diverge(call, "an output that differs", *texts)
 
     # Requests
@@ -304,12 +316,12 @@ class ReplayRuntime(Runtime):
         functions: Sequence[str],
         inputs: Sequence[TranscriptPart],
     ) -> None:
-        """Compare a request with the one that was recorded; return if it is the same."""
-        asked, told = node.left_to_ask, inputs_text(inputs)
+        """Compare a request with the recorded one; return only if they are the same."""
+        asked, text = node.next_request, inputs_text(inputs)
         if asked is None:
             if call.ended is not None and not call.was_stopped:
-                self._diverge(call, "a request that was not made before", "", told)
-            await self._rest(node, call)
+                self._diverge(call, "a request that was not made before", "", text)
+            await self._wait_for_end(node, call)
         opened = asked.opened
         if system != opened.system:
             self._diverge(call, "a system prompt that differs", opened.system, system)
@@ -317,21 +329,21 @@ class ReplayRuntime(Runtime):
             texts = "\n".join(sorted(opened.functions)), "\n".join(sorted(functions))
             self._diverge(call, "functions that differ", *texts)
         elif tuple(inputs) != tuple(asked.inputs):
-            texts = told_apart(inputs_text(asked.inputs), told, (asked.inputs, inputs))
+            texts = distinct_texts(inputs_text(asked.inputs), text, (asked.inputs, inputs))
             self._diverge(call, "a request that differs", *texts)
         if self._over.is_set() or asked.outcome is None:
-            await self._rest(node, call)
+            await self._wait_for_end(node, call)
 
     async def _answered(self, node: ReplayedAgent, call: RecordedCall) -> ResponseCompleted:
-        asked = node.left_to_ask
-        assert asked is not None  # or it would not have been sent
-        assert asked.place is not None
-        await self._order.at(asked.place)
-        node.heard += 1
+        asked = node.next_request
+        assert asked is not None  # checked by _sent
+        assert asked.position is not None
+        await self._order.at(asked.position)
+        node.finished_requests += 1
         if isinstance(asked.outcome, RequestFailed):
             failure = asked.outcome.failure
             if failure.type == asyncio.CancelledError.__name__:
-                await self._stop_from_outside(call)
+                await self._stop_as_recorded(call)
             raise recorded_exception(failure)
         assert asked.outcome is not None
         return asked.outcome
@@ -339,12 +351,12 @@ class ReplayRuntime(Runtime):
     # Questions
 
     def _answer_for(self, question: Question, settle: Callable[[Answer], None]) -> None:
-        """Give the answer to *question* that was recorded, when it is time."""
+        """Give the recorded answer to *question* when it is its turn."""
         call = self._recording.calls[question.node_id]
         known = call.answer_to(question)
-        if known is not None and known.place is not None and known.answer is not None:
+        if known is not None and known.position is not None and known.answer is not None:
             call.answers.remove(known)
-            turn, answer = self._order.at(known.place), known.answer
+            turn, answer = self._order.at(known.position), known.answer
             turn.add_done_callback(lambda turn: turn.cancelled() or settle(answer))
             return
         if known is None and call.ended is not None and not call.was_stopped:
@@ -352,8 +364,8 @@ class ReplayRuntime(Runtime):
         elif call.end is not None:
             turn = self._order.at(call.end)
             turn.add_done_callback(lambda turn: turn.cancelled() or self._cancel(call))
-        self._resting.add(question.node_id)
-        self._order.stir()
+        self._stuck.add(question.node_id)
+        self._order.note_progress()
 
     # The end
 
@@ -376,10 +388,11 @@ class ReplayRuntime(Runtime):
             for root in self._trees.roots:
                 root.cancel_on_loop("the replay has gone another way than the recording")
 
-    async def _stop_from_outside(self, call: RecordedCall) -> Never:
-        """Stop what was stopped by a person, or by time, together with *call*."""
+    async def _stop_as_recorded(self, call: RecordedCall) -> Never:
+        """Stop the calls that were stopped together with *call*, by a person or a time limit."""
         first = call.stopped_first.stop
-        if first is not None and first.cause is StopCause.Abandoned:  # its caller does so again
+        # If the caller abandoned the call, it probably does so again; wait for that.
+        if first is not None and first.cause is StopCause.Abandoned:
             await asyncio.sleep(call.stopped_first.seconds + _GRACE)
         self._cancel(call)
         return await _never()
@@ -395,38 +408,38 @@ class ReplayRuntime(Runtime):
         else:
             node.fail_with(recorded_exception(failure), call.reason, cause)
 
-    async def _rest(self, node: CallNode, call: RecordedCall | None) -> Never:
-        """Wait for the end of the replay: the recording does not tell what comes of *node*.
+    async def _wait_for_end(self, node: CallNode, call: RecordedCall | None) -> Never:
+        """Wait for the end of the replay: the outcome of *node* was not recorded.
 
-        If it does not because *call* was stopped, that is stopped when it is time.
+        If the reason is that *call* was stopped, stop it when it is its turn.
         """
         if call is not None and call.end is not None and call.was_stopped:
             await self._order.at(call.end)
-            await self._stop_from_outside(call)
-        self._resting.add(node.id)
-        self._order.stir()
+            await self._stop_as_recorded(call)
+        self._stuck.add(node.id)
+        self._order.note_progress()
         return await _never()
 
-    def _look(self) -> None:
-        """End the replay if nothing can go on without what was not recorded."""
-        if self._over.is_set() or not self._resting:
+    def _end_if_stuck(self) -> None:
+        """End the replay if every open call waits for an outcome that was not recorded."""
+        if self._over.is_set() or not self._stuck:
             return
         for node in subtree(self._trees.find(self._recording.root.id)):
             waits = any(not child.has_ended for child in node.children)
-            if not node.has_ended and not waits and node.id not in self._resting:
-                node.loop_handle.loop.call_later(_AGAIN, self._order.stir)
+            if not node.has_ended and not waits and node.id not in self._stuck:
+                node.loop_handle.loop.call_later(_AGAIN, self._order.note_progress)
                 return
-        for above, divergence in self._beyond:
-            if self._left(above):
+        for above, divergence in self._unrecorded:
+            if self._unclaimed(above):
                 self._stop(divergence)
         self._over.set()
 
 
 def _runs(function: Function) -> bool:
-    """Whether it runs in a replay: what it does itself cannot be seen outside."""
+    """Whether *function* runs in a replay, because it has no effects of its own."""
     return function.is_agent or bool(function.may_call) or isinstance(function, ReturnResult)
 
 
 async def _never() -> Never:
     await asyncio.get_running_loop().create_future()
-    raise AssertionError("nobody has settled it")
+    raise AssertionError("the future is never done")

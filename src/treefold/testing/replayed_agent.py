@@ -1,4 +1,4 @@
-"""A call of an agent in a replay."""
+"""``ReplayedAgent``: a call of an agent in a replay."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -12,13 +12,13 @@ from treefold.testing.recording import RecordedCall, RecordedRequest
 
 
 class ReplayedAgent(AgentNode):
-    """A call of an agent whose model says what was recorded."""
+    """A call of an agent whose model gives recorded responses."""
 
-    __slots__ = ("_call", "_recorded", "heard")
+    __slots__ = ("_call", "_recorded", "finished_requests")
 
     _call: RecordedCall
     _recorded: RecordedModel
-    heard: int  # of how many requests it knows what came of them
+    finished_requests: int  # the number of requests whose outcome it has received
 
     def play(
         self,
@@ -26,16 +26,16 @@ class ReplayedAgent(AgentNode):
         sent: Callable[[str, Sequence[str], Sequence[TranscriptPart]], Awaitable[None]],
         answered: Callable[[], Awaitable[ResponseCompleted]],
     ) -> None:
-        """Be what *call* was."""
+        """Replay the recorded *call*; the callbacks are those of RecordedModel."""
         self._call = call
-        self.heard = 0
+        self.finished_requests = 0
         self._recorded = RecordedModel(call.record.model or "a model", sent, answered)
 
     @property
-    def left_to_ask(self) -> RecordedRequest | None:
-        """The request that was recorded after those whose outcome it has heard."""
+    def next_request(self) -> RecordedRequest | None:
+        """The first recorded request whose outcome it has not received."""
         requests = self._call.requests
-        return requests[self.heard] if self.heard < len(requests) else None
+        return requests[self.finished_requests] if self.finished_requests < len(requests) else None
 
     def find_model(self, model_ref: Any) -> Model:
         return self._recorded

@@ -1,4 +1,4 @@
-"""Run what a journal has recorded again, offline, and say where it goes another way now."""
+"""``replay``: run a recorded tree again, offline, and report the first divergence."""
 
 import os
 from collections.abc import Generator, Iterable
@@ -20,19 +20,19 @@ from treefold.testing.divergence import Divergence
 from treefold.testing.recording import Recording
 from treefold.testing.replay_runtime import ReplayRuntime
 
-_SQLITE: Final = b"SQLite format 3\0"  # so begins every such file
+_SQLITE: Final = b"SQLite format 3\0"  # the first bytes of every SQLite file
 
 Source = Store | str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of a replay.
+    """The outcome of a replay.
 
     Attributes:
-        divergence: where it went another way than the recording; None if it did not.
-        output: what the top-level call gave; None if it failed, or did not come to its end.
-        view: the tree, as far as it was run.
+        divergence: the first difference from the recording; None if there is none.
+        output: the result of the top-level call; None if it failed or did not end.
+        view: the tree, as far as it ran.
 
     Example:
         >>> from treefold import MemoryStore, Runtime, agent
@@ -54,7 +54,7 @@ class Replay:
     view: NodeView
 
     def check(self) -> None:
-        """Raise AssertionError if there was a divergence, with the difference in it."""
+        """Raise AssertionError with the difference if there was a divergence."""
         if self.divergence is not None:
             raise AssertionError(str(self.divergence))
 
@@ -67,22 +67,23 @@ def replay(
 ) -> Replay:
     """Run a recorded tree again, in memory, with *functions* as they are now.
 
-    Agents and code that may call other functions run. Models say what they said, all other code
-    gives what it gave or raises what it raised, and people answer what they answered: nothing of
-    that is done again. The first thing that goes another way ends it: a call that was not made
-    before, or is not made any more, a request with another system prompt, other functions or other
-    inputs, another output, another exception. In which order calls are made does not matter. A tree
-    that was cut off is run as far as it was recorded.
+    Agents, and code that may call other functions, run. Everything else comes from the recording
+    and is not done again: the responses of models, the results and exceptions of other code, and
+    the answers of people. The first divergence ends the replay: a call that was not made before, or
+    is not made any more; a request with another system prompt, other functions or other inputs;
+    another output; another exception. The order of calls does not matter. An unfinished tree is
+    replayed as far as it was recorded.
 
     Args:
-        functions: those that the tree begins with; what they use is found.
+        functions: the top-level functions; those that they use are found.
         source: the path of a journal, which is only read, or of an exported tree, or a Store.
         tree: the id of the top-level call; by default the newest.
-        hooks: who decides about the calls that models ask for; without them, what was decided about
-            calls then counts.
+        hooks: decision hooks for the calls that models ask for; without them, the recorded
+            decisions apply.
 
     Raises:
         InvalidValueError: there is no such tree, or no function for it.
+        UsageError: the tree is a turn of a chat, which cannot be replayed.
         StoreError: the source cannot be read.
 
     Example:
@@ -121,7 +122,7 @@ def replay(
 def journal_fixture(source: Source, functions: Iterable[Function], tree: int | None = None) -> Any:
     """Return a pytest fixture whose value is the Replay of a tree.
 
-    A path that is not absolute is looked for beside the test, and then from the current folder.
+    A relative path is looked up in the folder of the test, then in the current folder.
 
     Example:
         >>> from treefold import MemoryStore, Runtime, agent
@@ -136,7 +137,7 @@ def journal_fixture(source: Source, functions: Iterable[Function], tree: int | N
         >>> def test_the_greeting_has_not_changed(greeting):
         ...     greeting.check()
     """
-    import pytest  # noqa: PLC0415 - only who tests has it
+    import pytest  # noqa: PLC0415 - it is installed only for tests
 
     functions = list(functions)
 
@@ -152,7 +153,7 @@ def journal_fixture(source: Source, functions: Iterable[Function], tree: int | N
 
 @contextmanager
 def _opened(source: Source) -> Generator[Store]:
-    """Lend the journal at *source*, for reading."""
+    """Open the journal or exported tree at *source*; a Store is used as it is."""
     if not isinstance(source, str | os.PathLike):
         yield source
         return
