@@ -39,9 +39,7 @@ class Budget:
             try:
                 object.__setattr__(self, "usd", Decimal(str(self.usd)))
             except InvalidOperation:
-                raise InvalidValueError(
-                    f"usd must be an amount of US dollars, got {self.usd!r}"
-                ) from None
+                raise InvalidValueError(f"usd={self.usd!r} is no amount of US dollars") from None
         limits: dict[str, Any] = {"usd": self.usd, "tokens": self.tokens}
         limits |= {"seconds": self.seconds, "calls": self.calls}
         for name, value in limits.items():

@@ -49,10 +49,11 @@ class HookDecision:
             raise InvalidValueError(
                 f"arguments go by name, {{'name': value}}: not {self.modified_input!r}"
             )
-        texts = {"modified_prompt": self.modified_prompt, "reason": self.reason, "ask": self.ask}
-        for name, text in texts.items():
+        for text in self.modified_prompt, self.reason, self.ask:
             if not isinstance(text, str | None):
-                raise InvalidValueError(f"{name} must be a str or None, got {text!r}")
+                raise InvalidValueError(
+                    f"a decision's prompt, reason and question are text: {text!r}"
+                )
 
     def after(self, earlier: "HookDecision") -> "HookDecision":
         """Return *earlier*, the decision of an outer level, combined with this one.
