@@ -237,19 +237,19 @@ class Loop:
             reminder = _NO_RESULT if by_call else _NO_JSON
             return None, self._remind(reminder.format(fault=error), text)
 
-    def _remind(self, reminder: str, said: str) -> Inputs:
+    def _remind(self, reminder: str, text: str) -> Inputs:
         if self._exceeded is not None:
             raise self._exceeded
         if self._reminders == _REMINDERS:
             asked = f"it was asked {_REMINDERS + 1} times; ask a more capable model, or for less"
-            raise self._no_answer(asked, said)
+            raise self._no_answer(asked, text)
         self._reminders += 1
         return [UserText(reminder)]
 
-    def _no_answer(self, why: str, said: str) -> NoAnswerError:
+    def _no_answer(self, why: str, text: str) -> NoAnswerError:
         name, model = self._node.function.name, self._task.model.name
         noticed = "".join(f"; {notice}" for notice in self._node.notices)
-        return NoAnswerError(f"{name} got no answer from {model}: {why}{noticed}", said)
+        return NoAnswerError(f"{name} got no answer from {model}: {why}{noticed}", text)
 
 
 def _edited_prompt(args: Mapping[str, Any]) -> str:

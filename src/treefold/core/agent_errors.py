@@ -138,7 +138,7 @@ class EnsembleError(CallError):
 
     Example:
         >>> from treefold import EnsembleError
-        >>> EnsembleError("nobody could choose", ["4", "5"]).candidates
+        >>> EnsembleError("no model could choose", ["4", "5"]).candidates
         ('4', '5')
     """
 

@@ -27,7 +27,7 @@ class ConversationOpened(Event):
 
 @fact
 class LeaseAwaited(Event):
-    """The call wants to send a request and waits for a lease or a slot."""
+    """The call waits for a lease before it can send a request."""
 
 
 @fact

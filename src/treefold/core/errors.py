@@ -222,7 +222,7 @@ class SerializationError(UsageError, TypeError):
 
 
 class UnknownNodeError(UnregisteredError):
-    """The runtime knows no call with that id."""
+    """The runtime has no call with that id."""
 
 
 class UnknownQuestionError(UnregisteredError):

@@ -300,7 +300,7 @@ class TreeFold:
             self._touched.add(above)
             above = self.records[above].requested.parent
 
-    def hear(self, node: int, text: str) -> None:
+    def set_partial_text(self, node: int, text: str) -> None:
         """Set the partial text of a response to *text*.
 
         That is not an event, so ``update_seqnum`` of the views does not change.

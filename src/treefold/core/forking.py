@@ -72,12 +72,11 @@ class Edit:
 class Cut:
     """Where a fork departs from its source."""
 
-    place: int  # the position of the last event that reopened nodes share
+    position: int  # the position of the last event that reopened nodes share
     reopened: tuple[int, ...]  # the ids of the nodes that are open again, the top-level one first
     resumed: bool = False  # the source itself is resumed, and nothing is done again
-    calls_until: tuple[
-        int, ...
-    ] = ()  # for each of *reopened*, the position of its last shared call
+    # For each of *reopened*, the position of its last child call that is shared.
+    calls_until: tuple[int, ...] = ()
     uncancelled: tuple[int, ...] = ()  # the ids of other nodes, whose cancellation is not shared
 
 
@@ -88,20 +87,20 @@ def cut_at(events: Sequence[Event], node: int, response: int) -> Cut:
         InvalidValueError: the node has had fewer responses.
     """
     seen = 0
-    for place, event in enumerate(events, 1):
+    for position, event in enumerate(events, 1):
         if event.node != node:
             continue
         if not response and isinstance(event, CallRequested):
-            return _cut_through(events, node, place)
+            return _cut_through(events, node, position)
         if isinstance(event, ResponseCompleted):
             seen += 1
             if seen == response:
-                return _cut_through(events, node, place)
+                return _cut_through(events, node, position)
     raise InvalidValueError(f"node {node} has had {seen} responses, and not {response}")
 
 
-def _cut_through(events: Sequence[Event], node: int, place: int) -> Cut:
-    """Return the cut at *place*, with *node* and all calls above it open again.
+def _cut_through(events: Sequence[Event], node: int, position: int) -> Cut:
+    """Return the cut at *position*, with *node* and all calls above it open again.
 
     Calls beside that path are shared if they do not depend on what runs again: those that a caller
     requested before it received a value or the end of its call on the path.
@@ -116,7 +115,7 @@ def _cut_through(events: Sequence[Event], node: int, place: int) -> Cut:
     # By node, the first position after the cut at which its caller received something from it.
     first_output: dict[int, int] = {}
     cancelled: set[int] = set()  # after the cut
-    for number, event in enumerate(events[place:], place + 1):
+    for number, event in enumerate(events[position:], position + 1):
         if isinstance(event, CallEnded | ValueSent):
             first_output.setdefault(event.node, number)
         if isinstance(event, CallEnded) and event.state is NodeState.Canceled:
@@ -124,7 +123,7 @@ def _cut_through(events: Sequence[Event], node: int, place: int) -> Cut:
         elif isinstance(event, CallReopened | CallInherited):
             cancelled.discard(event.node)
     calls_until = [first_output.get(below, len(events)) for below in path[1:]]
-    cut = Cut(place, tuple(path), calls_until=(*calls_until, place))
+    cut = Cut(position, tuple(path), calls_until=(*calls_until, position))
     return replace(cut, uncancelled=_beside(events, cut, cancelled))
 
 
@@ -135,10 +134,10 @@ def _beside(events: Sequence[Event], cut: Cut, cancelled: set[int]) -> tuple[int
     """
     until = dict(zip(cut.reopened, cut.calls_until, strict=True))
     beside, found = cancelled - until.keys(), set[int]()
-    for place, event in enumerate(events, 1):
+    for position, event in enumerate(events, 1):
         if isinstance(event, CallRequested) and event.node in beside:
             parent = event.parent
-            if parent in found or (parent is not None and place <= until.get(parent, 0)):
+            if parent in found or (parent is not None and position <= until.get(parent, 0)):
                 found.add(event.node)
     return tuple(sorted(found))
 
@@ -185,7 +184,7 @@ def fork_of(events: Sequence[Event], cut: Cut, forked: TreeForked) -> TreeForked
     numbers = {node: number for number, node in enumerate(ids, 1)}
     forked = replace(
         forked,
-        cut=cut.place,
+        cut=cut.position,
         length=len(events),
         reopened=tuple(numbers[node] for node in cut.reopened),
         resumed=cut.resumed,
@@ -203,10 +202,10 @@ def inherit(events: Sequence[Event], forked: TreeForked) -> list[Event]:
     reopened = {ids[number - 1] for number in forked.reopened}
     unended = reopened | {ids[number - 1] for number in forked.uncancelled}
     found: list[Event] = []
-    for place, event in enumerate(events[: forked.length], 1):
+    for position, event in enumerate(events[: forked.length], 1):
         if event.node not in shared:
             continue
-        if event.node in reopened and place > forked.cut:
+        if event.node in reopened and position > forked.cut:
             continue
         if event.node in unended and isinstance(event, CallEnded):
             continue
@@ -233,10 +232,12 @@ def _shared(events: Sequence[Event], forked: TreeForked) -> set[int]:
     reopened = (ids[number - 1] for number in forked.reopened)
     until = dict(zip(reopened, calls_until, strict=True))
     shared: set[int] = set()
-    for place, event in enumerate(events[: forked.length], 1):
+    for position, event in enumerate(events[: forked.length], 1):
         if isinstance(event, CallRequested):
             parent = event.parent
-            if parent is None or (parent in shared and place <= until.get(parent, forked.length)):
+            if parent is None or (
+                parent in shared and position <= until.get(parent, forked.length)
+            ):
                 shared.add(event.node)
     return shared
 
@@ -267,20 +268,20 @@ def _question_id(id: str, node: int) -> str:
     return f"{node}-{id.partition('-')[2]}"
 
 
-def checked_place(function: Any, at: int | None, edit: Edit | None) -> int:
+def checked_response(function: Any, at: int | None, edit: Edit | None) -> int:
     """Return the number of the response after which a fork continues.
 
     Raises:
         InvalidArgumentsError: the edited arguments do not fit *function*.
         InvalidValueError: the *edit* cannot be made there.
     """
-    response = fitting_place(function.name, at, edit, is_agent=function.is_agent)
+    response = fitting_response(function.name, at, edit, is_agent=function.is_agent)
     if edit is not None and edit.args is not None:
         function.parameters.validate(edit.args)
     return response
 
 
-def fitting_place(name: str, at: int | None, edit: Edit | None, *, is_agent: bool) -> int:
+def fitting_response(name: str, at: int | None, edit: Edit | None, *, is_agent: bool) -> int:
     """Return the number of the response after which a fork continues; does not validate arguments.
 
     Raises:

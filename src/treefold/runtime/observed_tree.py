@@ -83,7 +83,7 @@ class ObservedTree:
         with reporting_damage(self._store, self.id):
             self._fold.take(events)
             for node, text in self._live_text.read(self._reader.numbers).items():
-                self._fold.hear(node, text)
+                self._fold.set_partial_text(node, text)
             self._fold.apply()
 
     def on_next_event(self, wake: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from treefold.core.call_keys import name_in
 from treefold.core.errors import InvalidValueError, StoreError, UnknownQuestionError, UsageError
-from treefold.core.forking import Edit, fitting_place
+from treefold.core.forking import Edit, fitting_response
 from treefold.core.frames import Frame
 from treefold.core.question import Question, QuestionKind
 from treefold.core.states import NodeState
@@ -281,7 +281,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             InvalidValueError: the edit does not fit the call, or has no JSON form.
         """
         view = self.get_view(id)
-        fitting_place(view.fn, at, edit, is_agent=view.is_agent)
+        fitting_response(view.fn, at, edit, is_agent=view.is_agent)
         if at and at > (had := self._tree_of(id).responses(id)):
             raise InvalidValueError(f"node {id} has had {had} responses, and not {at}")
         if edit is not None and not isinstance(edit.model, str | None):

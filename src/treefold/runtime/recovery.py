@@ -342,7 +342,7 @@ class Recovery:
         requested = events[0]
         assert isinstance(requested, CallRequested)  # as in every tree
         known = [edit] if edit is not None and len(found.reopened) == 1 else []
-        self._check_model(requested, [*events[: found.place], *known])
+        self._check_model(requested, [*events[: found.position], *known])
         forked = fork_of(
             events,
             found,

@@ -24,7 +24,7 @@ from treefold.core.errors import (
     UsageError,
 )
 from treefold.core.events import CallEnded
-from treefold.core.forking import Edit, checked_place, cut_at, cut_at_failure
+from treefold.core.forking import Edit, checked_response, cut_at, cut_at_failure
 from treefold.core.frames import Frame
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.question import RESUME, Question, QuestionKind
@@ -363,7 +363,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if self._recovery is None:
             raise UsageError("only recorded calls can be forked: use Runtime(store='run.db')")
         found = self._trees.find(self._recovery.id_of(node))
-        response = checked_place(found.function, at, edit)
+        response = checked_response(found.function, at, edit)
         if edit is not None and edit.model is not None:
             self._services.models.find(edit.model)
         cut = partial(cut_at, node=found.id, response=response)

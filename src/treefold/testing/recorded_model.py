@@ -153,7 +153,7 @@ class RecordedSession(Session):
         return [*self._parts_before, *(response.parts for response in self._model.responses)]
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> Exchange:
-        raise UsageError("a replay says what was recorded, and nothing else")
+        raise UsageError("nothing can be added to the conversation of a replay")
 
     @property
     def pending(self) -> Sequence[ToolUse]:
