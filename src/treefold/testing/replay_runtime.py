@@ -168,7 +168,7 @@ class ReplayRuntime(Runtime):
             return None
         inputs = found.record.requested.inputs
         if request.tool_use_id is not None and not self._decides:
-            # What the model asked for was recorded; a hook may have changed the arguments.
+            # The recorded arguments are those of the model, or what a hook changed them to.
             request.args = inputs
         if digest(dict(request.args)) != digest(dict(inputs)):
             name = request.function.name
