@@ -88,14 +88,14 @@ def test_a_tree_may_be_deeper_than_the_stack():
     assert fold.views[1].update_seqnum == depth
 
 
-def test_what_is_heard_changes_a_view_and_no_number():
+def test_a_partial_text_changes_a_view_and_no_number():
     fold = TreeFold(7)
     fold.apply(STORY[:5])
     fold.apply(STORY[5:8])
     numbers = {id: view.update_seqnum for id, view in fold.views.items()}
     assert numbers == {1: 8, 2: 8, 3: 6}
     fold.apply([ValueSent(3, "spoon")])
-    fold.hear(2, "Almost")
+    fold.set_partial_text(2, "Almost")
     fold.apply()
     assert (fold.views[2].partial, fold.views[2].status) == ("Almost", "receives a response")
     assert fold.views[1].children == (fold.views[2], fold.views[3])
