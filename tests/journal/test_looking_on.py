@@ -234,7 +234,7 @@ def test_a_fork_that_was_asked_for_while_nothing_ran_is_made_once(tmp_path: Path
     ("at", "edit", "complaint"),
     [
         (None, Edit(prompt="x"), "add is code: it has no prompt and no model"),
-        (1, None, "at=1 is for an agent"),
+        (1, None, "at=1 is only for an agent"),
         (None, Edit(args={"a": {1}}), "an edit has to be JSON"),
         (None, Edit(result=object()), "an edit has to be JSON"),
     ],
