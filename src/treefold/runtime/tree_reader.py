@@ -6,7 +6,6 @@ The events that a fork shares with its original tree are included.
 import gc
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Final
 
 from treefold.core.errors import StoreError, UnknownNodeError
 from treefold.core.events import Event, TreeForked
@@ -14,8 +13,6 @@ from treefold.core.forking import inherit
 from treefold.core.journaling import events_of
 from treefold.core.store import Store
 from treefold.core.version_1 import Upgrade
-
-_MANY: Final = 50_000  # objects; collecting fewer takes no time
 
 
 class TreeReader:
@@ -103,11 +100,6 @@ def gc_disabled() -> Generator[None]:
     try:
         yield
     finally:
-        # This moves all objects to the oldest generation, so that the next collections do not scan
-        # the loaded ones. If the program has frozen objects itself, unfreeze would undo that.
-        if gc.get_count()[0] > _MANY and not gc.get_freeze_count():
-            gc.freeze()
-            gc.unfreeze()
         gc.enable()
 
 
