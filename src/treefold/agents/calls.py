@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final
 
 from treefold.agents.history import History
@@ -22,6 +21,7 @@ from treefold.core.events import Failure
 from treefold.core.function import Function
 from treefold.core.messages import Message
 from treefold.core.question import ALLOW, DENY, REPORT, QuestionKey, QuestionKind
+from treefold.core.suggestions import did_you_mean
 from treefold.core.transcript import ToolResult, ToolUse
 from treefold.runtime.agent_node import AgentNode
 from treefold.runtime.ask import ask, ask_to_resume
@@ -199,8 +199,7 @@ class Calls:
             await rules.decide(HOOK_POST_TOOL_USE, event)
 
     def _unknown(self, name: str) -> str:
-        near = get_close_matches(name, self._functions, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, self._functions, then=" ")
         known = ", ".join(self._functions) or "none"
         return f"there is no function {name!r}; {hint}there are: {known}"
 

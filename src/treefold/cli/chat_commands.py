@@ -11,8 +11,8 @@ from treefold.chat.client import Client
 from treefold.chat.context import estimate_tokens
 from treefold.cli.chat_file import default_name, read_chat, spoken, write_chat
 from treefold.cli.chat_screen import Screen
-from treefold.cli.output import did_you_mean
 from treefold.core.errors import TreefoldError
+from treefold.core.suggestions import did_you_mean
 from treefold.views.text import cut, printable
 
 QUIT: Final = "/quit"

@@ -76,7 +76,7 @@ class CommandGroup(click.Group):
         if args[0] not in COMMANDS and ctx.resilient_parsing:
             ctx.meta[_UNKNOWN] = True
         elif args[0] not in COMMANDS:
-            from treefold.cli.output import did_you_mean  # noqa: PLC0415 - only a typo needs it
+            from treefold.core.suggestions import did_you_mean  # noqa: PLC0415 - only a typo needs it
 
             hint = did_you_mean(args[0], COMMANDS) or "'treefold --help' lists them"
             ctx.fail(f"there is no command {args[0]!r}; {hint}")

@@ -61,11 +61,3 @@ def duration(seconds: float) -> str:
     if whole < _DAY:
         return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02} min"
     return f"{whole // _DAY} d {whole % _DAY // _HOUR:02} h"
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question that names the word of *known* nearest to *word*, empty if none is near."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only a typo needs it
-
-    near = get_close_matches(word, list(known), n=1)
-    return f"did you mean {near[0]!r}?" if near else ""

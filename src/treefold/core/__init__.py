@@ -24,6 +24,7 @@ People, rules and limits:
 
 Errors:
     ``errors`` draws the whole tree; ``agent_errors`` and ``provider_errors`` hold some branches.
+    ``suggestions`` completes a message about a misspelt name.
 
 The user's machine:
     ``credentials`` (environment variables with keys), ``user_folder``.

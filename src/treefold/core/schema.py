@@ -4,7 +4,6 @@ The parameters become one TypedDict, because its keys may have any name (``schem
 ``_x``), and because validation returns a plain dict with values of the declared types.
 """
 
-import difflib
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -22,6 +21,7 @@ from typing_extensions import TypedDict
 from treefold.core.errors import DefinitionError, InvalidArgumentsError
 from treefold.core.frames import shortened
 from treefold.core.parameter import JsonSchema, Parameter
+from treefold.core.suggestions import did_you_mean
 
 _LONGEST: Final = 80  # characters of an invalid value in a message
 _NO_TYPE: Final = (PydanticUserError, ArbitraryTypeWarning, NameError, TypeError, AttributeError)
@@ -95,8 +95,7 @@ class PydanticSchema:
             case "missing" if not inner:
                 return f"missing argument {place!r}"
             case "extra_forbidden" if not inner:
-                near = difflib.get_close_matches(str(place), self._items, n=1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
+                hint = did_you_mean(place, self._items, then=" ")
                 return (
                     f"unknown argument {place!r}; {hint}it takes {', '.join(self._items) or 'none'}"
                 )

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Final
 
 import mcp_types as types
@@ -14,6 +13,7 @@ from treefold.agents.calls import error_text
 from treefold.core.errors import InvalidValueError, UnknownQuestionError
 from treefold.core.function import Function, Node
 from treefold.core.question import Question
+from treefold.core.suggestions import did_you_mean
 from treefold.core.views import NodeView
 from treefold.mcp.content import to_error_result, to_result
 from treefold.mcp.output import OutputSchema
@@ -110,8 +110,7 @@ class ToolServer:
                 return
 
     def _unknown(self, name: str) -> str:
-        near = get_close_matches(name, self._functions, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = did_you_mean(name, self._functions, then=" ")
         return f"there is no tool {name!r}; {hint}tools: {', '.join(self._functions)}"
 
 

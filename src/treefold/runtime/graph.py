@@ -2,11 +2,11 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 
 from treefold.core.decisions import Rules
 from treefold.core.errors import CallGraphError, InvalidValueError
 from treefold.core.function import Function, checked_function, checked_functions
+from treefold.core.suggestions import did_you_mean
 from treefold.runtime.model_names import ModelNames
 
 
@@ -94,9 +94,10 @@ def check_listed(rules: Rules, functions: Mapping[str, Function]) -> None:
     listed = rules.disallowed | (rules.allowed or rules.disallowed)
     for name in sorted(listed) if functions else ():
         if name not in functions:
-            near = get_close_matches(name, functions, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise InvalidValueError(f"a tool is listed as {name!r}, which is none here{hint}")
+            hint = did_you_mean(name, functions)
+            raise InvalidValueError(
+                f"a tool is listed as {name!r}, which is none here{hint and f'; {hint}'}"
+            )
 
 
 def check_use(caller: Function, function: Function) -> None:

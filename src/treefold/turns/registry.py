@@ -1,6 +1,5 @@
 """Registries of tools, agents and hooks by name, process-wide or within a scope."""
 
-import difflib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -8,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from treefold.core.errors import DuplicateNameError, UnregisteredError
+from treefold.core.suggestions import did_you_mean
 from treefold.turns.origin import Origin
 
 T = TypeVar("T")
@@ -53,8 +53,7 @@ class Registry(Generic[T]):
         for table in self._tables():
             if name in table:
                 return table[name]
-        near = difflib.get_close_matches(str(name), self._names(), n=1)
-        meant = f"did you mean {near[0]!r}? Otherwise " if near else ""
+        meant = did_you_mean(name, self._names(), then=" Otherwise ")
         raise self._error_type(f"no {self._kind} is called {name!r}; {meant}{self._remedy}")
 
     def all(self) -> list[T]:
