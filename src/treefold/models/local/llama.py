@@ -7,6 +7,8 @@ Behaviour of xllamacpp 2026.10 that this module works around, each found by expe
   expose its sockets, so they are found among the open files of the process.
 - A server that still runs when the process ends causes a segmentation fault, so all are closed at
   exit. A forked process has none of its threads, so there a server is neither closed nor started.
+- It returns from the constructor before the thread of its task queue runs, and a server that is
+  stopped before that never ends. So starting one waits for an answer that comes from the queue.
 - It processes a prompt in batches of ``n_batch`` and checks for cancellation only between them.
 """
 
@@ -24,6 +26,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,6 +38,7 @@ _HOST = "127.0.0.1"
 _SILENT, _ERRORS = -1, 1
 _BATCH = 64  # tokens; half a second for a small model on one core
 _PROMPT_CACHE = 512  # MiB
+_START_TIMEOUT = 60.0  # seconds until the queue of a loaded model runs, on a busy machine
 _WRITE_TIMEOUT = 10  # seconds until the connection of a client that does not read is closed
 _SHUTDOWN_TIMEOUT = 10.0  # seconds; llama.cpp checks its connections once a second
 
@@ -92,6 +96,23 @@ class LlamaServer:
     def closed(self) -> bool:
         """Whether the server has been closed."""
         return self._handle is None
+
+    def wait_until_serving(self) -> None:
+        """Wait until the server processes its queue of tasks.
+
+        xllamacpp returns as soon as the model is loaded. A server that is closed before the thread
+        of its queue has begun is stopped too early, and closing waits for that thread for ever.
+        """
+        address = self._address.removeprefix("http://")
+        connection = HTTPConnection(address, timeout=_START_TIMEOUT)
+        try:
+            # The status of the slots is itself a task in that queue.
+            connection.request("GET", "/slots", headers={"Authorization": f"Bearer {self.api_key}"})
+            connection.getresponse().read()
+        except (HTTPException, OSError):
+            pass  # the first request says what is wrong
+        finally:
+            connection.close()
 
     def close(self) -> None:
         """Abort open requests, stop the server and free its memory. Idempotent."""
@@ -157,6 +178,7 @@ def _start(settings: _Settings) -> LlamaServer:
             ) from error
         server = LlamaServer(handle, key, settings.context)
         _running.add(server)
+        server.wait_until_serving()
         return server
 
 
