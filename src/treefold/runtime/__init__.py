@@ -20,7 +20,8 @@ The modules, each of which imports only from those below it:
 ``context``         Context: what a function can ask of the framework while it runs
 ``watch``           Watch: waits for the next view of a node
 ``stack``           the calls that lead to a node, as frames
-``agent_node``      AgentNode: a call of an agent, its conversation and its requests
+``agent_node``      AgentNode: a call of an agent
+``conversation``    Conversation: of an agent's call with its model, one request at a time
 ``services``        Services: the objects that all calls of a runtime share
 ``in_doubt``        the gate of calls that an earlier process had begun
 ``crash_trials``    CrashTrials: resumes trees whose process died, suspicious ones in turn

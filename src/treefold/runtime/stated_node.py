@@ -117,6 +117,11 @@ class StatedNode(PlacedNode):
         return None if self._ended is None else datetime.fromtimestamp(self._ended, UTC)
 
     @property
+    def request(self) -> CallRequest:
+        """The request that it was started with."""
+        return self._request
+
+    @property
     def rules(self) -> Rules | None:
         """The rules for models in this call and below, in addition to those of calls above."""
         return self._request.rules
