@@ -1,6 +1,6 @@
 """Make the calls that a model asks for: check whether they are allowed, run them, get results."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,6 +9,8 @@ from treefold.agents.history import History
 from treefold.agents.prompts import as_text
 from treefold.agents.results import ReturnResult
 from treefold.core.agent_errors import DeniedError
+from treefold.core.call_request import CallRequest, Gate
+from treefold.core.conversation import AgentConversation
 from treefold.core.decisions import (
     HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE,
@@ -18,21 +20,14 @@ from treefold.core.decisions import (
 )
 from treefold.core.errors import CallError
 from treefold.core.events import Failure
-from treefold.core.function import Function
+from treefold.core.function import Function, Node, RunContext
 from treefold.core.messages import Message
 from treefold.core.question import ALLOW, DENY, REPORT, QuestionKey, QuestionKind
 from treefold.core.suggestions import did_you_mean
 from treefold.core.transcript import ToolResult, ToolUse
-from treefold.runtime.agent_node import AgentNode
-from treefold.runtime.ask import ask, ask_to_resume
-from treefold.runtime.call_request import CallRequest
-from treefold.runtime.context import Context
-from treefold.runtime.node import CallNode
 
 _LONGEST: Final = 4000  # characters of an exception's message
 _NOTHING: Final = "[it returned nothing]"
-
-Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,7 @@ class Verdict:
     refusal: str | None
     question: str = ""
 
-    async def __call__(self, node: CallNode) -> Mapping[str, Any]:
+    async def __call__(self, ctx: RunContext) -> Mapping[str, Any]:
         """Return the arguments to make the call with.
 
         Raises:
@@ -51,10 +46,10 @@ class Verdict:
         """
         if self.refusal is not None:
             raise DeniedError(self.name, self.refusal)
-        answer = await ask(node, QuestionKind.Approval, self.question, (ALLOW, DENY))
+        answer = await ctx.ask_person(QuestionKind.Approval, self.question, (ALLOW, DENY))
         if answer.text == DENY:
             raise DeniedError(self.name, answer.reason or "a person said no")
-        return node.inputs if answer.args is None else answer.args
+        return ctx.node.inputs if answer.args is None else answer.args
 
 
 @dataclass(slots=True)
@@ -62,7 +57,7 @@ class MadeCall:
     """A call that a model asked for, and its result; *node* is None if it could not be made."""
 
     call: ToolUse
-    node: CallNode | None
+    node: Node | None
     result: ToolResult | None = None
     value: Any = None  # the result as hooks see it
 
@@ -75,12 +70,13 @@ class MadeCall:
 class Calls:
     """Makes the calls of one agent."""
 
-    def __init__(self, ctx: Context, node: AgentNode, functions: Sequence[Function]) -> None:
+    def __init__(
+        self, ctx: RunContext, conversation: AgentConversation, functions: Sequence[Function]
+    ) -> None:
         self._ctx = ctx
-        self._node = node
+        self._conversation = conversation
         self._functions = {function.name: function for function in functions}
-        self._conversation = node.conversation
-        self._history = History(node.conversation)
+        self._history = History(conversation)
 
     async def make(self, calls: Sequence[ToolUse], *, at_once: bool) -> list[MadeCall]:
         """Make *calls* in order and return them with their results.
@@ -120,8 +116,8 @@ class Calls:
         gate: Gate | None,
         before: Sequence[MadeCall],
         *,
-        again: CallNode | None = None,
-    ) -> CallNode:
+        again: Node | None = None,
+    ) -> Node:
         tied = next((one.node for one in before if one.node not in {None, again}), None)
         return self._ctx.start(
             CallRequest(function, dict(args), tied_with=tied, tool_use_id=call.id, gate=gate)
@@ -167,7 +163,7 @@ class Calls:
             fault = f"{made.call.name} failed: {error_text(failure)}"
             text = f"{fault}; resume calls it again, report tells the model"
             key = f"{QuestionKey.ToolCall}:{made.node.index}"
-            if await ask_to_resume(self._node, text, key, [REPORT]) == REPORT:
+            if await self._conversation.pause(text, key, [REPORT]) == REPORT:
                 break
             function, args = made.node.function, made.node.inputs
             made.node = self._start(function, made.call, args, None, batch, again=made.node)
@@ -205,7 +201,7 @@ class Calls:
         return f"there is no function {name!r}; {hint}there are: {known}"
 
 
-async def _outcome(node: CallNode) -> BaseException | None:
+async def _outcome(node: Node) -> BaseException | None:
     """Wait for *node*; return its exception, if any."""
     try:
         await node

@@ -13,12 +13,11 @@ from treefold.agents.prompts import as_text
 from treefold.agents.wrapper import AgentWrapper
 from treefold.core.agent_errors import EnsembleError
 from treefold.core.errors import ClosedError, InvalidValueError
-from treefold.core.function import ModelFinder, RunContext
+from treefold.core.function import ModelFinder, Node, RunContext
 from treefold.core.model import Model
 from treefold.core.parameter import Parameter
 from treefold.core.provider import Provider
 from treefold.core.states import NodeState
-from treefold.runtime.agent_node import AgentNode
 
 _MORE: Final = """\
 This task was given to {count} experts who worked independently of each other. Their answers:
@@ -97,7 +96,7 @@ class Ensemble(AgentWrapper):
         return list(dict.fromkeys([*preferred, *self.instances]))
 
     async def _work(self, ctx: RunContext, **args: Any) -> Any:
-        ended: asyncio.Queue[AgentNode] = asyncio.Queue()
+        ended: asyncio.Queue[Node] = asyncio.Queue()
         groups = self._start(ctx, args, ended)
         failures: list[BaseException] = []
         for _ in range(self._size):
@@ -113,15 +112,15 @@ class Ensemble(AgentWrapper):
         return await self._reconcile(ctx, args, candidates)
 
     def _start(
-        self, ctx: RunContext, args: Mapping[str, Any], ended: "asyncio.Queue[AgentNode]"
-    ) -> list[list[AgentNode]]:
+        self, ctx: RunContext, args: Mapping[str, Any], ended: "asyncio.Queue[Node]"
+    ) -> list[list[Node]]:
         """Start one member of each model, and the others when that one answers or has ended.
 
         Each member is put into *ended* at its end.
         """
-        groups: list[list[AgentNode]] = []
+        groups: list[list[Node]] = []
 
-        def add(group: list[AgentNode], model: Provider | str | Model) -> AgentNode:
+        def add(group: list[Node], model: Provider | str | Model) -> Node:
             tied = groups[0][0] if groups else None
             member = self._call(ctx, self.agent, args, model=model, tied_with=tied)
             member.asked_for = True
@@ -129,14 +128,14 @@ class Ensemble(AgentWrapper):
             group.append(member)
             return member
 
-        def add_more(group: list[AgentNode], model: Provider | str | Model, count: int) -> None:
+        def add_more(group: list[Node], model: Provider | str | Model, count: int) -> None:
             # The ensemble may have ended meanwhile.
             with suppress(ClosedError):
                 for _ in range(count):
                     add(group, model)
 
         for model, count in self.instances.items():
-            group: list[AgentNode] = []
+            group: list[Node] = []
             first = add(group, model)
             groups.append(group)
             first.when_answering(partial(add_more, group, model, count - 1))
@@ -166,7 +165,7 @@ class Ensemble(AgentWrapper):
         )
 
 
-def _answers(groups: Iterable[Iterable[AgentNode]]) -> list[Any]:
+def _answers(groups: Iterable[Iterable[Node]]) -> list[Any]:
     """Return the answers of the members that succeeded, in their order."""
     return [one.outputs for one in chain(*groups) if one.state is NodeState.Success]
 

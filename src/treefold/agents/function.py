@@ -11,6 +11,7 @@ from treefold.agents.loop import Loop, Task, provider_fault
 from treefold.agents.prompts import filled, unknown_placeholders
 from treefold.agents.results import ReturnResult
 from treefold.core.budget import Budget
+from treefold.core.conversation import AgentConversation
 from treefold.core.errors import (
     DefinitionError,
     InvalidValueError,
@@ -23,9 +24,7 @@ from treefold.core.model import Model, ModelSettings
 from treefold.core.parameter import FunctionArg
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
-from treefold.runtime.agent_node import AgentNode
 from treefold.runtime.ambient import current_context
-from treefold.runtime.context import Context
 from treefold.runtime.files import read_file
 
 _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
@@ -327,16 +326,15 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
         return filled(template, defaults | dict(args))
 
     async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
-        node = ctx.node
-        if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
+        if not ctx.node.function.is_agent:
             raise UsageError(f"{self.name} is an agent: call it by ctx.invoke, not run()")
-        conversation = node.conversation
+        conversation: AgentConversation = ctx.conversation
         model_ref = conversation.model_ref
         model_ref = self.default_model if model_ref is None else model_ref
         try:
             model = conversation.find_model(model_ref)
         except TreefoldError as error:
-            raise provider_fault(node, str(model_ref or "the default model"), error) from error
+            raise provider_fault(ctx, str(model_ref or "the default model"), error) from error
         system, prompt = conversation.prior.system, conversation.prior.prompt
         # A resumed call has its system prompt, and its prompt has been sent.
         if system is None:
@@ -352,7 +350,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
             max_steps=self.max_steps,
             parallel_tools=self.parallel_tools,
         )
-        return await Loop(ctx, node, task).run()
+        return await Loop(ctx, conversation, task).run()
 
     def _task_functions(self, model: Model, model_ref: Any) -> list[Function]:
         functions = self.functions_for(model, model_ref)

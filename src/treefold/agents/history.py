@@ -1,14 +1,14 @@
 """``History``: the conversation of an agent as messages, for hooks."""
 
+from treefold.core.conversation import AgentConversation
 from treefold.core.messages import Message, messages_of
 from treefold.core.transcript import ToolUse
-from treefold.runtime.conversation import Conversation
 
 
 class History:
     """The conversation of one call as plain messages; each part is converted once."""
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: AgentConversation) -> None:
         self._conversation = conversation
         self._messages: list[Message] = []
         self._asked: list[ToolUse] = []  # the calls in the parts that were converted last

@@ -1,6 +1,6 @@
 """The one loop that drives every model: request, stream, calls, results, request.
 
-It knows a task, a node and a context, but neither providers nor observers.
+It knows a task, a conversation and a context, but neither providers nor observers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from treefold.agents.history import History
 from treefold.agents.results import ResultType, ReturnResult
 from treefold.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
 from treefold.core.agent_events import ResponseCompleted
+from treefold.core.conversation import AgentConversation, Inputs
 from treefold.core.decisions import HOOK_USER_PROMPT_SUBMIT, UserPromptSubmitEvent
 from treefold.core.errors import (
     CallError,
@@ -21,18 +22,13 @@ from treefold.core.errors import (
 )
 from treefold.core.events import Failure
 from treefold.core.exchange import Finish
-from treefold.core.function import Function
+from treefold.core.function import Function, Node, RunContext
 from treefold.core.messages import Message
 from treefold.core.model import Model, ModelSettings
 from treefold.core.provider_errors import provider_exception
 from treefold.core.question import QuestionKey
 from treefold.core.states import NodeState
-from treefold.core.transcript import ModelText, ToolResult, UserText
-from treefold.runtime.agent_node import AgentNode
-from treefold.runtime.ask import ask_to_resume
-from treefold.runtime.context import Context
-from treefold.runtime.node import CallNode
-from treefold.runtime.stack import frames_to
+from treefold.core.transcript import ModelText, UserText
 
 _REMINDERS: Final = 2  # after a response without a usable answer
 _EMPTY: Final = "You said nothing. Give your answer."
@@ -47,8 +43,6 @@ _LAST_CALL: Final = (
     "The budget for this task is used up, and you can call no more functions. Answer now, with what"
     " you have, and say what is missing."
 )
-
-Inputs = Sequence[UserText | ToolResult]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +63,17 @@ class Loop:
     """One call of an agent, from its prompt to its answer."""
 
     def __init__(
-        self, ctx: Context, node: AgentNode, task: Task, calls: Calls | None = None
+        self,
+        ctx: RunContext,
+        conversation: AgentConversation,
+        task: Task,
+        calls: Calls | None = None,
     ) -> None:
-        self._node = node
-        self._conversation = node.conversation
+        self._ctx = ctx
+        self._name = ctx.node.function.name
+        self._conversation = conversation
         self._task = task
-        self._calls = calls or Calls(ctx, node, task.functions)
+        self._calls = calls or Calls(ctx, conversation, task.functions)
         self._reminders = 0
         self._exceeded: BudgetExceeded | None = None  # once set, only one answer is allowed
 
@@ -110,11 +109,11 @@ class Loop:
         try:
             self._conversation.open(task.model, task.system, task.functions, task.settings)
         except Exception as error:
-            raise provider_fault(self._node, task.model, error) from error
+            raise provider_fault(self._ctx, task.model, error) from error
 
     def _out_of_steps(self) -> Any:
         raise StepLimitError(
-            f"{self._node.function.name} made {self._task.max_steps} requests without giving an"
+            f"{self._name} made {self._task.max_steps} requests without giving an"
             " answer: give it a smaller task, or a greater max_steps"
         )
 
@@ -126,8 +125,7 @@ class Loop:
         prompt = await self._submitted(self._task.prompt)
         if not prompt.strip():
             raise InvalidArgumentsError(
-                f"{self._node.function.name}: its prompt is empty; give a user_prompt_template, or"
-                " return a text"
+                f"{self._name}: its prompt is empty; give a user_prompt_template, or return a text"
             )
         return [UserText(prompt)]
 
@@ -139,9 +137,9 @@ class Loop:
         event = UserPromptSubmitEvent(prompt, self._history())
         decision = await rules.decide(HOOK_USER_PROMPT_SUBMIT, event)
         prompt = prompt if decision.modified_prompt is None else decision.modified_prompt
-        if (gate := gate_for(decision, self._node.function.name)) is not None:
-            edited = await gate(self._node)
-            prompt = prompt if edited is self._node.inputs else _edited_prompt(edited)
+        if (gate := gate_for(decision, self._name)) is not None:
+            edited = await gate(self._ctx)
+            prompt = prompt if edited is self._ctx.node.inputs else _edited_prompt(edited)
         return prompt
 
     def _history(self) -> list[Message]:
@@ -161,15 +159,15 @@ class Loop:
             except BudgetExceeded as exceeded:
                 inputs = self._speak_last(inputs, exceeded)
             except ModelProviderException as error:
-                error.locate(frames_to(self._node))
+                error.locate(self._ctx.frames())
                 if not self._conversation.pauses_on_provider_failure:
                     raise
                 why = f"{error.message}; resume makes the request again"
-                await ask_to_resume(self._node, why, QuestionKey.Request)
+                await self._conversation.pause(why, QuestionKey.Request)
             except (CallError, StoreError):
                 raise
             except Exception as error:
-                raise provider_fault(self._node, self._task.model, error) from error
+                raise provider_fault(self._ctx, self._task.model, error) from error
 
     async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
         return await self._conversation.request(*inputs, over_budget=over_budget)
@@ -182,7 +180,7 @@ class Loop:
         try:
             self._conversation.forbid_calls()
         except Exception as error:
-            raise provider_fault(self._node, self._task.model, error) from error
+            raise provider_fault(self._ctx, self._task.model, error) from error
         # An earlier process may have added the text without getting a response.
         is_added = inputs[-1] == UserText(_LAST_CALL)
         return inputs if is_added else [*inputs, UserText(_LAST_CALL)]
@@ -209,7 +207,7 @@ class Loop:
     def _check_resigned(self) -> None:
         """Raise the exception that a function posted without raising it, if any."""
         for error in self._conversation.resignations:
-            error.locate(frames_to(self._node))
+            error.locate(self._ctx.frames())
             raise error
 
     def _answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
@@ -236,7 +234,7 @@ class Loop:
         return [UserText(reminder)]
 
     def _no_answer(self, why: str, text: str) -> NoAnswerError:
-        name, model = self._node.function.name, self._task.model.name
+        name, model = self._name, self._task.model.name
         noticed = "".join(f"; {notice}" for notice in self._conversation.notices)
         return NoAnswerError(f"{name} got no answer from {model}: {why}{noticed}", text)
 
@@ -249,7 +247,7 @@ def _edited_prompt(args: Mapping[str, Any]) -> str:
     return prompt
 
 
-def _returned(made: Sequence[MadeCall]) -> CallNode | None:
+def _returned(made: Sequence[MadeCall]) -> Node | None:
     """Return the call that returned the agent's result, if there was one."""
     for one in made:
         node = one.node
@@ -260,7 +258,7 @@ def _returned(made: Sequence[MadeCall]) -> CallNode | None:
     return None
 
 
-def provider_fault(node: AgentNode, model: Model | str, error: Exception) -> Exception:
+def provider_fault(ctx: RunContext, model: Model | str, error: Exception) -> Exception:
     """Return *error* as a ModelProviderException; a CallError or StoreError unchanged."""
     if isinstance(error, CallError | StoreError):
         return error
@@ -268,5 +266,5 @@ def provider_fault(node: AgentNode, model: Model | str, error: Exception) -> Exc
         kind, name = ("Runtime", model) if isinstance(model, str) else (type(model), model.name)
         provider = kind if isinstance(kind, str) else kind.__name__
         error = provider_exception(provider, name, str(Failure.of(error)), inner=error)
-    error.locate(frames_to(node))
+    error.locate(ctx.frames())
     return error

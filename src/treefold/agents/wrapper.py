@@ -7,6 +7,7 @@ from typing import Any
 
 from treefold.agents.function import AgentFunction
 from treefold.agents.variant import Variant
+from treefold.core.call_request import CallRequest
 from treefold.core.code import CodeFunction
 from treefold.core.errors import DefinitionError, UsageError
 from treefold.core.function import Node, RunContext
@@ -14,10 +15,6 @@ from treefold.core.model import Model
 from treefold.core.parameter import Parameter
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
-from treefold.runtime.agent_node import AgentNode
-from treefold.runtime.call_request import CallRequest
-from treefold.runtime.context import Context
-from treefold.runtime.node import CallNode
 
 
 class AgentWrapper(CodeFunction):
@@ -50,24 +47,16 @@ class AgentWrapper(CodeFunction):
 
     def _called_directly(self, ctx: RunContext, /, *args: Any, **kwargs: Any) -> Any:
         named = self._named(args, kwargs)
+        if not isinstance(ctx, RunContext):
+            raise UsageError(f"{self.name} needs the RunContext of a runtime, not {ctx!r}")
         if _in_async_code():
             return self._work(ctx, **named)
         try:
-            node = self._context(ctx).node
+            _ = ctx.node
         except UsageError:
             # The context belongs to a runtime, outside any call.
             return ctx.invoke(self, named).result()
-        return node.loop_handle.run_coroutine(self._work_within(node, ctx, named))
-
-    async def _work_within(self, node: CallNode, ctx: RunContext, args: dict[str, Any]) -> Any:
-        """Do the work for a thread of *node*; it is cancelled when *node* ends."""
-        task = asyncio.current_task()
-        assert task is not None
-        node.add_end_callback(task.cancel)
-        try:
-            return await self._work(ctx, **args)
-        finally:
-            node.remove_end_callback(task.cancel)
+        return ctx.on_loop(self._work, ctx, **named)
 
     def _named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         names = [parameter.name for parameter in self.parameters.items]
@@ -94,16 +83,8 @@ class AgentWrapper(CodeFunction):
         *,
         model: Model | Provider | str | None = None,
         tied_with: Node | None = None,
-    ) -> AgentNode:
-        request = CallRequest(function, dict(args), model=model, tied_with=tied_with)
-        node = self._context(ctx).start(request)
-        assert isinstance(node, AgentNode)  # every call of an agent is one
-        return node
-
-    def _context(self, ctx: RunContext) -> Context:
-        if not isinstance(ctx, Context):
-            raise UsageError(f"{self.name} needs the RunContext of a runtime, not {ctx!r}")
-        return ctx
+    ) -> Node:
+        return ctx.start(CallRequest(function, dict(args), model=model, tied_with=tied_with))
 
 
 def _in_async_code() -> bool:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from treefold.agents.calls import Calls, Gate, MadeCall, Verdict, cut
-from treefold.agents.loop import Inputs, Loop, Task, provider_fault
+from treefold.agents.calls import Calls, MadeCall, Verdict, cut
+from treefold.agents.loop import Loop, Task, provider_fault
 from treefold.chat.block_stream import BlockStream
 from treefold.chat.blocks import (
     TextBlock,
@@ -31,6 +31,8 @@ from treefold.chat.saving import Saver
 from treefold.core import model_events
 from treefold.core.agent_errors import BlockedError, BudgetExceeded, DeniedError
 from treefold.core.agent_events import ResponseCompleted
+from treefold.core.call_request import CallRequest, Gate
+from treefold.core.conversation import AgentConversation, Inputs
 from treefold.core.errors import (
     DefinitionError,
     InvalidValueError,
@@ -40,7 +42,7 @@ from treefold.core.errors import (
 )
 from treefold.core.exchange import Exchange
 from treefold.core.failures import failed
-from treefold.core.function import Function, ModelFinder, RunContext
+from treefold.core.function import Function, ModelFinder, Node, RunContext
 from treefold.core.messages import Message
 from treefold.core.model_events import AttemptFailed, ModelEvent, Noticed
 from treefold.core.parameter import Parameter
@@ -48,11 +50,7 @@ from treefold.core.parameters import Parameters
 from treefold.core.provider_errors import provider_exception
 from treefold.core.transcript import ModelText, ToolResult, ToolUse
 from treefold.models.reading import read_exchanges
-from treefold.runtime.agent_node import AgentNode
-from treefold.runtime.call_request import CallRequest
-from treefold.runtime.context import Context
 from treefold.runtime.loop_handle import settle
-from treefold.runtime.node import CallNode
 
 log = logging.getLogger("treefold.chat")
 
@@ -89,16 +87,16 @@ class ChatTurn:
     interrupted: bool = False
     superseded: bool = False
 
-    def start(self, function: "ChatFunction", ctx: Context) -> CallNode:
+    def start(self, function: "ChatFunction", ctx: RunContext) -> Node:
         """Start the turn as a call, and return its node."""
         args = {"prompt": self.prompt}
         if self.saver is not None:
             args["session"] = self.saver.name
-        node = ctx.start(CallRequest(function, args, rules=self.options.rules(), past=self))
+        node = ctx.start(CallRequest(function, args, rules=self.options.rules(), prior=self))
         # A failure is reported by receive_messages(), or logged by the client if it is not read.
         node.asked_for = True
-        if node.has_ended and node.record is not None:
-            self.recover(node.record.exchanges)
+        if node.state.final:
+            self.recover(node.recorded_exchanges)
         node.add_end_callback(self._ended)
         return node
 
@@ -158,18 +156,18 @@ class ChatFunction(Function):
         return []
 
     async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
-        node = ctx.node
-        if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
+        if not ctx.node.function.is_agent:
             raise UsageError("a turn of a chat is begun by client.query()")
-        turn: object = node.conversation.handed_over
-        saved = isinstance(turn, ChatTurn) and turn.saver is not None and node.responses
+        conversation: AgentConversation = ctx.conversation
+        turn: object = conversation.handed_over
+        saved = isinstance(turn, ChatTurn) and turn.saver is not None and conversation.responses
         if not isinstance(turn, ChatTurn) or turn.begun or saved:
             raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
         turn.begun = True
         try:
-            loop = _ChatLoop(ctx, node, turn, self._tools)
+            loop = _ChatLoop(ctx, conversation, turn, self._tools)
         except TreefoldError as error:
-            raise provider_fault(node, str(turn.options.model), error) from error
+            raise provider_fault(ctx, str(turn.options.model), error) from error
         return await loop.run()
 
 
@@ -177,11 +175,15 @@ class _ChatLoop(Loop):
     """The model loop with a reader: passes on blocks, and leaves decisions to the person."""
 
     def __init__(
-        self, ctx: Context, node: AgentNode, turn: ChatTurn, tools: Sequence[Function]
+        self,
+        ctx: RunContext,
+        conversation: AgentConversation,
+        turn: ChatTurn,
+        tools: Sequence[Function],
     ) -> None:
         options = turn.options
-        model = options.find_model(node.conversation.models)
-        answers = node.conversation.in_place_of(model)
+        model = options.find_model(conversation.models)
+        answers = conversation.in_place_of(model)
         self._opened_with: object = copy(options) if answers is model else answers
         task = Task(
             model=answers,
@@ -193,9 +195,9 @@ class _ChatLoop(Loop):
             max_steps=options.max_tool_iterations,
             parallel_tools=False,
         )
-        self._chat_calls = _ChatCalls(ctx, node, tools, turn)
-        super().__init__(ctx, node, task, self._chat_calls)
-        node.conversation.default_model = model  # for agents below that do not name a model
+        self._chat_calls = _ChatCalls(ctx, conversation, tools, turn)
+        super().__init__(ctx, conversation, task, self._chat_calls)
+        conversation.default_model = model  # for agents below that do not name a model
         self._turn = turn
         self._chat = turn.conversation
         self._asking: Inputs | None = None  # the inputs of the request under way
@@ -235,7 +237,7 @@ class _ChatLoop(Loop):
         try:
             session = conversation.open(model, task.system, functions, settings, self._opened_with)
         except Exception as error:
-            raise provider_fault(self._node, model, error) from error
+            raise provider_fault(self._ctx, model, error) from error
         self._conversation.take_over(session, model, task.system, functions, settings)
         if conversation.rewritten and turn.saver is not None:
             turn.saver.replace(session.exchanges)
@@ -353,9 +355,13 @@ class _ChatCalls(Calls):
     """Makes the calls of a turn, or passes them to the reader, which makes them."""
 
     def __init__(
-        self, ctx: Context, node: AgentNode, functions: Sequence[Function], turn: ChatTurn
+        self,
+        ctx: RunContext,
+        conversation: AgentConversation,
+        functions: Sequence[Function],
+        turn: ChatTurn,
     ) -> None:
-        super().__init__(ctx, node, functions)
+        super().__init__(ctx, conversation, functions)
         self._turn = turn
         self._shown: set[str] = set()  # ids of calls that were passed to the reader
         self._denied: set[str] = set()  # ids of calls that were forbidden
@@ -375,12 +381,12 @@ class _ChatCalls(Calls):
                 continue
             gate, args = await self._decide(call)
             try:
-                edited = self._node.inputs if gate is None else await gate(self._node)
+                edited = self._ctx.node.inputs if gate is None else await gate(self._ctx)
             except DeniedError as error:
                 self._block(made, error)
                 await self._keep(made)
                 continue
-            self._show(call, args if edited is self._node.inputs else edited)
+            self._show(call, args if edited is self._ctx.node.inputs else edited)
 
     async def _begin(self, call: ToolUse, before: Sequence[MadeCall]) -> MadeCall:
         if call.fault is None and call.name not in self._functions:
@@ -395,9 +401,9 @@ class _ChatCalls(Calls):
             await self._show_and_wait(call, args)
             return None
 
-        async def decide(node: CallNode) -> Mapping[str, Any]:
+        async def decide(ctx: RunContext) -> Mapping[str, Any]:
             try:
-                edited = await verdict(node)
+                edited = await verdict(ctx)
             except DeniedError:
                 self._denied.add(call.id)
                 raise

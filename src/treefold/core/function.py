@@ -8,7 +8,15 @@ it does not know how they are run.
 import inspect
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime
@@ -19,8 +27,11 @@ from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, cast
 from treefold.core.agent_errors import AgentException
 from treefold.core.budget import Budget
 from treefold.core.errors import DefinitionError, InvalidValueError
+from treefold.core.exchange import Exchange
+from treefold.core.frames import Frame
 from treefold.core.parameter import JsonSchema
 from treefold.core.parameters import Parameters
+from treefold.core.question import Answer, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import TokenUsage
@@ -287,7 +298,9 @@ class Node(ABC):
     outputs: Any
     exception: BaseException | None
     state: NodeState
+    index: int  # its number among the calls of its parent, or among the trees
     sequence: int
+    asked_for: bool  # whether its outcome has been asked for; if not, a failure is logged
     waiting_on: "Node | None"
     tool_use_id: str | None  # the model's own name for the call, if a model made it
 
@@ -335,6 +348,11 @@ class Node(ABC):
         """Return its conversation with a model; an empty list if it is not an agent's call."""
         return []
 
+    @property
+    def recorded_exchanges(self) -> Sequence[Exchange]:
+        """Its exchanges with a model that were read from a journal."""
+        return ()
+
     @abstractmethod
     def get_children(self) -> "list[Node | list[Node]]":
         """Return its child calls in order; calls asked for in parallel share an inner list."""
@@ -353,10 +371,18 @@ class Node(ABC):
         """Cancel it and every call below it. Return at once; do nothing if it has ended."""
 
     @abstractmethod
+    def add_end_callback(self, wake: Callable[[], object]) -> None:
+        """Call *wake* on the loop when the call ends, or at once if it has ended."""
+
+    def when_answering(self, wake: Callable[[], None]) -> None:
+        """Call *wake* on the loop when its model has begun to answer, or when the call ends."""
+        self.add_end_callback(wake)
+
+    @abstractmethod
     def __await__(self) -> Generator[Any, None, Any]: ...
 
 
-class RunContext(Injected):
+class RunContext(Injected):  # noqa: PLR0904 - the last five are not for programs
     """Everything that a running function sees of the framework.
 
     A parameter annotated ``RunContext`` receives the context of the call.
@@ -499,3 +525,45 @@ class RunContext(Injected):
     @abstractmethod
     async def in_thread(self, function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
         """Run sync code in a worker thread with the context variables of this call."""
+
+    # For the functions of the framework itself. A function of a program does not need them.
+
+    @abstractmethod
+    def start(self, request: Any) -> Node:
+        """Start a call as a child of this one, or at top level; *request* is a CallRequest.
+
+        ``invoke`` checks its arguments and then does this. (``Any``, because CallRequest is in a
+        higher layer.)
+        """
+
+    @property
+    @abstractmethod
+    def conversation(self) -> Any:
+        """The AgentConversation of this call (``Any``, because that class is in a higher layer).
+
+        Raises:
+            UsageError: this is not a call of an agent.
+        """
+
+    @abstractmethod
+    def frames(self) -> list[Frame]:
+        """Return the calls from the top-level one to this one, for the traceback of an error."""
+
+    @abstractmethod
+    async def ask_person(
+        self, kind: QuestionKind, text: str, choices: Sequence[str] = (), key: str | None = None
+    ) -> Answer:
+        """Ask a person as ``ask`` does, a question of any *kind*, and return the whole answer.
+
+        If a question with the same *key* was answered in an earlier process, that answer is
+        returned at once. By default the key is derived from *text*.
+        """
+
+    @abstractmethod
+    def on_loop(
+        self, function: Callable[Q, Awaitable[T]], /, *args: Q.args, **kwargs: Q.kwargs
+    ) -> T:
+        """Run async code on the loop of this call, and block this thread until it is done.
+
+        It is cancelled when the call ends. This is the opposite of ``in_thread``.
+        """

@@ -44,7 +44,6 @@ The modules, each of which imports only from those below it:
 ``awaited_node``    AwaitedNode: waiting for a call from any thread or loop
 ``tree``            Tree: the events of one top-level call, and what its nodes share
 ``threads``         runs synchronous code in threads
-``call_request``    CallRequest: a function, its arguments and the options of a call
 ``tree_reader``     TreeReader: reads the events of a tree from a store
 ``poll``            Poll: wakes callbacks when a journal has changed
 ``commands``        the JSON form of commands and refusals

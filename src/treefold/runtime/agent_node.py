@@ -1,15 +1,16 @@
 """The call of an agent: a node with a conversation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 
 from treefold.core.agent_errors import AgentException
 from treefold.core.call_keys import is_past, used
+from treefold.core.call_request import CallRequest
 from treefold.core.decisions import RuleChain
+from treefold.core.exchange import Exchange
 from treefold.core.fold import Record
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import TokenUsage
-from treefold.runtime.call_request import CallRequest
 from treefold.runtime.conversation import Conversation
 from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.node import CallNode
@@ -88,6 +89,10 @@ class AgentNode(CallNode):
         return [*self.conversation.transcript, *self.conversation.unanswered]
 
     @property
+    def recorded_exchanges(self) -> Sequence[Exchange]:
+        return () if self.record is None else self.record.exchanges
+
+    @property
     def rule_chain(self) -> RuleChain:
         """The rules for the calls that its model asks for, the widest first."""
         return self.conversation.rules
@@ -97,7 +102,6 @@ class AgentNode(CallNode):
         return self.conversation.was_begun
 
     def when_answering(self, wake: Callable[[], None]) -> None:
-        """Call *wake* when the model has begun to answer, or the call has ended."""
         self.conversation.when_answering(wake)
 
     def continuation(self) -> CallRequest:
@@ -109,7 +113,7 @@ class AgentNode(CallNode):
             model=self._request.model,
             budget=self._request.budget,
             rules=self._request.rules,
-            past=self.conversation.continuation(),
+            prior=self.conversation.continuation(),
         )
 
     # Its calls

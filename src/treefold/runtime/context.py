@@ -1,13 +1,18 @@
 """The RunContext of a call: what a function can ask of the framework while it runs."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from treefold.core.agent_errors import AgentException
 from treefold.core.budget import Budget
 from treefold.core.call_keys import named
+from treefold.core.call_request import CallRequest
+from treefold.core.conversation import AgentConversation
 from treefold.core.errors import InvalidValueError, NoParentSessionError, UsageError
+from treefold.core.frames import Frame
 from treefold.core.function import (
     Function,
     Node,
@@ -16,10 +21,9 @@ from treefold.core.function import (
     checked_function,
     checked_timeout,
 )
-from treefold.core.question import QuestionKind
+from treefold.core.question import Answer, QuestionKind
 from treefold.runtime.agent_node import AgentNode
 from treefold.runtime.ask import ask
-from treefold.runtime.call_request import CallRequest
 from treefold.runtime.graph import check_use
 from treefold.runtime.leases import give_up_lease, usable_lease
 from treefold.runtime.node import CallNode
@@ -44,7 +48,7 @@ class Starter(Protocol):
         ...
 
 
-class Context(RunContext):
+class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
     """The RunContext of one node, or of a runtime outside any call."""
 
     __slots__ = ("_node", "_starter")
@@ -73,10 +77,6 @@ class Context(RunContext):
     def has_ended(self) -> bool:
         """Whether its call has ended and can make no more calls."""
         return self._node is not None and self._node.state.final
-
-    def start(self, request: CallRequest) -> CallNode:
-        """Start a call as a child of this one, or at top level."""
-        return self._starter.start(request, self._node)
 
     def invoke(
         self,
@@ -146,7 +146,7 @@ class Context(RunContext):
                 f"a question must be a string and its choices a list of strings, got {text!r} and"
                 f" {choices!r}"
             )
-        return (await ask(self.node, QuestionKind.Human, text, choices)).text
+        return (await self.ask_person(QuestionKind.Human, text, choices)).text
 
     def give_up_lease(self) -> None:
         if self._node is not None:
@@ -166,6 +166,42 @@ class Context(RunContext):
 
     async def in_thread(self, function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
         return await in_thread(function, *args, **kwargs)
+
+    # For the functions of the framework itself
+
+    def start(self, request: CallRequest) -> CallNode:
+        return self._starter.start(request, self._node)
+
+    @property
+    def conversation(self) -> AgentConversation:
+        if not isinstance(self.node, AgentNode):
+            raise UsageError(f"{self.node.function.name} is not an agent, and has no conversation")
+        return self.node.conversation
+
+    def frames(self) -> list[Frame]:
+        return frames_to(self.node)
+
+    async def ask_person(
+        self, kind: QuestionKind, text: str, choices: Sequence[str] = (), key: str | None = None
+    ) -> Answer:
+        return await ask(self.node, kind, text, choices, key)
+
+    def on_loop(
+        self, function: Callable[Q, Awaitable[T]], /, *args: Q.args, **kwargs: Q.kwargs
+    ) -> T:
+        work = _until_ended(self.node, partial(function, *args, **kwargs))
+        return self.node.loop_handle.run_coroutine(work)
+
+
+async def _until_ended(node: CallNode, work: Callable[[], Awaitable[T]]) -> T:
+    """Await *work*; it is cancelled when *node* ends."""
+    task = asyncio.current_task()
+    assert task is not None  # this is a coroutine
+    node.add_end_callback(task.cancel)
+    try:
+        return await work()
+    finally:
+        node.remove_end_callback(task.cancel)
 
 
 def _resign(agent: AgentNode, error: AgentException) -> None:

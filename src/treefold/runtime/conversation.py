@@ -22,6 +22,7 @@ from treefold.core.agent_events import (
     ResponseStreamed,
 )
 from treefold.core.call_keys import used
+from treefold.core.conversation import PriorConversation
 from treefold.core.decisions import RuleChain
 from treefold.core.errors import OtherProtocolError, UsageError
 from treefold.core.events import Failure
@@ -41,6 +42,7 @@ from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserTe
 from treefold.core.usage import TokenUsage
 from treefold.models.caching import RUNS, PastRun, caching_policy
 from treefold.models.prices import price
+from treefold.runtime.ask import ask_to_resume
 from treefold.runtime.budgets import Account, Estimate, Spent, check, set_aside
 from treefold.runtime.leases import take_lease, usable_lease
 from treefold.runtime.loop_handle import settle
@@ -52,25 +54,6 @@ from treefold.runtime.walk import root_of, upwards
 log = logging.getLogger(__name__)
 
 _CHARACTERS_PER_TOKEN: Final = 4  # about
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriorConversation:
-    """The beginning of a conversation: what an earlier process, another call or a fork left.
-
-    Attributes:
-        exchanges: the completed ones.
-        unsent: the inputs that are still to be sent.
-        response: the last response, if it has not been acted on yet.
-        system: the system prompt, if an earlier process has begun the conversation.
-        prompt: the first prompt, if a fork has edited it.
-    """
-
-    exchanges: Sequence[Exchange] = ()
-    unsent: Sequence[UserText | ToolResult] = ()
-    response: ResponseCompleted | None = None
-    system: str | None = None
-    prompt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +147,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     @property
     def handed_over(self) -> Any:
         """What the caller passed as the conversation to continue."""
-        return self._node.request.past
+        return self._node.request.prior
 
     def continuation(self) -> Any:
         """Return what another call needs to continue this conversation."""
@@ -250,6 +233,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         if record is None or record.started_at is not None:
             return None
         return None if record.inputs is record.requested.inputs else record.inputs
+
+    async def pause(self, why: str, key: str, choices: Sequence[str] = ()) -> str:
+        """Pause the call until a person chooses how to continue: resume, or one of *choices*."""
+        return await ask_to_resume(self._node, why, key, choices)
 
     # Opening it
 

@@ -7,7 +7,7 @@ others; after the fifth a person decides. Progress is anything that need not be 
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from treefold.core.agent_events import (
@@ -18,6 +18,7 @@ from treefold.core.agent_events import (
     RequestRetried,
     RequestSent,
 )
+from treefold.core.call_request import CallRequest, Gate
 from treefold.core.events import (
     CallAllowed,
     CallEnded,
@@ -30,9 +31,9 @@ from treefold.core.events import (
     QuestionAsked,
     QuestionSettled,
 )
+from treefold.core.function import RunContext
 from treefold.core.question import QuestionKey, QuestionKind
 from treefold.runtime.ask import ask_to_resume
-from treefold.runtime.call_request import CallRequest
 from treefold.runtime.loop_handle import threadsafe_resolver
 from treefold.runtime.node import CallNode
 from treefold.runtime.walk import is_parked, subtree
@@ -49,8 +50,6 @@ _REPEATED: Final = (
     CallStarted, CallAllowed, CallPaused, CallResumed, CallReopened, ConversationOpened,
     LeaseAwaited, RequestSent, RequestRetried, RequestFailed, NoticeGiven,
 )  # fmt: skip
-
-Gate = Callable[[CallNode], Any]
 
 
 def last_death(events: Sequence[Event]) -> ProcessDied | None:
@@ -189,13 +188,14 @@ class _Suspect:
         if not self._turn.done():
             self._turn.set_result(None)
 
-    async def gate(self, node: CallNode) -> Mapping[str, Any]:
+    async def gate(self, context: RunContext) -> Mapping[str, Any]:
         """Wait for the turn of the tree, then for the original gate of its call."""
         await self._turn
+        root = self.root
         if self._first_ask:
-            await ask_to_resume(node, _WHY, QuestionKey.Crashes)
-        args = node.inputs if self._gate is None else await self._gate(node)
-        node.tree.publish(ProcessDied(node.id, time.time(), self.deaths))
+            await ask_to_resume(root, _WHY, QuestionKey.Crashes)
+        args = root.inputs if self._gate is None else await self._gate(context)
+        root.tree.publish(ProcessDied(root.id, time.time(), self.deaths))
         return args
 
 

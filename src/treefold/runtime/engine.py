@@ -10,12 +10,12 @@ from typing import Any
 from weakref import WeakSet
 
 from treefold.core.call_keys import named
+from treefold.core.call_request import CallRequest
 from treefold.core.errors import ClosedError, InvalidValueError
 from treefold.core.fold import Record
 from treefold.core.function import Function
 from treefold.core.value_codec import digest
 from treefold.runtime.budgets import Account
-from treefold.runtime.call_request import CallRequest
 from treefold.runtime.context import Context
 from treefold.runtime.graph import discover
 from treefold.runtime.loop_handle import LoopHandle

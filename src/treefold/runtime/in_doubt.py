@@ -2,12 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from treefold.core.call_request import Concluded, Gate
 from treefold.core.errors import InDoubtError
 from treefold.core.fold import Record
 from treefold.core.frames import short_arguments
+from treefold.core.function import RunContext
 from treefold.core.plain import explained
 from treefold.core.question import (
     CANCEL,
@@ -22,10 +24,7 @@ from treefold.core.question import (
 )
 from treefold.core.value_codec import has_unserializable
 from treefold.runtime.ask import ask, ask_to_resume
-from treefold.runtime.call_request import Concluded
 from treefold.runtime.node import CallNode
-
-Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
 
 def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
@@ -38,18 +37,18 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
     if record is None:
         return gate
     if _is_cancelled(record):
-        return _cancel
+        return lambda _: _cancel(node)
     paused = [q for q in record.questions.values() if q.kind is QuestionKind.Paused]
     begun = record.started_at is not None and record.allowed
     if begun and not node.function.is_agent and (not node.function.may_repeat or _unknown(node)):
-        return _decide
+        return lambda _: _decide(node)
     if node.function.is_agent and record.response is not None:
         # The agent makes the calls of its last response again, and asks about failed ones itself.
         paused = [q for q in paused if REPORT not in q.choices]
     if not paused:
         return gate
 
-    async def wait(node: CallNode) -> Mapping[str, Any]:
+    async def wait(context: RunContext) -> Mapping[str, Any]:
         for question in paused:
             if _is_cancelled(record):
                 await _cancel(node)
@@ -57,7 +56,7 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
                 continue
             others = [c for c in question.choices if c not in {RESUME, CANCEL}]
             await ask_to_resume(node, question.text, question.key, others)
-        return node.inputs if gate is None else await gate(node)
+        return node.inputs if gate is None else await gate(context)
 
     return wait
 

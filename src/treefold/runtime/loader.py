@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from treefold.core.call_request import CallRequest
 from treefold.core.errors import UsageError
 from treefold.core.events import CallEnded, CallOptions, CallRequested, Event, ValueSent
 from treefold.core.fold import Record
@@ -12,7 +13,6 @@ from treefold.core.function import Function, RunContext
 from treefold.core.parameters import Parameters
 from treefold.core.restoring import restored
 from treefold.runtime.budgets import Spent
-from treefold.runtime.call_request import CallRequest
 from treefold.runtime.crash_trials import last_death
 from treefold.runtime.journal_writer import JournalWriter
 from treefold.runtime.node import CallNode

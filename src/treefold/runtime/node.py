@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.agent_events import NoticeGiven
+from treefold.core.call_request import CallRequest, Concluded
 from treefold.core.errors import (
     CallTimeoutError,
     CancellationException,
@@ -39,7 +40,6 @@ from treefold.core.function import RunContext
 from treefold.core.states import NodeState
 from treefold.core.usage import TokenUsage
 from treefold.runtime.budgets import Account, Spent
-from treefold.runtime.call_request import CallRequest, Concluded
 from treefold.runtime.files import read_files
 from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.question_board import QuestionBoard
@@ -247,7 +247,7 @@ class CallNode(StatedNode):
         args, request = self.inputs, self._request
         if request.gate is not None or self.function.uses_recursion:
             try:
-                args = await self._pass_gate()
+                args = await self._pass_gate(context)
             except Concluded as known:
                 return known.value
         if not self.knows_all:
@@ -261,12 +261,12 @@ class CallNode(StatedNode):
             await self.tree.journal.saved(self)
         return await self.function.run(context, args)
 
-    async def _pass_gate(self) -> Mapping[str, Any]:
+    async def _pass_gate(self, context: RunContext) -> Mapping[str, Any]:
         """Wait for the gate, and return the arguments to run with."""
         if self.function.uses_recursion:
             self._check_depth()
         if self._request.gate is not None:
-            args = await self._request.gate(self)
+            args = await self._request.gate(context)
             if args is not self.inputs:
                 self.inputs = args
                 self.tree.publish(ArgumentsEdited(self.id, args))

@@ -3,11 +3,11 @@
 from typing import Any, Final
 
 from treefold.core.call_keys import named, of_content
+from treefold.core.call_request import CallRequest
 from treefold.core.errors import ClosedError, InvalidValueError
 from treefold.core.function import Node, RunContext
 from treefold.runtime.awaited_node import AwaitedNode
 from treefold.runtime.bags import SessionBag
-from treefold.runtime.call_request import CallRequest
 from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.tree import Tree
 

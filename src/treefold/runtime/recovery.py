@@ -14,6 +14,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
@@ -41,7 +42,6 @@ from treefold.core.restoring import restored
 from treefold.core.store import Store, TreeRow, nonblocking
 from treefold.core.value_codec import has_unserializable
 from treefold.runtime.ask import wait_for_help
-from treefold.runtime.call_request import CallRequest
 from treefold.runtime.crash_trials import CrashTrials
 from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from treefold.core.call_keys import named
+from treefold.core.call_request import CallRequest
 from treefold.core.decisions import Rules
 from treefold.core.errors import TooLargeError
 from treefold.core.events import (
@@ -23,7 +24,6 @@ from treefold.core.events import (
 from treefold.core.fold import Record
 from treefold.core.restoring import exception_of
 from treefold.core.states import NodeState, check_transition
-from treefold.runtime.call_request import CallRequest
 from treefold.runtime.loop_handle import LoopHandle
 from treefold.runtime.placed_node import PlacedNode
 from treefold.runtime.tree import Tree
@@ -230,6 +230,6 @@ def _options(request: CallRequest) -> CallOptions | None:
         timeout=request.timeout,
         model=None if model is None else str(getattr(model, "name", model)),
         budget=request.budget,
-        passing=request.past is not None,
+        passing=request.prior is not None,
     )
     return None if options == CallOptions() else options

@@ -7,22 +7,22 @@ does it: by their parent and key. Nothing is written, and nothing is sent.
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Never
 
 from treefold.agents.results import ReturnResult
 from treefold.core.agent_events import RequestFailed, ResponseCompleted
+from treefold.core.call_request import CallRequest, Concluded, Gate
 from treefold.core.decisions import Hooks
 from treefold.core.errors import InvalidValueError, UsageError
 from treefold.core.events import CallOptions, Event, Failure, StopCause
-from treefold.core.function import Function
+from treefold.core.function import Function, Node, RunContext
 from treefold.core.question import Answer, Question
 from treefold.core.restoring import restored
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
 from treefold.core.value_codec import digest
-from treefold.runtime.call_request import CallRequest, Concluded
 from treefold.runtime.engine import Engine
 from treefold.runtime.limits import Limits
 from treefold.runtime.loop_handle import LoopHandle
@@ -46,8 +46,6 @@ from treefold.testing.replayed_agent import ReplayedAgent
 _AGAIN: Final = 0.01  # seconds until the next check, while code is busy
 _MANY: Final = 1_000_000  # requests at once: no limit, since none is really sent
 _GRACE: Final = 1.0  # seconds that a caller may take longer than recorded to abandon a call
-
-Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 
 
 class ReplayEngine(Engine):
@@ -140,7 +138,7 @@ class ReplayRuntime(Runtime):
         call = self._match(request, parent)
         if call is None:
             above = None if parent is None else self._recording.calls.get(parent.id)
-            request.gate = partial(self._wait_for_end, call=above)
+            request.gate = lambda ctx: self._wait_for_end(ctx.node, above)
         else:
             self._claimed.add(call.id)
             request.gate = self._gate(call, request)
@@ -220,25 +218,25 @@ class ReplayRuntime(Runtime):
         if runs and record.inputs is record.requested.inputs:
             return before
 
-        async def answer(node: CallNode) -> Mapping[str, Any]:
-            args = record.inputs if before is None else await before(node)
-            return args if runs else await self._conclude(node, call)
+        async def answer(ctx: RunContext) -> Mapping[str, Any]:
+            args = record.inputs if before is None else await before(ctx)
+            return args if runs else await self._conclude(ctx, call)
 
         return answer
 
-    async def _conclude(self, node: CallNode, call: RecordedCall) -> Never:
-        """End *node* as recorded."""
-        ended = call.ended
+    async def _conclude(self, ctx: RunContext, call: RecordedCall) -> Never:
+        """End the call of *ctx* as recorded."""
+        node, ended = ctx.node, call.ended
         if ended is None or call.end is None:
             await self._wait_for_end(node, call)
         for value in call.record.values:
-            await node.send(value)
+            await ctx.send(value)
         if ended.state is NodeState.Canceled:
             await self._wait_for_end(node, call)
         if ended.exception is None:
             raise Concluded(restored(node.function.output_type, ended.outputs))
         error = recorded_exception(ended.exception)
-        if node.function.ends_its_caller and node.parent is not None:
+        if node.function.ends_its_caller and isinstance(node.parent, CallNode):
             node.parent.note_resignation(error)
         raise error
 
@@ -408,7 +406,7 @@ class ReplayRuntime(Runtime):
         else:
             node.fail_with(recorded_exception(failure), call.reason, cause)
 
-    async def _wait_for_end(self, node: CallNode, call: RecordedCall | None) -> Never:
+    async def _wait_for_end(self, node: Node, call: RecordedCall | None) -> Never:
         """Wait for the end of the replay: the outcome of *node* was not recorded.
 
         If the reason is that *call* was stopped, stop it when it is its turn.

@@ -5,9 +5,6 @@ from typing import ClassVar, Final
 from treefold.core.agent_errors import AgentException
 from treefold.core.code import CodeFunction
 from treefold.core.function import RunContext
-from treefold.runtime.agent_node import AgentNode
-from treefold.runtime.context import Context
-from treefold.runtime.stack import frames_to
 
 _DESCRIPTION: Final = """\
 Give up, and tell whoever gave you the task why. It is better to say that something cannot be done \
@@ -60,11 +57,10 @@ class RaiseException(CodeFunction):
             msg: Why, in a few sentences, so that whoever reads it can ask again in a better way.
         """
         error = AgentException(msg)
-        assert isinstance(ctx, Context)  # the only implementation
-        caller = ctx.node.parent or ctx.node
-        if isinstance(caller, AgentNode):
+        caller, frames = ctx.node.parent or ctx.node, ctx.frames()
+        if caller.function.is_agent:
             ctx.post_exception(error)
-        error.locate(frames_to(caller))
+        error.locate(frames[:-1] or frames)
         raise error
 
 

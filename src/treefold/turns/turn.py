@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from typing_extensions import TypeVar
 
+from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
     SafeExecutionError,
     SerializationError,
@@ -23,7 +24,6 @@ from treefold.core.function import Function, checked_function, checked_tags, che
 from treefold.core.plain import from_plain, required_key, to_plain
 from treefold.core.states import NodeState
 from treefold.runtime.ambient import current_context
-from treefold.runtime.call_request import CallRequest
 from treefold.runtime.node import CallNode
 from treefold.turns.deferred import is_deferred, resolve
 from treefold.turns.hooks import Hook, HookPoint, TurnHook, fire

@@ -6,7 +6,11 @@ from typing import Any
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import Rules
-from treefold.core.function import Function, Node
+from treefold.core.function import Function, Node, RunContext
+
+# Is awaited before a call runs, with the context of the call; returns the arguments to run it with.
+# An exception that it raises is the outcome of the call.
+Gate = Callable[[RunContext], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(slots=True)
@@ -22,10 +26,9 @@ class CallRequest:
     model: Any = None  # for this call only
     budget: Budget | None = None
     tool_use_id: str | None = None  # the model's own id of the call
-    # Awaited before the call runs; returns the arguments to run it with, or raises.
-    gate: Callable[[Any], Awaitable[Mapping[str, Any]]] | None = None
+    gate: Gate | None = None
     rules: Rules | None = None  # for models in the call and below it, in addition to those above
-    past: Any = None  # the conversation that an agent continues
+    prior: Any = None  # the conversation that an agent continues
     key: str | None = None  # given by the caller
     call_key: str = ""  # identifies the call among those of its parent, if there is a journal
 

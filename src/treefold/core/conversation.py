@@ -1,0 +1,193 @@
+"""``AgentConversation``: the conversation of an agent's call with its model, as agents see it.
+
+``RunContext.conversation`` returns one. It belongs to the runtime, which sends the requests; this
+module knows neither budgets nor journals.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from treefold.core.agent_errors import AgentException
+from treefold.core.agent_events import ResponseCompleted
+from treefold.core.decisions import RuleChain
+from treefold.core.exchange import Exchange
+from treefold.core.function import Function, ModelFinder
+from treefold.core.model import Model, ModelSettings, Session
+from treefold.core.model_events import ModelEvent
+from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
+
+Inputs = Sequence[UserText | ToolResult]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorConversation:
+    """The beginning of a conversation: what an earlier process, another call or a fork left.
+
+    Attributes:
+        exchanges: the completed ones.
+        unsent: the inputs that are still to be sent.
+        response: the last response, if it has not been acted on yet.
+        system: the system prompt, if an earlier process has begun the conversation.
+        prompt: the first prompt, if a fork has edited it.
+    """
+
+    exchanges: Sequence[Exchange] = ()
+    unsent: Inputs = ()
+    response: ResponseCompleted | None = None
+    system: str | None = None
+    prompt: str | None = None
+
+
+class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are properties
+    """The conversation of one call of an agent.
+
+    Attributes:
+        default_model: for agents below that name no model.
+    """
+
+    default_model: Model | None
+
+    # What it begins with
+
+    @property
+    def prior(self) -> PriorConversation:
+        """What an earlier process, another call or a fork left."""
+        ...
+
+    @property
+    def handed_over(self) -> Any:
+        """What the caller passed as the conversation to continue."""
+        ...
+
+    @property
+    def model_ref(self) -> Any:
+        """The model that was requested for this call only."""
+        ...
+
+    @property
+    def models(self) -> ModelFinder:
+        """The models of the runtime."""
+        ...
+
+    def find_model(self, model_ref: Any) -> Model:
+        """Return the model that *model_ref* refers to; None is for the default of this call.
+
+        Raises:
+            InvalidValueError: it refers to no model.
+        """
+        ...
+
+    def in_place_of(self, model: Model) -> Model:
+        """Return the model that answers when *model* is requested."""
+        ...
+
+    # What applies to it
+
+    @property
+    def rules(self) -> RuleChain:
+        """The rules for the calls that the model asks for, the widest first."""
+        ...
+
+    @property
+    def pauses_on_provider_failure(self) -> bool:
+        """Whether a failed request pauses the call instead of failing it."""
+        ...
+
+    @property
+    def pauses_on_tool_error(self) -> bool:
+        """Whether a failed call that the model asked for pauses the agent."""
+        ...
+
+    async def pause(self, why: str, key: str, choices: Sequence[str] = ()) -> str:
+        """Pause the call until a person chooses how to continue: resume, or one of *choices*.
+
+        Returns the choice. If it is to cancel, the call is cancelled and this does not return.
+        """
+        ...
+
+    def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
+        """Return the arguments that a fork substitutes in a call the model asked for, or None."""
+        ...
+
+    # What has happened
+
+    @property
+    def responses(self) -> int:
+        """The number of responses so far."""
+        ...
+
+    @property
+    def transcript(self) -> Sequence[TranscriptPart]:
+        """The transcript of all completed exchanges; callers must not change it."""
+        ...
+
+    @property
+    def pending(self) -> Sequence[ToolUse]:
+        """The calls of the last response, which have no results yet."""
+        ...
+
+    @property
+    def notices(self) -> Sequence[str]:
+        """Notices for the person who runs the agent."""
+        ...
+
+    @property
+    def resignations(self) -> Sequence[AgentException]:
+        """The exceptions by which the agent gave up; the same objects that were raised."""
+        ...
+
+    # Talking
+
+    def open(
+        self, model: Model, system: str, functions: Sequence[Function], settings: ModelSettings
+    ) -> None:
+        """Open the conversation with *model*; it continues the prior one."""
+        ...
+
+    def take_over(
+        self,
+        session: Session,
+        model: Model,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+    ) -> None:
+        """Continue *session*, which outlives this call; its past does not belong to the call."""
+        ...
+
+    def with_caching(
+        self, settings: ModelSettings, model: Model, functions: Sequence[Function]
+    ) -> ModelSettings:
+        """Return *settings* with a caching policy; ``open`` does that by itself."""
+        ...
+
+    def forbid_calls(self) -> None:
+        """Reopen it so that the model can call no more functions."""
+        ...
+
+    async def request(
+        self,
+        *inputs: UserText | ToolResult,
+        over_budget: bool = False,
+        on_event: Callable[[ModelEvent], None] | None = None,
+    ) -> ResponseCompleted:
+        """Send *inputs* and return the response, after waiting until it may be sent.
+
+        With *over_budget*, budgets that allow one last call are not checked. *on_event* is called
+        with each event as it arrives; an exception that it raises ends the request.
+
+        Raises:
+            BudgetExceeded: it does not fit into a budget.
+            ModelProviderException: the provider failed.
+            ModelRefusedError: the provider or the model will not answer this.
+        """
+        ...
+
+    def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
+        """Record a response that was cut off after *text* as if it were complete."""
+        ...
+
+    def finish(self) -> None:
+        """Note that the agent has its answer: later runs choose their caching from past runs."""
+        ...
