@@ -3,18 +3,16 @@
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from treefold.agents.history import History
+from treefold.agents.approval import Verdict, gate_for
 from treefold.agents.prompts import as_text
 from treefold.agents.results import ReturnResult
-from treefold.core.agent_errors import DeniedError
 from treefold.core.call_request import CallRequest, Gate
-from treefold.core.conversation import AgentConversation
+from treefold.core.conversation import AgentConversation, Inputs
 from treefold.core.decisions import (
     HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE,
-    HookDecision,
     PostToolUseEvent,
     PreToolUseEvent,
 )
@@ -22,34 +20,12 @@ from treefold.core.errors import CallError
 from treefold.core.events import Failure
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.messages import Message
-from treefold.core.question import ALLOW, DENY, REPORT, QuestionKey, QuestionKind
-from treefold.core.suggestions import did_you_mean
+from treefold.core.question import REPORT, QuestionKey
+from treefold.core.states import NodeState
 from treefold.core.transcript import ToolResult, ToolUse
 
 _LONGEST: Final = 4000  # characters of an exception's message
 _NOTHING: Final = "[it returned nothing]"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A gate that denies the call, or asks a person to approve it."""
-
-    name: str
-    refusal: str | None
-    question: str = ""
-
-    async def __call__(self, ctx: RunContext) -> Mapping[str, Any]:
-        """Return the arguments to make the call with.
-
-        Raises:
-            DeniedError: the call was denied.
-        """
-        if self.refusal is not None:
-            raise DeniedError(self.name, self.refusal)
-        answer = await ctx.ask_person(QuestionKind.Approval, self.question, (ALLOW, DENY))
-        if answer.text == DENY:
-            raise DeniedError(self.name, answer.reason or "a person said no")
-        return ctx.node.inputs if answer.args is None else answer.args
 
 
 @dataclass(slots=True)
@@ -66,23 +42,69 @@ class MadeCall:
         """The arguments that the call was made with."""
         return self.call.args if self.node is None else self.node.inputs
 
+    def succeed(self, node: Node) -> None:
+        """Set the value of *node*, which has ended, as the result."""
+        self.value = node.outputs
+        text = as_text(self.value) if self.value is not None else _NOTHING
+        self.result = ToolResult(self.call.id, text)
+
+
+class CallPolicy(Protocol):
+    """Decides what happens around a call that a model asks for."""
+
+    async def gate(
+        self, call: ToolUse, args: Mapping[str, Any], verdict: Verdict | None
+    ) -> Gate | None:
+        """Return the gate of a call that is about to be made.
+
+        *verdict* is the gate that rules and hooks demand.
+        """
+        ...
+
+    async def settle(self, made: MadeCall, failure: BaseException | None) -> None:
+        """Set the result of a call that has ended, or could not be made; *failure* is its error."""
+        ...
+
+    def messages(self) -> list[Message]:
+        """Return the conversation so far, for hooks."""
+        ...
+
 
 class Calls:
-    """Makes the calls of one agent."""
+    """Makes the calls of one agent, or of one turn of a chat."""
 
     def __init__(
-        self, ctx: RunContext, conversation: AgentConversation, functions: Sequence[Function]
+        self,
+        ctx: RunContext,
+        conversation: AgentConversation,
+        functions: Sequence[Function],
+        policy: CallPolicy,
     ) -> None:
         self._ctx = ctx
         self._conversation = conversation
         self._functions = {function.name: function for function in functions}
-        self._history = History(conversation)
+        self._policy = policy
 
-    async def make(self, calls: Sequence[ToolUse], *, at_once: bool) -> list[MadeCall]:
-        """Make *calls* in order and return them with their results.
+    async def follow(self, *, at_once: bool) -> tuple[Any, Inputs]:
+        """Make the calls of the last response; return the agent's result, or the inputs to send.
 
         They run one after the other, or in parallel if *at_once*.
+
+        Raises:
+            AgentException: the agent gave up.
         """
+        made = await self._make(tuple(self._conversation.pending), at_once=at_once)
+        for one in made:
+            failure = None if one.node is None else one.node.exception
+            # The agent gave up; all calls that it asked for have been made.
+            if failure is not None and failure in self._conversation.resignations:
+                raise failure
+        check_resigned(self._ctx, self._conversation)
+        if (returned := _returned(made)) is not None:
+            return returned.outputs, ()
+        return None, [one.result for one in made if one.result is not None]
+
+    async def _make(self, calls: Sequence[ToolUse], *, at_once: bool) -> list[MadeCall]:
         made: list[MadeCall] = []
         for call in calls:
             one = await self._begin(call, made)
@@ -98,15 +120,9 @@ class Calls:
         function = self._functions.get(call.name)
         if function is None or call.fault is not None:
             return MadeCall(call, None)
-        verdict, args = await self._decide(call)
-        gate = await self._announce(call, args, verdict)
+        verdict, args = await self.decide(call)
+        gate = await self._policy.gate(call, args, verdict)
         return MadeCall(call, self._start(function, call, args, gate, before))
-
-    async def _announce(
-        self, call: ToolUse, args: Mapping[str, Any], verdict: Verdict | None
-    ) -> Gate | None:
-        """Return the gate of a call that is about to be made; subclasses may wrap *verdict*."""
-        return verdict
 
     def _start(
         self,
@@ -123,8 +139,8 @@ class Calls:
             CallRequest(function, dict(args), tied_with=tied, tool_use_id=call.id, gate=gate)
         )
 
-    async def _decide(self, call: ToolUse) -> tuple[Verdict | None, Mapping[str, Any]]:
-        """Return the gate of the call, if any, and the arguments to make it with."""
+    async def decide(self, call: ToolUse) -> tuple[Verdict | None, Mapping[str, Any]]:
+        """Return the gate that rules and hooks demand, if any, and the arguments to call with."""
         rules, edited = self._conversation.rules, self._conversation.edited_args(call.id)
         args = call.args if edited is None else edited
         # Returning the result has no effect outside, and without it the agent could not end.
@@ -136,7 +152,7 @@ class Calls:
             return None, args
         # Hooks may change their copy.
         copied = deepcopy(dict(args))
-        event = PreToolUseEvent(call.name, copied, call.id, self._messages())
+        event = PreToolUseEvent(call.name, copied, call.id, self._policy.messages())
         decision = await rules.decide(HOOK_PRE_TOOL_USE, event)
         args = args if decision.modified_input is None else decision.modified_input
         return gate_for(decision, call.name), args
@@ -144,13 +160,7 @@ class Calls:
     async def _finish(self, made: MadeCall, batch: Sequence[MadeCall]) -> None:
         """Wait for a call, and set its result."""
         failure = None if made.node is None else await self._outcome(made, batch)
-        if made.node is not None and failure is None:
-            made.value = made.node.outputs
-            text = as_text(made.value) if made.value is not None else _NOTHING
-            made.result = ToolResult(made.call.id, text)
-        else:
-            self._fail(made, failure)
-        await self._keep(made)
+        await self._policy.settle(made, failure)
         if not isinstance(self._functions.get(made.call.name), ReturnResult):
             await self._call_post_hooks(made)
 
@@ -169,19 +179,6 @@ class Calls:
             made.node = self._start(function, made.call, args, None, batch, again=made.node)
         return failure
 
-    def _fail(self, made: MadeCall, failure: BaseException | None) -> None:
-        """Set an error as the result: *failure*, or why the call could not be made."""
-        text = made.call.fault or self._unknown(made.call.name)
-        made.value = text if failure is None else error_text(failure)
-        made.result = ToolResult(made.call.id, made.value, is_error=True)
-
-    async def _keep(self, made: MadeCall) -> None:
-        """Save a result; for agents there is nothing to do, since the next request contains it."""
-
-    def _messages(self) -> list[Message]:
-        """Return the conversation so far."""
-        return self._history.messages()
-
     async def _call_post_hooks(self, made: MadeCall) -> None:
         rules, call = self._conversation.rules, made.call
         if rules.asks(HOOK_POST_TOOL_USE):
@@ -190,15 +187,10 @@ class Calls:
                 dict(made.args),
                 made.value,
                 call.id,
-                self._messages(),
+                self._policy.messages(),
                 is_error=made.result is not None and made.result.is_error,
             )
             await rules.decide(HOOK_POST_TOOL_USE, event)
-
-    def _unknown(self, name: str) -> str:
-        hint = did_you_mean(name, self._functions, then=" ")
-        known = ", ".join(self._functions) or "none"
-        return f"there is no function {name!r}; {hint}there are: {known}"
 
 
 async def _outcome(node: Node) -> BaseException | None:
@@ -210,11 +202,22 @@ async def _outcome(node: Node) -> BaseException | None:
     return None
 
 
-def gate_for(decision: HookDecision, name: str) -> Verdict | None:
-    """Return the gate for a call of the function *name* after this *decision*, if any."""
-    if not decision.continue_:
-        return Verdict(name, decision.reason or "a hook forbade it")
-    return None if decision.ask is None else Verdict(name, None, decision.ask)
+def _returned(made: Sequence[MadeCall]) -> Node | None:
+    """Return the call that returned the agent's result, if there was one."""
+    for one in made:
+        node = one.node
+        if node is None or node.state is not NodeState.Success:
+            continue
+        if isinstance(node.function, ReturnResult):
+            return node
+    return None
+
+
+def check_resigned(ctx: RunContext, conversation: AgentConversation) -> None:
+    """Raise the exception that a function posted without raising it, if any."""
+    for error in conversation.resignations:
+        error.locate(ctx.frames())
+        raise error
 
 
 def error_text(error: BaseException) -> str:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from treefold.agents.loop import Loop, Task, provider_fault
+from treefold.agents.loop import provider_fault
 from treefold.agents.prompts import filled, unknown_placeholders
 from treefold.agents.results import ReturnResult
+from treefold.agents.task import Task, carry_out
 from treefold.core.budget import Budget
 from treefold.core.conversation import AgentConversation
 from treefold.core.errors import (
@@ -350,7 +351,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
             max_steps=self.max_steps,
             parallel_tools=self.parallel_tools,
         )
-        return await Loop(ctx, conversation, task).run()
+        return await carry_out(ctx, conversation, task)
 
     def _task_functions(self, model: Model, model_ref: Any) -> list[Function]:
         functions = self.functions_for(model, model_ref)

@@ -1,261 +1,141 @@
-"""The one loop that drives every model: request, stream, calls, results, request.
+"""The one loop that drives every model: request, response, calls, results, request.
 
-It knows a task, a conversation and a context, but neither providers nor observers.
+It knows a conversation and a context, but neither providers nor observers. A policy makes the
+decisions that differ between an agent and a turn of a chat; a listener is notified of what happens.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
-from treefold.agents.calls import Calls, MadeCall, gate_for
-from treefold.agents.history import History
-from treefold.agents.results import ResultType, ReturnResult
-from treefold.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
+from treefold.agents.calls import check_resigned
+from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.conversation import AgentConversation, Inputs
-from treefold.core.decisions import HOOK_USER_PROMPT_SUBMIT, UserPromptSubmitEvent
-from treefold.core.errors import (
-    CallError,
-    InvalidArgumentsError,
-    ModelProviderException,
-    StoreError,
-)
+from treefold.core.errors import CallError, ModelProviderException, StoreError
 from treefold.core.events import Failure
 from treefold.core.exchange import Finish
-from treefold.core.function import Function, Node, RunContext
-from treefold.core.messages import Message
-from treefold.core.model import Model, ModelSettings
+from treefold.core.function import RunContext
+from treefold.core.model import Model
+from treefold.core.model_events import ModelEvent
 from treefold.core.provider_errors import provider_exception
 from treefold.core.question import QuestionKey
-from treefold.core.states import NodeState
-from treefold.core.transcript import ModelText, UserText
-
-_REMINDERS: Final = 2  # after a response without a usable answer
-_EMPTY: Final = "You said nothing. Give your answer."
-# Whether the model has return_result depends on the server. The text does not, because a replay
-# compares it and does not know the server.
-_NO_RESULT: Final = (
-    "{fault}. If you have the function return_result, call it with the result of your task;"
-    " otherwise answer with the result as JSON and nothing else."
-)
-_NO_JSON: Final = "{fault}. Answer with JSON of the schema that you were given, and nothing else."
-_LAST_CALL: Final = (
-    "The budget for this task is used up, and you can call no more functions. Answer now, with what"
-    " you have, and say what is missing."
-)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """The task of an agent in one call."""
+class Policy(Protocol):
+    """Decides how a loop continues.
 
-    model: Model
-    system: str
-    prompt: str
-    functions: Sequence[Function]
-    settings: ModelSettings
-    result: ResultType | None  # None: the last text of the model
-    max_steps: int
-    parallel_tools: bool
+    ``answer`` and ``follow`` return an answer, which ends the loop, or the inputs to send next.
+    """
+
+    def answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        """Decide about a response that asks for no calls."""
+        ...
+
+    async def follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        """Deal with the calls that a response asks for."""
+        ...
+
+    def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
+        """Return the inputs of one last request instead of *inputs*, or raise *exceeded*."""
+        ...
+
+    def out_of_steps(self) -> Any:
+        """Return the answer after too many requests, or raise an exception."""
+        ...
+
+
+class Listener(Protocol):
+    """Is notified of each request and of its response while that arrives."""
+
+    def request_begins(self, inputs: Inputs) -> None:
+        """Note that a request is about to be sent, perhaps once more."""
+        ...
+
+    def event_arrived(self, event: ModelEvent) -> None:
+        """Note a part of the response; an exception that this raises ends the request."""
+        ...
+
+    async def response_completed(self, response: ResponseCompleted) -> None:
+        """Note a whole response."""
+        ...
 
 
 class Loop:
-    """One call of an agent, from its prompt to its answer."""
+    """Drives the conversation of one call, which is open, to its answer."""
 
     def __init__(
         self,
         ctx: RunContext,
         conversation: AgentConversation,
-        task: Task,
-        calls: Calls | None = None,
+        model: Model,
+        policy: Policy,
+        listener: Listener | None = None,
     ) -> None:
         self._ctx = ctx
-        self._name = ctx.node.function.name
         self._conversation = conversation
-        self._task = task
-        self._calls = calls or Calls(ctx, conversation, task.functions)
-        self._reminders = 0
-        self._exceeded: BudgetExceeded | None = None  # once set, only one answer is allowed
+        self._model = model
+        self._policy = policy
+        self._listener = listener
+        self._is_over_budget = False
 
-    async def run(self) -> Any:
-        """Return the answer: a text, or a value of the type ``returns``.
+    async def run(self, inputs: Inputs, max_steps: int) -> Any:
+        """Send *inputs* and return the answer, after at most *max_steps* requests.
+
+        If the prior conversation ends with a response that has not been acted on, the loop begins
+        with that one, and without *inputs*.
 
         Raises:
             AgentException: the agent gave up.
             ModelProviderException: the provider failed.
             CallError: there is no answer for another reason.
         """
-        await self._begin()
-        # The last response of an earlier process, whose calls may not have ended.
-        unhandled = self._conversation.prior.response
-        inputs: Inputs = () if unhandled else await self._opening()
-        for _ in range(self._conversation.responses - bool(unhandled), self._task.max_steps):
+        conversation, policy = self._conversation, self._policy
+        unhandled = conversation.prior.response
+        for _ in range(conversation.responses - bool(unhandled), max_steps):
             response, unhandled = unhandled or await self._request(inputs), None
             if response.exchange.finish is Finish.PAUSED:
                 inputs = ()
                 continue
-            if self._conversation.pending:
-                answer, inputs = await self._follow(response)
+            if conversation.pending:
+                answer, inputs = await policy.follow(response)
             else:
-                answer, inputs = self._answer(response)
+                answer, inputs = policy.answer(response)
             if not inputs:
-                self._check_resigned()
-                return self._done(answer)
-        return self._out_of_steps()
-
-    async def _begin(self) -> None:
-        """Open the conversation, or continue an earlier one."""
-        task = self._task
-        try:
-            self._conversation.open(task.model, task.system, task.functions, task.settings)
-        except Exception as error:
-            raise provider_fault(self._ctx, task.model, error) from error
-
-    def _out_of_steps(self) -> Any:
-        raise StepLimitError(
-            f"{self._name} made {self._task.max_steps} requests without giving an"
-            " answer: give it a smaller task, or a greater max_steps"
-        )
-
-    async def _opening(self) -> Inputs:
-        """Return the first inputs: the prompt, or what an earlier call could not send."""
-        prior = self._conversation.prior
-        if prior.unsent or prior.exchanges:
-            return prior.unsent
-        prompt = await self._submitted(self._task.prompt)
-        if not prompt.strip():
-            raise InvalidArgumentsError(
-                f"{self._name}: its prompt is empty; give a user_prompt_template, or return a text"
-            )
-        return [UserText(prompt)]
-
-    async def _submitted(self, prompt: str) -> str:
-        """Return the prompt after the hooks have approved or changed it."""
-        rules = self._conversation.rules
-        if not rules.asks(HOOK_USER_PROMPT_SUBMIT):
-            return prompt
-        event = UserPromptSubmitEvent(prompt, self._history())
-        decision = await rules.decide(HOOK_USER_PROMPT_SUBMIT, event)
-        prompt = prompt if decision.modified_prompt is None else decision.modified_prompt
-        if (gate := gate_for(decision, self._name)) is not None:
-            edited = await gate(self._ctx)
-            prompt = prompt if edited is self._ctx.node.inputs else _edited_prompt(edited)
-        return prompt
-
-    def _history(self) -> list[Message]:
-        return History(self._conversation).messages()
-
-    def _done(self, answer: Any) -> Any:
-        self._conversation.finish()
-        return answer
-
-    # Requests
+                check_resigned(self._ctx, conversation)
+                conversation.finish()
+                return answer
+        return policy.out_of_steps()
 
     async def _request(self, inputs: Inputs) -> ResponseCompleted:
+        response = await self._response(inputs)
+        if self._listener is not None:
+            await self._listener.response_completed(response)
+        return response
+
+    async def _response(self, inputs: Inputs) -> ResponseCompleted:
+        conversation, listener = self._conversation, self._listener
+        on_event = None if listener is None else listener.event_arrived
         while True:
-            over = self._exceeded is not None
+            if listener is not None:
+                listener.request_begins(inputs)
             try:
-                return await self._ask(inputs, over_budget=over)
+                return await conversation.request(
+                    *inputs, over_budget=self._is_over_budget, on_event=on_event
+                )
             except BudgetExceeded as exceeded:
-                inputs = self._speak_last(inputs, exceeded)
+                inputs = self._policy.after_budget(exceeded, inputs)
+                self._is_over_budget = True
             except ModelProviderException as error:
                 error.locate(self._ctx.frames())
-                if not self._conversation.pauses_on_provider_failure:
+                if not conversation.pauses_on_provider_failure:
                     raise
                 why = f"{error.message}; resume makes the request again"
-                await self._conversation.pause(why, QuestionKey.Request)
+                await conversation.pause(why, QuestionKey.Request)
             except (CallError, StoreError):
                 raise
             except Exception as error:
-                raise provider_fault(self._ctx, self._task.model, error) from error
-
-    async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
-        return await self._conversation.request(*inputs, over_budget=over_budget)
-
-    def _speak_last(self, inputs: Inputs, exceeded: BudgetExceeded) -> Inputs:
-        """Prepare one more request, without functions, if the budget allows that."""
-        if not exceeded.last_call or not inputs:
-            raise exceeded
-        self._exceeded = exceeded
-        try:
-            self._conversation.forbid_calls()
-        except Exception as error:
-            raise provider_fault(self._ctx, self._task.model, error) from error
-        # An earlier process may have added the text without getting a response.
-        is_added = inputs[-1] == UserText(_LAST_CALL)
-        return inputs if is_added else [*inputs, UserText(_LAST_CALL)]
-
-    # Calls and answers
-
-    async def _follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
-        """Make the calls of *response*; return the agent's result, or the inputs to send next."""
-        # The model asks for calls although it has no functions any more.
-        if self._exceeded is not None:
-            raise self._exceeded
-        calls = tuple(self._conversation.pending)
-        made = await self._calls.make(calls, at_once=self._task.parallel_tools)
-        for one in made:
-            failure = None if one.node is None else one.node.exception
-            # The agent gave up; all calls that it asked for have been made.
-            if failure is not None and failure in self._conversation.resignations:
-                raise failure
-        self._check_resigned()
-        if (returned := _returned(made)) is not None:
-            return returned.outputs, ()
-        return None, [one.result for one in made if one.result is not None]
-
-    def _check_resigned(self) -> None:
-        """Raise the exception that a function posted without raising it, if any."""
-        for error in self._conversation.resignations:
-            error.locate(self._ctx.frames())
-            raise error
-
-    def _answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
-        """Return the answer, or a reminder to a model that gave none."""
-        text = "".join(part.text for part in response.parts if isinstance(part, ModelText))
-        if response.exchange.finish is Finish.MAX_TOKENS:
-            raise self._no_answer("its answer was cut off: give it a greater max_tokens", text)
-        if self._task.result is None:
-            return (text, ()) if text.strip() else (None, self._remind(_EMPTY, text))
-        try:
-            return self._task.result.from_text(text), ()
-        except InvalidArgumentsError as error:
-            by_call = any(isinstance(function, ReturnResult) for function in self._task.functions)
-            reminder = _NO_RESULT if by_call else _NO_JSON
-            return None, self._remind(reminder.format(fault=error), text)
-
-    def _remind(self, reminder: str, text: str) -> Inputs:
-        if self._exceeded is not None:
-            raise self._exceeded
-        if self._reminders == _REMINDERS:
-            asked = f"it was asked {_REMINDERS + 1} times; ask a more capable model, or for less"
-            raise self._no_answer(asked, text)
-        self._reminders += 1
-        return [UserText(reminder)]
-
-    def _no_answer(self, why: str, text: str) -> NoAnswerError:
-        name, model = self._name, self._task.model.name
-        noticed = "".join(f"; {notice}" for notice in self._conversation.notices)
-        return NoAnswerError(f"{name} got no answer from {model}: {why}{noticed}", text)
-
-
-def _edited_prompt(args: Mapping[str, Any]) -> str:
-    """Return the prompt that a person has edited."""
-    prompt = args.get("prompt")
-    if len(args) != 1 or not isinstance(prompt, str):
-        raise InvalidArgumentsError("a prompt is edited by {'prompt': 'the new text'}")
-    return prompt
-
-
-def _returned(made: Sequence[MadeCall]) -> Node | None:
-    """Return the call that returned the agent's result, if there was one."""
-    for one in made:
-        node = one.node
-        if node is None or node.state is not NodeState.Success:
-            continue
-        if isinstance(node.function, ReturnResult):
-            return node
-    return None
+                raise provider_fault(self._ctx, self._model, error) from error
 
 
 def provider_fault(ctx: RunContext, model: Model | str, error: Exception) -> Exception:
@@ -268,3 +148,12 @@ def provider_fault(ctx: RunContext, model: Model | str, error: Exception) -> Exc
         error = provider_exception(provider, name, str(Failure.of(error)), inner=error)
     error.locate(ctx.frames())
     return error
+
+
+@contextmanager
+def provider_faults(ctx: RunContext, model: Model) -> Generator[None, None, None]:
+    """Raise each exception of the block as a ModelProviderException, if it is no other of ours."""
+    try:
+        yield
+    except Exception as error:
+        raise provider_fault(ctx, model, error) from error

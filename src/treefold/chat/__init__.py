@@ -35,10 +35,11 @@ Helpers for programs that talk to an OpenAI-compatible server themselves:
 All but ``HookEvent``, ``HookHandler`` and the helpers can be imported from ``treefold`` as well.
 Names are loaded on first use; type checkers read ``__init__.pyi``.
 
-Inside, each prompt is a call: ``turn`` drives the model loop of ``agents`` and passes blocks to the
-reader through a ``block_stream``. ``conversation`` keeps the message history in step with the
-model's session, ``history_repair`` turns an edited history into exchanges, and ``saving`` writes
-them to a store.
+Inside, each prompt is a call: ``function`` drives the model loop of ``agents``, as its policy;
+``turn_reader`` listens to the loop and passes blocks to the reader through a ``block_stream``;
+``turn_calls`` does the same for calls. ``turn`` is the state that a client and the call share.
+``conversation`` keeps the message history in step with the model's session, ``history_repair``
+turns an edited history into exchanges, and ``saving`` writes them to a store.
 """
 
 from treefold.exports import exports

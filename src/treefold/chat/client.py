@@ -13,9 +13,10 @@ from typing import Any, Final, Self
 from treefold.agents.prompts import as_text
 from treefold.chat.blocks import AssistantMessage, Block, TypedMessage
 from treefold.chat.conversation import Conversation
+from treefold.chat.function import ChatFunction
 from treefold.chat.options import AgentOptions
 from treefold.chat.saving import Saver
-from treefold.chat.turn import ChatFunction, ChatTurn
+from treefold.chat.turn import ChatTurn
 from treefold.chat.typed_messages import plain, typed
 from treefold.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent, RuleChain
 from treefold.core.errors import (

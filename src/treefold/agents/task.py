@@ -1,0 +1,173 @@
+"""``Task``: what a model is to do in one call of an agent, and how an agent has it done."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from treefold.agents.approval import Verdict, approve_prompt
+from treefold.agents.calls import Calls, MadeCall, error_text
+from treefold.agents.history import History
+from treefold.agents.loop import Loop, provider_faults
+from treefold.agents.results import ResultType, ReturnResult
+from treefold.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
+from treefold.core.agent_events import ResponseCompleted
+from treefold.core.conversation import AgentConversation, Inputs
+from treefold.core.errors import InvalidArgumentsError
+from treefold.core.exchange import Finish
+from treefold.core.function import Function, RunContext
+from treefold.core.messages import Message
+from treefold.core.model import Model, ModelSettings
+from treefold.core.suggestions import did_you_mean
+from treefold.core.transcript import ModelText, ToolResult, ToolUse, UserText
+
+_REMINDERS: Final = 2  # after a response without a usable answer
+_EMPTY: Final = "You said nothing. Give your answer."
+# Whether the model has return_result depends on the server. The text does not, because a replay
+# compares it and does not know the server.
+_NO_RESULT: Final = (
+    "{fault}. If you have the function return_result, call it with the result of your task;"
+    " otherwise answer with the result as JSON and nothing else."
+)
+_NO_JSON: Final = "{fault}. Answer with JSON of the schema that you were given, and nothing else."
+_LAST_CALL: Final = (
+    "The budget for this task is used up, and you can call no more functions. Answer now, with what"
+    " you have, and say what is missing."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """The task of an agent in one call."""
+
+    model: Model
+    system: str
+    prompt: str
+    functions: Sequence[Function]
+    settings: ModelSettings
+    result: ResultType | None  # None: the last text of the model
+    max_steps: int
+    parallel_tools: bool
+
+
+async def carry_out(ctx: RunContext, conversation: AgentConversation, task: Task) -> Any:
+    """Have the model carry out *task*; return its answer: a text, or a value of the result type.
+
+    Raises:
+        AgentException: the agent gave up.
+        ModelProviderException: the provider failed.
+        CallError: there is no answer for another reason.
+    """
+    policy = AgentPolicy(ctx, conversation, task)
+    with provider_faults(ctx, task.model):
+        conversation.open(task.model, task.system, task.functions, task.settings)
+    inputs: Inputs = () if conversation.prior.response else await policy.first_inputs()
+    return await Loop(ctx, conversation, task.model, policy).run(inputs, task.max_steps)
+
+
+class AgentPolicy:
+    """The decisions of an agent, about its answer (``Policy``) and its calls (``CallPolicy``)."""
+
+    def __init__(self, ctx: RunContext, conversation: AgentConversation, task: Task) -> None:
+        self._ctx = ctx
+        self._name = ctx.node.function.name
+        self._conversation = conversation
+        self._task = task
+        self._calls = Calls(ctx, conversation, task.functions, self)
+        self._history = History(conversation)
+        self._reminders = 0
+        self._exceeded: BudgetExceeded | None = None  # once set, only one answer is allowed
+
+    async def first_inputs(self) -> Inputs:
+        """Return the prompt, or what an earlier call could not send."""
+        prior = self._conversation.prior
+        if prior.unsent or prior.exchanges:
+            return prior.unsent
+        prompt = await approve_prompt(
+            self._ctx, self._conversation, self._task.prompt, self.messages
+        )
+        if not prompt.strip():
+            raise InvalidArgumentsError(
+                f"{self._name}: its prompt is empty; give a user_prompt_template, or return a text"
+            )
+        return [UserText(prompt)]
+
+    # Its answer
+
+    def answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        """Return the answer, or a reminder to a model that gave none."""
+        text = "".join(part.text for part in response.parts if isinstance(part, ModelText))
+        if response.exchange.finish is Finish.MAX_TOKENS:
+            raise self._no_answer("its answer was cut off: give it a greater max_tokens", text)
+        if self._task.result is None:
+            return (text, ()) if text.strip() else (None, self._remind(_EMPTY, text))
+        try:
+            return self._task.result.from_text(text), ()
+        except InvalidArgumentsError as error:
+            by_call = any(isinstance(function, ReturnResult) for function in self._task.functions)
+            reminder = _NO_RESULT if by_call else _NO_JSON
+            return None, self._remind(reminder.format(fault=error), text)
+
+    def _remind(self, reminder: str, text: str) -> Inputs:
+        if self._exceeded is not None:
+            raise self._exceeded
+        if self._reminders == _REMINDERS:
+            asked = f"it was asked {_REMINDERS + 1} times; ask a more capable model, or for less"
+            raise self._no_answer(asked, text)
+        self._reminders += 1
+        return [UserText(reminder)]
+
+    def _no_answer(self, why: str, text: str) -> NoAnswerError:
+        noticed = "".join(f"; {notice}" for notice in self._conversation.notices)
+        model = self._task.model.name
+        return NoAnswerError(f"{self._name} got no answer from {model}: {why}{noticed}", text)
+
+    async def follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        """Make the calls of *response*; return the agent's result, or the inputs to send next."""
+        # The model asks for calls although it has no functions any more.
+        if self._exceeded is not None:
+            raise self._exceeded
+        return await self._calls.follow(at_once=self._task.parallel_tools)
+
+    def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
+        """Prepare one more request, without functions, if the budget allows that."""
+        if not exceeded.last_call or not inputs:
+            raise exceeded
+        self._exceeded = exceeded
+        with provider_faults(self._ctx, self._task.model):
+            self._conversation.forbid_calls()
+        # An earlier process may have added the text without getting a response.
+        is_added = inputs[-1] == UserText(_LAST_CALL)
+        return inputs if is_added else [*inputs, UserText(_LAST_CALL)]
+
+    def out_of_steps(self) -> Any:
+        """Raise StepLimitError."""
+        raise StepLimitError(
+            f"{self._name} made {self._task.max_steps} requests without giving an answer: give it a"
+            " smaller task, or a greater max_steps"
+        )
+
+    # Its calls
+
+    async def gate(
+        self, call: ToolUse, args: Mapping[str, Any], verdict: Verdict | None
+    ) -> Verdict | None:
+        """Return *verdict*: a call is made as soon as rules and hooks allow it."""
+        return verdict
+
+    async def settle(self, made: MadeCall, failure: BaseException | None) -> None:
+        """Set the value of the call as its result, or why it failed or could not be made."""
+        if made.node is not None and failure is None:
+            made.succeed(made.node)
+            return
+        text = made.call.fault or self._unknown(made.call.name)
+        made.value = text if failure is None else error_text(failure)
+        made.result = ToolResult(made.call.id, made.value, is_error=True)
+
+    def _unknown(self, name: str) -> str:
+        names = [function.name for function in self._task.functions]
+        hint = did_you_mean(name, names, then=" ")
+        return f"there is no function {name!r}; {hint}there are: {', '.join(names) or 'none'}"
+
+    def messages(self) -> list[Message]:
+        """Return the conversation so far, for hooks."""
+        return self._history.messages()

@@ -1,0 +1,179 @@
+"""``ChatFunction``: runs one turn of a chat as a call.
+
+The turn is driven by the model loop of ``agents``. What differs: blocks are passed to a reader
+while they arrive, calls may be left to the program, and what an agent decides by itself (to ask
+again after an empty answer, to fail after too many steps) is left to the person.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import cached_property
+from typing import Any, Final
+
+from treefold.agents.approval import approve_prompt
+from treefold.agents.loop import Loop, provider_fault, provider_faults
+from treefold.chat.options import AgentOptions
+from treefold.chat.turn import ChatTurn
+from treefold.chat.turn_calls import TurnCalls
+from treefold.chat.turn_reader import TurnReader, text_of
+from treefold.core.agent_errors import BlockedError, BudgetExceeded, DeniedError
+from treefold.core.agent_events import ResponseCompleted
+from treefold.core.conversation import AgentConversation, Inputs
+from treefold.core.errors import DefinitionError, InvalidValueError, TreefoldError, UsageError
+from treefold.core.function import Function, ModelFinder, RunContext
+from treefold.core.parameter import Parameter
+from treefold.core.parameters import Parameters
+from treefold.core.transcript import ToolResult
+from treefold.runtime.loop_handle import settle
+
+log = logging.getLogger("treefold.chat")
+
+NAME: Final = "chat turn"  # has a space, so that no function that a model can call has this name
+
+
+class ChatFunction(Function):
+    """The function of a turn: each call of it is one turn of a client."""
+
+    is_agent = True
+
+    def __init__(self, options: AgentOptions) -> None:
+        super().__init__(NAME, "A person says something, and a model answers.")
+        self._options = options
+        self._tools = options.functions()
+
+    @property
+    def uses(self) -> Sequence[Function]:
+        return self._tools
+
+    @cached_property
+    def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Parameters(NAME, [Parameter("prompt", str), Parameter("session", str, "")])
+
+    def faults(self, models: ModelFinder) -> list[str]:
+        try:
+            self._options.find_model(models).check(self._tools)
+        except (DefinitionError, InvalidValueError) as error:
+            return [str(error)]
+        return []
+
+    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        if not ctx.node.function.is_agent:
+            raise UsageError("a turn of a chat is begun by client.query()")
+        conversation: AgentConversation = ctx.conversation
+        turn: object = conversation.handed_over
+        saved = isinstance(turn, ChatTurn) and turn.saver is not None and conversation.responses
+        if not isinstance(turn, ChatTurn) or turn.begun or saved:
+            raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
+        turn.begun = True
+        try:
+            run = _TurnRun(ctx, conversation, turn, self._tools)
+        except TreefoldError as error:
+            raise provider_fault(ctx, str(turn.options.model), error) from error
+        return await run.to_end()
+
+
+class _TurnRun:
+    """One run of a turn; as the policy of the loop, it leaves decisions to the person."""
+
+    def __init__(
+        self,
+        ctx: RunContext,
+        conversation: AgentConversation,
+        turn: ChatTurn,
+        tools: Sequence[Function],
+    ) -> None:
+        options = turn.options
+        model = options.find_model(conversation.models)
+        self._ctx = ctx
+        self._conversation = conversation
+        self._turn = turn
+        self._history = turn.conversation
+        self._tools = tools
+        self._model = conversation.in_place_of(model)
+        self._opened_with = copy(options) if self._model is model else self._model
+        self._settings = options.settings(model)
+        self._calls = TurnCalls(ctx, conversation, tools, turn)
+        self._reader = TurnReader(turn, conversation, self._model)
+        conversation.default_model = model  # for agents below that do not name a model
+
+    async def to_end(self) -> Any:
+        """Open the session, send the prompt, and drive the loop to the answer."""
+        turn = self._turn
+        loop = Loop(self._ctx, self._conversation, self._model, self, self._reader)
+        try:
+            await self._open()
+            inputs: Inputs = () if self._conversation.prior.response else await self._first_inputs()
+            return await loop.run(inputs, turn.options.max_tool_iterations)
+        except asyncio.CancelledError:
+            # The text of an interrupted response counts as its answer.
+            self._reader.keep_text()
+            raise
+        finally:
+            self._history.take_back(keep_prompt=turn.superseded)
+            # The program does not make these calls, so no result will come from it.
+            rest = turn.options.auto_execute_tools and self._history.answer_rest()
+            if rest and turn.saver is not None:
+                turn.saver.keep(self._history.waiting)
+
+    async def _open(self) -> None:
+        turn, history, conversation = self._turn, self._history, self._conversation
+        # Save what an earlier flush left: if that fails, it should fail before the next request.
+        await turn.save()
+        if (prior := conversation.prior).exchanges:
+            turn.recover(prior.exchanges, is_followed=prior.response is None)
+            settle(turn.opened)
+        history.catch_up()
+        model, system, tools = self._model, turn.options.system_prompt, self._tools
+        settings = conversation.with_caching(self._settings, model, tools)
+        with provider_faults(self._ctx, model):
+            session = history.open(model, system, tools, settings, self._opened_with)
+        conversation.take_over(session, model, system, tools, settings)
+        if history.rewritten and turn.saver is not None:
+            turn.saver.replace(session.exchanges)
+            turn.saver.keep(history.waiting)
+            history.rewritten = False
+            await turn.save()
+
+    async def _first_inputs(self) -> Inputs:
+        """Return the prompt, or the results that an earlier process sent without a response."""
+        prior, prompt = self._conversation.prior, self._turn.prompt
+        if prior.exchanges:
+            for result in prior.unsent:
+                if isinstance(result, ToolResult):
+                    self._history.add_result(result)
+            return self._history.begin("") if prior.unsent else ()
+        if prompt:
+            messages = self._calls.messages
+            try:
+                prompt = await approve_prompt(self._ctx, self._conversation, prompt, messages)
+            except DeniedError as error:
+                raise BlockedError("Prompt", error.reason) from None
+            if not prompt.strip():
+                raise InvalidValueError("there is nothing to send: a hook left nothing of it")
+        return self._history.begin(prompt)
+
+    def answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        """Return the text, even an empty one."""
+        return text_of(response), ()
+
+    async def follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
+        """Make the calls of *response*, or leave them to the program."""
+        if self._turn.options.auto_execute_tools:
+            return await self._calls.make()
+        await self._calls.leave()
+        return text_of(response), ()
+
+    def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
+        """Raise *exceeded*."""
+        raise exceeded
+
+    def out_of_steps(self) -> Any:
+        """Return an empty answer, after a warning."""
+        log.warning(
+            "the model asked for calls %d times (max_tool_iterations), and the turn ends here;"
+            " query('') continues it",
+            self._turn.options.max_tool_iterations,
+        )
+        return ""
