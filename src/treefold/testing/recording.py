@@ -63,6 +63,7 @@ class RecordedCall:
     answers: list[RecordedAnswer] = field(default_factory=list[RecordedAnswer])
     end: int | None = None  # the position of its end
     is_given: bool = False  # a person or an edit supplied its result; the function did not run
+    finished_requests: int = 0  # how many outcomes of requests the replay has passed to it
 
     @property
     def id(self) -> int:
@@ -121,6 +122,17 @@ class RecordedCall:
         found = [self.end, *(request.position for request in self.requests)]
         found += [answer.position for answer in self.answers]
         return (position for position in found if position is not None)
+
+    @property
+    def next_request(self) -> RecordedRequest | None:
+        """The first request whose outcome the replay has not passed to it yet."""
+        done = self.finished_requests
+        return self.requests[done] if done < len(self.requests) else None
+
+    @property
+    def edited_prompt(self) -> str | None:
+        """Its first prompt, if a fork had edited it."""
+        return None if self.record.edit is None else self.record.edit.prompt
 
     def answer_to(self, question: Question) -> RecordedAnswer | None:
         """Return the recorded answer to the same question, if it is still in ``answers``."""

@@ -23,6 +23,7 @@ from treefold.core.restoring import restored
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
 from treefold.core.value_codec import digest
+from treefold.runtime.agent_node import AgentNode
 from treefold.runtime.engine import Engine
 from treefold.runtime.limits import Limits
 from treefold.runtime.loop_handle import LoopHandle
@@ -38,10 +39,9 @@ from treefold.testing.divergence import (
     outcome_text,
 )
 from treefold.testing.recorded_board import RecordedBoard
-from treefold.testing.recorded_model import PlaceholderNames
+from treefold.testing.recorded_model import PlaceholderNames, RecordedModel
 from treefold.testing.recording import RecordedCall, Recording, recorded_exception
 from treefold.testing.replay_order import ReplayOrder
-from treefold.testing.replayed_agent import ReplayedAgent
 
 _AGAIN: Final = 0.01  # seconds until the next check, while code is busy
 _MANY: Final = 1_000_000  # requests at once: no limit, since none is really sent
@@ -66,10 +66,6 @@ class ReplayEngine(Engine):
         if call is not None:
             self.runtime.attach(node, call)
         return node
-
-    @property
-    def _agent_class(self) -> Callable[..., CallNode]:
-        return ReplayedAgent
 
 
 class ReplayRuntime(Runtime):
@@ -147,8 +143,10 @@ class ReplayRuntime(Runtime):
     def attach(self, node: CallNode, call: RecordedCall) -> None:
         """Compare requests and end of *node* with those of the recorded *call*."""
         node.stable_id = call.record.requested.continues or call.id
-        if isinstance(node, ReplayedAgent):
-            node.play(call, partial(self._sent, node, call), partial(self._answered, node, call))
+        if isinstance(node, AgentNode):
+            sent, answered = partial(self._sent, node, call), partial(self._answered, call)
+            model = RecordedModel(call.record.model or "a model", sent, answered)
+            node.conversation.replay(model, call.edited_prompt)
         node.add_end_callback(partial(self._ended, node, call))
 
     def _match(self, request: CallRequest, parent: CallNode | None) -> RecordedCall | None:
@@ -297,7 +295,7 @@ class ReplayRuntime(Runtime):
             gone = left[0]
             text = call_text(gone.function, gone.record.requested.inputs)
             self._diverge(gone, "a call that is not made any more", text, "")
-        elif isinstance(node, ReplayedAgent) and (asked := node.next_request) is not None:
+        elif (asked := call.next_request) is not None:
             text = inputs_text(asked.inputs)
             self._diverge(call, "a request that is not made any more", text, "")
         elif digest(node.outputs) != digest(ended.outputs):
@@ -308,14 +306,14 @@ class ReplayRuntime(Runtime):
 
     async def _sent(
         self,
-        node: ReplayedAgent,
+        node: AgentNode,
         call: RecordedCall,
         system: str,
         functions: Sequence[str],
         inputs: Sequence[TranscriptPart],
     ) -> None:
         """Compare a request with the recorded one; return only if they are the same."""
-        asked, text = node.next_request, inputs_text(inputs)
+        asked, text = call.next_request, inputs_text(inputs)
         if asked is None:
             if call.ended is not None and not call.was_stopped:
                 self._diverge(call, "a request that was not made before", "", text)
@@ -332,12 +330,12 @@ class ReplayRuntime(Runtime):
         if self._over.is_set() or asked.outcome is None:
             await self._wait_for_end(node, call)
 
-    async def _answered(self, node: ReplayedAgent, call: RecordedCall) -> ResponseCompleted:
-        asked = node.next_request
+    async def _answered(self, call: RecordedCall) -> ResponseCompleted:
+        asked = call.next_request
         assert asked is not None  # checked by _sent
         assert asked.position is not None
         await self._order.at(asked.position)
-        node.finished_requests += 1
+        call.finished_requests += 1
         if isinstance(asked.outcome, RequestFailed):
             failure = asked.outcome.failure
             if failure.type == asyncio.CancelledError.__name__:
