@@ -23,11 +23,11 @@ from treefold.core.messages import Message
 from treefold.core.question import ALLOW, DENY, REPORT, QuestionKey, QuestionKind
 from treefold.core.suggestions import did_you_mean
 from treefold.core.transcript import ToolResult, ToolUse
-from treefold.runtime.agent_node import AgentNode
-from treefold.runtime.ask import ask, ask_to_resume
 from treefold.runtime.call_request import CallRequest
+from treefold.runtime.calls.node import CallNode
 from treefold.runtime.context import Context
-from treefold.runtime.node import CallNode
+from treefold.runtime.conversations.agent_node import AgentNode
+from treefold.runtime.questions.ask import ask, ask_to_resume
 
 _LONGEST: Final = 4000  # characters of an exception's message
 _NOTHING: Final = "[it returned nothing]"

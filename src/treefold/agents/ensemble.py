@@ -18,7 +18,7 @@ from treefold.core.model import Model
 from treefold.core.parameter import Parameter
 from treefold.core.provider import Provider
 from treefold.core.states import NodeState
-from treefold.runtime.agent_node import AgentNode
+from treefold.runtime.conversations.agent_node import AgentNode
 
 _MORE: Final = """\
 This task was given to {count} experts who worked independently of each other. Their answers:

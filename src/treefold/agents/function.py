@@ -23,10 +23,10 @@ from treefold.core.model import Model, ModelSettings
 from treefold.core.parameter import FunctionArg
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
-from treefold.runtime.agent_node import AgentNode
 from treefold.runtime.ambient import current_context
+from treefold.runtime.calls.files import read_file
 from treefold.runtime.context import Context
-from treefold.runtime.files import read_file
+from treefold.runtime.conversations.agent_node import AgentNode
 
 _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
     "name": (str, "text"),

@@ -2,7 +2,7 @@
 
 from treefold.core.messages import Message, messages_of
 from treefold.core.transcript import ToolUse
-from treefold.runtime.agent_node import AgentNode
+from treefold.runtime.conversations.agent_node import AgentNode
 
 
 class History:

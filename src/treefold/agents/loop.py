@@ -30,11 +30,11 @@ from treefold.core.question import QuestionKey
 from treefold.core.states import NodeState
 from treefold.core.transcript import ModelText, ToolResult, UserText
 from treefold.models.caching import RUNS, PastRun, caching_policy
-from treefold.runtime.agent_node import AgentNode, Past
-from treefold.runtime.ask import ask_to_resume
+from treefold.runtime.calls.node import CallNode
 from treefold.runtime.context import Context
-from treefold.runtime.node import CallNode
-from treefold.runtime.stack import frames_to
+from treefold.runtime.conversations.agent_node import AgentNode, Past
+from treefold.runtime.conversations.stack import frames_to
+from treefold.runtime.questions.ask import ask_to_resume
 
 _REMINDERS: Final = 2  # after a response without a usable answer
 _EMPTY: Final = "You said nothing. Give your answer."

@@ -14,10 +14,10 @@ from treefold.core.model import Model
 from treefold.core.parameter import Parameter
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
-from treefold.runtime.agent_node import AgentNode
 from treefold.runtime.call_request import CallRequest
+from treefold.runtime.calls.node import CallNode
 from treefold.runtime.context import Context
-from treefold.runtime.node import CallNode
+from treefold.runtime.conversations.agent_node import AgentNode
 
 
 class AgentWrapper(CodeFunction):

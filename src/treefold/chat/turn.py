@@ -48,11 +48,11 @@ from treefold.core.parameters import Parameters
 from treefold.core.provider_errors import provider_exception
 from treefold.core.transcript import ModelText, ToolResult, ToolUse
 from treefold.models.reading import read_exchanges
-from treefold.runtime.agent_node import AgentNode, Past
 from treefold.runtime.call_request import CallRequest
+from treefold.runtime.calls.node import CallNode
 from treefold.runtime.context import Context
-from treefold.runtime.loop_handle import settle
-from treefold.runtime.node import CallNode
+from treefold.runtime.conversations.agent_node import AgentNode, Past
+from treefold.runtime.loops.loop_handle import settle
 
 log = logging.getLogger("treefold.chat")
 

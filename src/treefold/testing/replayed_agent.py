@@ -6,7 +6,7 @@ from typing import Any
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.model import Model
 from treefold.core.transcript import TranscriptPart
-from treefold.runtime.agent_node import AgentNode
+from treefold.runtime.conversations.agent_node import AgentNode
 from treefold.testing.recorded_model import RecordedModel
 from treefold.testing.recording import RecordedCall, RecordedRequest
 

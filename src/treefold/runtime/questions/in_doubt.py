@@ -21,9 +21,9 @@ from treefold.core.question import (
     ends_pause,
 )
 from treefold.core.value_codec import has_unserializable
-from treefold.runtime.ask import ask, ask_to_resume
 from treefold.runtime.call_request import Concluded
-from treefold.runtime.node import CallNode
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.questions.ask import ask, ask_to_resume
 
 Gate = Callable[[CallNode], Awaitable[Mapping[str, Any]]]
 

@@ -31,11 +31,11 @@ from treefold.core.events import (
     QuestionSettled,
 )
 from treefold.core.question import QuestionKey, QuestionKind
-from treefold.runtime.ask import ask_to_resume
 from treefold.runtime.call_request import CallRequest
-from treefold.runtime.loop_handle import threadsafe_resolver
-from treefold.runtime.node import CallNode
-from treefold.runtime.walk import is_parked, subtree
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import is_parked, subtree
+from treefold.runtime.loops.loop_handle import threadsafe_resolver
+from treefold.runtime.questions.ask import ask_to_resume
 
 MOST_DEATHS: Final = 5
 _SUSPICIOUS: Final = 2  # deaths from which on a tree waits for its turn

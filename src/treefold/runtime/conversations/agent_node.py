@@ -39,15 +39,15 @@ from treefold.core.model_events import (
 from treefold.core.transcript import ToolResult, TranscriptPart, UserText
 from treefold.core.usage import TokenUsage
 from treefold.models.prices import price
-from treefold.runtime.budgets import Account, Estimate, Spent, check, set_aside
 from treefold.runtime.call_request import CallRequest
-from treefold.runtime.leases import take_lease, usable_lease
-from treefold.runtime.loop_handle import LoopHandle, settle
-from treefold.runtime.node import CallNode
-from treefold.runtime.pauses import pause_over, wait_while_paused
+from treefold.runtime.calls.budgets import Account, Estimate, Spent, check, set_aside
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import root_of, upwards
+from treefold.runtime.limits.leases import take_lease, usable_lease
+from treefold.runtime.loops.loop_handle import LoopHandle, settle
+from treefold.runtime.questions.pauses import pause_over, wait_while_paused
 from treefold.runtime.services import Services
-from treefold.runtime.tree import Tree
-from treefold.runtime.walk import root_of, upwards
+from treefold.runtime.trees.tree import Tree
 
 log = logging.getLogger(__name__)
 

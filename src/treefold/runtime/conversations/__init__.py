@@ -1,0 +1,7 @@
+"""The call of an agent: its conversation with a model, one request at a time.
+
+=================== ==============================================================================
+``agent_node``      AgentNode: a call of an agent
+``stack``           the calls that lead to a node, as frames
+=================== ==============================================================================
+"""
