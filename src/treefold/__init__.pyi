@@ -95,12 +95,12 @@ from treefold.core.transcript import (
 )
 from treefold.core.usage import TokenUsage as TokenUsage
 from treefold.core.views import NodeView as NodeView
-from treefold.runtime.agent_node import AgentNode as AgentNode
-from treefold.runtime.bags import SessionBag as SessionBag
-from treefold.runtime.limits import Limits as Limits
-from treefold.runtime.node import CodeNode as CodeNode
-from treefold.runtime.observer import Observer as Observer, attach as attach
+from treefold.runtime.calls.node import CodeNode as CodeNode
+from treefold.runtime.conversations.agent_node import AgentNode as AgentNode
+from treefold.runtime.limits.limits import Limits as Limits
+from treefold.runtime.observe.observer import Observer as Observer, attach as attach
 from treefold.runtime.runtime import Runtime as Runtime
+from treefold.runtime.trees.bags import SessionBag as SessionBag
 from treefold.stores.memory_store import MemoryStore as MemoryStore
 from treefold.stores.sessions import SessionStore as SessionStore
 from treefold.stores.sqlite_store import SqliteStore as SqliteStore

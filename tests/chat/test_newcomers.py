@@ -26,7 +26,7 @@ from treefold import (
 from treefold.chat.blocks import Block
 from treefold.core.errors import DuplicateNameError
 from treefold.models import Retry
-from treefold.runtime.model_names import ModelNames
+from treefold.runtime.limits.model_names import ModelNames
 from treefold.testing import ScriptedModel
 from wire.protocols import PROTOCOLS
 

@@ -10,7 +10,7 @@ import warm_python
 from command_line import treefold
 from treefold import CodeFunction, Question, QuestionKind, RunContext, Runtime, attach
 from treefold.core.states import NodeState
-from treefold.runtime.crash_trials import MOST_DEATHS
+from treefold.runtime.durable.crash_trials import MOST_DEATHS
 
 
 @pytest.fixture

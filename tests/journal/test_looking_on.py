@@ -25,7 +25,7 @@ from treefold import (
 )
 from treefold.core.errors import InvalidValueError, UnknownNodeError
 from treefold.models import OpenAIModel
-from treefold.runtime.live_text import LiveTextReader
+from treefold.runtime.durable.live_text import LiveTextReader
 from treefold.stores import Store
 from treefold.testing import ScriptedModel
 from wire import openai_wire

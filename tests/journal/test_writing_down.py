@@ -34,7 +34,7 @@ from treefold import (
     tool,
 )
 from treefold.core.events import CallRequested
-from treefold.runtime.journal_writer import JournalWriter
+from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.stores import Entry
 from treefold.testing import ScriptedModel
 

@@ -24,7 +24,7 @@ from treefold import (
     Runtime,
 )
 from treefold.core.errors import UsageError
-from treefold.runtime.node import CallNode
+from treefold.runtime.calls.node import CallNode
 from treefold.testing import ScriptedModel
 
 REST = 1000.0  # seconds; whatever a program does by itself is over by then

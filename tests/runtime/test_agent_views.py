@@ -16,7 +16,7 @@ from treefold import (
     ToolUse,
     UserText,
 )
-from treefold.runtime.node import CallNode
+from treefold.runtime.calls.node import CallNode
 from treefold.testing import ScriptedFailure, ScriptedModel
 
 look = CodeFunction(name="look", callable=lambda ctx: "nothing")

@@ -10,7 +10,7 @@ from support import forever
 from treefold import CancellationException, CodeFunction, MemoryStore, NodeState, Runtime
 from treefold.core.errors import StoreError
 from treefold.core.events import CallRequested, CallStarted
-from treefold.runtime.journal_writer import JournalWriter
+from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.stores import Entry
 
 

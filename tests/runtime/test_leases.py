@@ -21,7 +21,7 @@ from treefold import (
     ToolUse,
 )
 from treefold.core.errors import InvalidValueError
-from treefold.runtime.leases import SlotPool, SlotRequest
+from treefold.runtime.limits.leases import SlotPool, SlotRequest
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.toolbox import human_in_loop
 

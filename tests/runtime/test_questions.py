@@ -19,9 +19,9 @@ from treefold import (
 )
 from treefold.core.errors import ClosedError, UnknownQuestionError
 from treefold.core.question import Answer
-from treefold.runtime.loop_handle import LoopHandle
-from treefold.runtime.question_board import QuestionBoard
-from treefold.runtime.tree import Tree
+from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.trees.question_board import QuestionBoard
+from treefold.runtime.trees.tree import Tree
 from treefold.testing import ScriptedModel
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from support import settle
 from treefold.core.errors import ClosedError
-from treefold.runtime.resource_task import ResourceTask
+from treefold.runtime.loops.resource_task import ResourceTask
 
 
 class Resource:

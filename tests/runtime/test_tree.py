@@ -6,7 +6,7 @@ import pytest
 
 from treefold import NodeState
 from treefold.core.events import CallEnded, CallRequested, CallStarted
-from treefold.runtime.tree import Tree
+from treefold.runtime.trees.tree import Tree
 
 
 class Interrupting(CallStarted):

@@ -26,7 +26,7 @@ from treefold.core.parameter import FunctionArg
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
 from treefold.runtime.ambient import current_context
-from treefold.runtime.files import read_file
+from treefold.runtime.calls.files import read_file
 
 _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
     "name": (str, "text"),

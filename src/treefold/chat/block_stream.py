@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 from treefold.chat.blocks import Block
-from treefold.runtime.loop_handle import settle
+from treefold.runtime.loops.loop_handle import settle
 
 
 class BlockStream:

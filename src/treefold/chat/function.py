@@ -26,7 +26,7 @@ from treefold.core.function import Function, ModelFinder, RunContext
 from treefold.core.parameter import Parameter
 from treefold.core.parameters import Parameters
 from treefold.core.transcript import ToolResult
-from treefold.runtime.loop_handle import settle
+from treefold.runtime.loops.loop_handle import settle
 
 log = logging.getLogger("treefold.chat")
 

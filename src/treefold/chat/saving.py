@@ -8,7 +8,7 @@ from functools import partial
 from treefold.core.exchange import Exchange
 from treefold.core.sessions import SavedSession, Sessions
 from treefold.core.transcript import ToolResult
-from treefold.runtime.threads import in_thread
+from treefold.runtime.loops.threads import in_thread
 
 
 class Saver:

@@ -17,7 +17,7 @@ from treefold.core.exchange import Exchange
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.transcript import ToolUse
 from treefold.models.reading import read_exchanges
-from treefold.runtime.loop_handle import settle
+from treefold.runtime.loops.loop_handle import settle
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from treefold.core.model import Model
 from treefold.core.model_events import AttemptFailed, ModelEvent, Noticed
 from treefold.core.provider_errors import provider_exception
 from treefold.core.transcript import ModelText
-from treefold.runtime.loop_handle import settle
+from treefold.runtime.loops.loop_handle import settle
 
 log = logging.getLogger("treefold.chat")
 

@@ -15,7 +15,7 @@ from treefold.core.errors import CallGraphError, TreefoldError
 from treefold.core.function import Function
 from treefold.core.parameter import JsonSchema
 from treefold.runtime.graph import discover
-from treefold.runtime.model_names import ModelNames
+from treefold.runtime.limits.model_names import ModelNames
 from treefold.views.text import cut, printable
 
 _WIDTH = 100

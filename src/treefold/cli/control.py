@@ -23,7 +23,7 @@ from treefold.cli.options import (
 from treefold.core.errors import InvalidValueError
 from treefold.core.question import QuestionKind
 from treefold.core.states import NodeState
-from treefold.runtime.observer import Observer, is_paused
+from treefold.runtime.observe.observer import Observer, is_paused
 from treefold.views.text import readable
 
 EXIT_CODES: Final = (

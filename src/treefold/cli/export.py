@@ -13,7 +13,7 @@ from treefold.cli.journal import journal_path, observe, run_id
 from treefold.cli.options import FILE, command, node_argument, store_option
 from treefold.cli.ps import questions_by_run
 from treefold.core.errors import InvalidValueError
-from treefold.runtime.observer import Observer
+from treefold.runtime.observe.observer import Observer
 from treefold.stores.private_file import write_file
 from treefold.version import __version__
 from treefold.views import data

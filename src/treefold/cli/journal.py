@@ -10,7 +10,7 @@ from typing import Final
 from treefold.cli.options import DEFAULT_STORE, LAST, NODE_HELP, STORE_VARIABLE
 from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
 from treefold.core.store import Store
-from treefold.runtime.observer import Observer, attach
+from treefold.runtime.observe.observer import Observer, attach
 
 _NOT_DRIVEN: Final = (
     "no process drives this journal now: unfinished runs resume when their program is started again"

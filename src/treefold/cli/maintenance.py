@@ -16,7 +16,7 @@ from treefold.cli.journal import driven, existing_journal, journal_path, observe
 from treefold.cli.options import FILE, command, node_argument, store_option
 from treefold.core.errors import InvalidValueError, StoreError
 from treefold.core.store import Store, TreeRow
-from treefold.runtime.observer import attach
+from treefold.runtime.observe.observer import attach
 from treefold.stores.errors import forked_error, still_open_error
 from treefold.views.text import printable, readable
 

@@ -23,7 +23,7 @@ from treefold.models.gemini.model import GeminiModel
 from treefold.models.naming import DEFAULTS, find_model
 from treefold.models.openai.model import LOCAL_SERVERS, OpenAIModel
 from treefold.models.servers import FoundServer, find_servers
-from treefold.runtime.observer import attach
+from treefold.runtime.observe.observer import attach
 from treefold.views.text import printable
 
 _TIMEOUT: Final = 5.0  # seconds for a server that the user named

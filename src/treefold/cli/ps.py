@@ -9,7 +9,7 @@ from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import observe, warn_if_not_driven
 from treefold.cli.options import command, json_option, store_option
 from treefold.cli.output import aligned, clock, columns, duration, print_json
-from treefold.runtime.observer import Observer
+from treefold.runtime.observe.observer import Observer
 from treefold.views import data
 from treefold.views.text import cut
 

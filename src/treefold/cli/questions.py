@@ -7,7 +7,7 @@ from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import observe
 from treefold.cli.options import command, json_option, store_option
 from treefold.cli.output import print_json
-from treefold.runtime.observer import Observer
+from treefold.runtime.observe.observer import Observer
 from treefold.views import data
 from treefold.views.text import printable, readable
 

@@ -12,7 +12,7 @@ from treefold.cli.options import command, depth_option, json_option, node_argume
 from treefold.cli.output import columns, print_json
 from treefold.core.errors import InvalidValueError
 from treefold.core.views import NodeView
-from treefold.runtime.observer import Observer
+from treefold.runtime.observe.observer import Observer
 from treefold.views import data
 from treefold.views.liveness import up_to_date
 from treefold.views.text import render

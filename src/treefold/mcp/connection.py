@@ -15,7 +15,7 @@ from treefold.mcp.errors import McpConnectionError, McpToolError
 from treefold.mcp.function import McpTool
 from treefold.mcp.output import wraps_result
 from treefold.mcp.secrets import Secrets
-from treefold.runtime.resource_task import ResourceTask
+from treefold.runtime.loops.resource_task import ResourceTask
 from treefold.toolbox.shell.output import cut_middle, plain_text
 from treefold.version import __version__
 

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from treefold.runtime.threads import in_thread
+from treefold.runtime.loops.threads import in_thread
 
 _CHUNK: Final = 1 << 16
 

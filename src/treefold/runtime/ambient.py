@@ -6,7 +6,7 @@ import threading
 from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
 from treefold.runtime.context import Context
-from treefold.runtime.loop_handle import LoopHandle
+from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.runtime import Runtime
 
 

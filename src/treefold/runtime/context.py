@@ -22,14 +22,14 @@ from treefold.core.function import (
     checked_timeout,
 )
 from treefold.core.question import Answer, QuestionKind
-from treefold.runtime.agent_node import AgentNode
-from treefold.runtime.ask import ask
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import root_of
+from treefold.runtime.conversations.agent_node import AgentNode
+from treefold.runtime.conversations.stack import frames_to
 from treefold.runtime.graph import check_use
-from treefold.runtime.leases import give_up_lease, usable_lease
-from treefold.runtime.node import CallNode
-from treefold.runtime.stack import frames_to
-from treefold.runtime.threads import in_thread
-from treefold.runtime.walk import root_of
+from treefold.runtime.limits.leases import give_up_lease, usable_lease
+from treefold.runtime.loops.threads import in_thread
+from treefold.runtime.questions.ask import ask
 
 T = TypeVar("T")
 Q = ParamSpec("Q")

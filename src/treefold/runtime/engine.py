@@ -15,15 +15,15 @@ from treefold.core.errors import ClosedError, InvalidValueError
 from treefold.core.fold import Record
 from treefold.core.function import Function
 from treefold.core.value_codec import digest
-from treefold.runtime.budgets import Account
+from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.node import CallNode, CodeNode
 from treefold.runtime.context import Context
 from treefold.runtime.graph import discover
-from treefold.runtime.loop_handle import LoopHandle
-from treefold.runtime.node import CallNode, CodeNode
-from treefold.runtime.pauses import start
+from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.questions.pauses import start
 from treefold.runtime.services import Services
-from treefold.runtime.tree import Tree
 from treefold.runtime.tree_registry import TreeRegistry
+from treefold.runtime.trees.tree import Tree
 
 
 class Engine:
@@ -258,7 +258,7 @@ class Engine:
 
     @property
     def _agent_class(self) -> Callable[..., CallNode]:
-        from treefold.runtime.agent_node import AgentNode  # noqa: PLC0415 - only agents need it
+        from treefold.runtime.conversations.agent_node import AgentNode  # noqa: PLC0415 - only agents need it
 
         return AgentNode
 

@@ -7,7 +7,7 @@ from treefold.core.decisions import Rules
 from treefold.core.errors import CallGraphError, InvalidValueError
 from treefold.core.function import Function, checked_function, checked_functions
 from treefold.core.suggestions import did_you_mean
-from treefold.runtime.model_names import ModelNames
+from treefold.runtime.limits.model_names import ModelNames
 
 
 def discover(

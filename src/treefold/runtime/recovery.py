@@ -41,18 +41,18 @@ from treefold.core.question import Answer, Question
 from treefold.core.restoring import restored
 from treefold.core.store import Store, TreeRow, nonblocking
 from treefold.core.value_codec import has_unserializable
-from treefold.runtime.ask import wait_for_help
-from treefold.runtime.crash_trials import CrashTrials
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.durable.crash_trials import CrashTrials
+from treefold.runtime.durable.inbox import Execute, Inbox
+from treefold.runtime.durable.journal_writer import JournalWriter
+from treefold.runtime.durable.loader import Loader, PastFunction
+from treefold.runtime.durable.tree_reader import read_events
 from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
-from treefold.runtime.in_doubt import gate_after_crash
-from treefold.runtime.inbox import Execute, Inbox
-from treefold.runtime.journal_writer import JournalWriter
-from treefold.runtime.loader import Loader, PastFunction
-from treefold.runtime.loop_handle import LoopHandle
-from treefold.runtime.node import CallNode
-from treefold.runtime.threads import finish_in_thread
-from treefold.runtime.tree_reader import read_events
+from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.loops.threads import finish_in_thread
+from treefold.runtime.questions.ask import wait_for_help
+from treefold.runtime.questions.in_doubt import gate_after_crash
 from treefold.stores.deprecated import checked_store
 
 log = logging.getLogger(__name__)

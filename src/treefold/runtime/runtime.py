@@ -31,22 +31,22 @@ from treefold.core.question import RESUME, Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Store
 from treefold.core.views import NodeView
-from treefold.runtime.budgets import Account
-from treefold.runtime.commands import edit_of
+from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.context import Context
+from treefold.runtime.durable.commands import edit_of
+from treefold.runtime.durable.tree_reader import gc_disabled
 from treefold.runtime.engine import Engine
 from treefold.runtime.graph import check_listed, discover
-from treefold.runtime.limits import DEFAULT_LIMITS, Limits
-from treefold.runtime.loop_handle import BackgroundLoop, LoopHandle
-from treefold.runtime.model_names import ModelNames
-from treefold.runtime.node import CallNode
-from treefold.runtime.pauses import pause_node, why_not_paused
+from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
+from treefold.runtime.limits.model_names import ModelNames
+from treefold.runtime.loops.loop_handle import BackgroundLoop, LoopHandle
+from treefold.runtime.loops.threads import finish_in_thread
+from treefold.runtime.questions.pauses import pause_node, why_not_paused
 from treefold.runtime.services import Services
-from treefold.runtime.threads import finish_in_thread
-from treefold.runtime.tree_reader import gc_disabled
 from treefold.runtime.tree_registry import TreeRegistry
-from treefold.runtime.walk import root_of, subtree
-from treefold.runtime.watch import Watch
+from treefold.runtime.trees.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -286,7 +286,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top-level one through node *id* to what it waits for now."""
-        from treefold.runtime.stack import stack_through  # noqa: PLC0415 - seldom needed
+        from treefold.runtime.conversations.stack import stack_through  # noqa: PLC0415 - seldom needed
 
         return stack_through(self._trees.find(id))
 

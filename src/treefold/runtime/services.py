@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treefold.core.decisions import Rules
-from treefold.runtime.budgets import Account
-from treefold.runtime.limits import DEFAULT_LIMITS, Limits
-from treefold.runtime.model_names import ModelNames
-from treefold.runtime.question_board import QuestionBoard
+from treefold.runtime.calls.budgets import Account
+from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
+from treefold.runtime.limits.model_names import ModelNames
+from treefold.runtime.trees.question_board import QuestionBoard
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ from functools import partial
 
 from treefold.core.errors import UnknownNodeError, UsageError
 from treefold.core.function import Node
-from treefold.runtime.bags import close_all
-from treefold.runtime.loop_handle import threadsafe_resolver
-from treefold.runtime.node import CallNode, report_if_unseen
-from treefold.runtime.walk import is_parked, root_of, subtree
+from treefold.runtime.calls.node import CallNode, report_if_unseen
+from treefold.runtime.calls.walk import is_parked, root_of, subtree
+from treefold.runtime.loops.loop_handle import threadsafe_resolver
+from treefold.runtime.trees.bags import close_all
 
 
 class TreeRegistry:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from treefold.core.question import Answer, Question, QuestionKind
-from treefold.runtime.loop_handle import LoopHandle
-from treefold.runtime.question_board import QuestionBoard
-from treefold.runtime.tree import Tree
+from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.trees.question_board import QuestionBoard
+from treefold.runtime.trees.tree import Tree
 
 
 class RecordedBoard(QuestionBoard):

@@ -30,7 +30,7 @@ from treefold.core.transcript import (
 )
 from treefold.core.usage import TokenUsage
 from treefold.models.reading import read_exchanges
-from treefold.runtime.model_names import ModelNames
+from treefold.runtime.limits.model_names import ModelNames
 
 
 class PlaceholderModel(Model):

@@ -23,14 +23,14 @@ from treefold.core.restoring import restored
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
 from treefold.core.value_codec import digest
-from treefold.runtime.agent_node import AgentNode
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import subtree
+from treefold.runtime.conversations.agent_node import AgentNode
 from treefold.runtime.engine import Engine
-from treefold.runtime.limits import Limits
-from treefold.runtime.loop_handle import LoopHandle
-from treefold.runtime.node import CallNode
+from treefold.runtime.limits.limits import Limits
+from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.runtime import Runtime
-from treefold.runtime.tree import Tree
-from treefold.runtime.walk import subtree
+from treefold.runtime.trees.tree import Tree
 from treefold.testing.divergence import (
     Divergence,
     call_text,

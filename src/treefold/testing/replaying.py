@@ -12,7 +12,7 @@ from treefold.core.errors import InvalidValueError, StoreError
 from treefold.core.function import Function
 from treefold.core.store import Store
 from treefold.core.views import NodeView
-from treefold.runtime.tree_reader import read_events, reporting_damage
+from treefold.runtime.durable.tree_reader import read_events, reporting_damage
 from treefold.stores.memory_store import MemoryStore
 from treefold.stores.sqlite_store import SqliteStore
 from treefold.stores.transfer import import_tree

@@ -14,7 +14,7 @@ from treefold.core.errors import (
 )
 from treefold.core.function import Function, checked_function, checked_tags
 from treefold.core.plain import required_key
-from treefold.runtime.loop_handle import threadsafe_resolver
+from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.turns.hooks import AgentHook, Hook, HookPoint, fire
 from treefold.turns.memory import ContextItem, ContextPool, ContextQueue, MemoryScope
 from treefold.turns.origin import origin_of_instance

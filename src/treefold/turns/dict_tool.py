@@ -18,7 +18,7 @@ from treefold.core.json_schema import read_parameters
 from treefold.core.parameter import JsonSchema, Parameter
 from treefold.core.parameters import REST, Parameters
 from treefold.core.signature import Kind, Signature, name_of
-from treefold.runtime.threads import in_thread
+from treefold.runtime.loops.threads import in_thread
 from treefold.turns.tool_options import ToolOptions, ToolType
 from treefold.turns.tools import R, Tool
 

@@ -5,7 +5,7 @@ import threading
 from contextlib import suppress
 from typing import Literal
 
-from treefold.runtime.loop_handle import settle
+from treefold.runtime.loops.loop_handle import settle
 
 
 class CrossLoopLock(asyncio.Lock):

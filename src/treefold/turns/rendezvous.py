@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from typing import Any, Self
 
-from treefold.runtime.loop_handle import settle
+from treefold.runtime.loops.loop_handle import settle
 
 
 class Rendezvous:

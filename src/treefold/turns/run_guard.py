@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 
 from treefold.core.errors import SafeExecutionError
-from treefold.runtime.loop_handle import threadsafe_resolver
+from treefold.runtime.loops.loop_handle import threadsafe_resolver
 
 T = TypeVar("T")
 StreamRef = Callable[[], object | None]  # a weak reference to the generator that holds a guard

@@ -24,7 +24,7 @@ from treefold.core.function import Function, checked_function, checked_tags, che
 from treefold.core.plain import from_plain, required_key, to_plain
 from treefold.core.states import NodeState
 from treefold.runtime.ambient import current_context
-from treefold.runtime.node import CallNode
+from treefold.runtime.calls.node import CallNode
 from treefold.turns.deferred import is_deferred, resolve
 from treefold.turns.hooks import Hook, HookPoint, TurnHook, fire
 from treefold.turns.memory import ContextItem

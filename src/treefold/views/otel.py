@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 
 from treefold.core.errors import TreefoldError, UsageError
 from treefold.core.store import Store, TreeRow
-from treefold.runtime.observer import Observer, attach
+from treefold.runtime.durable.tree_reader import TreeReader
+from treefold.runtime.observe.observer import Observer, attach
 from treefold.runtime.runtime import Runtime
-from treefold.runtime.tree_reader import TreeReader
 from treefold.stores.sqlite_store import SqliteStore
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from shutil import get_terminal_size
 from typing import Final, Self, TextIO
 
 from treefold.core.views import NodeView
-from treefold.runtime.watch import Watch
+from treefold.runtime.trees.watch import Watch
 from treefold.views.canvas import Canvas, row_count
 from treefold.views.folding import CallCounter
 from treefold.views.text import SIGNS, render

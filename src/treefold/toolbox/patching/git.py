@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from treefold.runtime.threads import in_thread
+from treefold.runtime.loops.threads import in_thread
 from treefold.toolbox.editing.file_error import translate_os_errors
 from treefold.toolbox.patching.plan import PATCHED_NAME
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
-from treefold.runtime.threads import in_thread
+from treefold.runtime.loops.threads import in_thread
 from treefold.toolbox.editing.document import Document, read_document
 from treefold.toolbox.editing.file_error import translate_os_errors
 from treefold.toolbox.editing.files import read_file

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from treefold.core.forking import Edit
 from treefold.core.views import NodeView
-from treefold.runtime.observer import Observer
+from treefold.runtime.observe.observer import Observer
 from treefold.version import __version__
 from treefold.views import data
 from treefold.views.flame import By

@@ -22,7 +22,7 @@ from treefold.core.errors import (
     UsageError,
 )
 from treefold.http_server.guard import Guard, Hosts, Policy
-from treefold.runtime.observer import Observer
+from treefold.runtime.observe.observer import Observer
 from treefold.views.web.api import Api, parse_id
 from treefold.views.web.page import Page
 from treefold.views.web.poller import Poller

@@ -8,7 +8,7 @@ from typing import Any
 
 from treefold.core.errors import StoreError
 from treefold.core.question import Question
-from treefold.runtime.observer import Observer
+from treefold.runtime.observe.observer import Observer
 from treefold.views import data
 from treefold.views.text import printable
 

@@ -16,7 +16,7 @@ from anyio import to_thread
 
 from treefold.core.errors import StoreError, TreefoldError, UnknownNodeError
 from treefold.core.views import NodeView
-from treefold.runtime.observer import Observer
+from treefold.runtime.observe.observer import Observer
 from treefold.views import data
 from treefold.views.web.listing import Listing
 

@@ -14,7 +14,7 @@ from treefold.core.errors import InvalidValueError, UsageError
 from treefold.core.store import Store
 from treefold.http_server.address import is_loopback
 from treefold.http_server.tokens import new_token
-from treefold.runtime.observer import Observer, attach
+from treefold.runtime.observe.observer import Observer, attach
 from treefold.runtime.runtime import Runtime
 
 LOOPBACK: Final = "127.0.0.1"

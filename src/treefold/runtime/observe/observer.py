@@ -20,11 +20,11 @@ from treefold.core.question import Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
 from treefold.core.views import NodeView
-from treefold.runtime.commands import edit_as_data, read_command, refusals_in, write_command
-from treefold.runtime.observed_tree import ObservedTree, unknown_node
-from treefold.runtime.poll import Poll
-from treefold.runtime.tree_reader import TreeReader
-from treefold.runtime.watch import Watch
+from treefold.runtime.durable.commands import edit_as_data, read_command, refusals_in, write_command
+from treefold.runtime.durable.tree_reader import TreeReader
+from treefold.runtime.observe.observed_tree import ObservedTree, unknown_node
+from treefold.runtime.observe.poll import Poll
+from treefold.runtime.trees.watch import Watch
 from treefold.stores.deprecated import checked_store
 
 _UNDER_WAY: Final = (NodeState.Waiting.value, NodeState.Running.value)

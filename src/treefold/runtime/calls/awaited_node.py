@@ -12,7 +12,7 @@ from typing import Any
 from treefold.core.errors import ClosedError, UsageError
 from treefold.core.events import StopCause
 from treefold.core.function import Node, RunContext
-from treefold.runtime.loop_handle import LoopHandle, settle, threadsafe_resolver
+from treefold.runtime.loops.loop_handle import LoopHandle, settle, threadsafe_resolver
 
 
 class AwaitedNode(Node):

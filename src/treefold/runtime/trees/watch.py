@@ -120,7 +120,7 @@ class Watch:
     async def _next(self) -> NodeView:
         import asyncio  # noqa: PLC0415 - as above
 
-        from treefold.runtime.loop_handle import threadsafe_resolver  # noqa: PLC0415 - imports asyncio
+        from treefold.runtime.loops.loop_handle import threadsafe_resolver  # noqa: PLC0415 - imports asyncio
 
         loop = asyncio.get_running_loop()
         try:

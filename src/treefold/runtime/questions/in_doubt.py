@@ -23,8 +23,8 @@ from treefold.core.question import (
     ends_pause,
 )
 from treefold.core.value_codec import has_unserializable
-from treefold.runtime.ask import ask, ask_to_resume
-from treefold.runtime.node import CallNode
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.questions.ask import ask, ask_to_resume
 
 
 def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from treefold.runtime.loop_handle import threadsafe_resolver
+from treefold.runtime.loops.loop_handle import threadsafe_resolver
 
 T = TypeVar("T")
 Q = ParamSpec("Q")

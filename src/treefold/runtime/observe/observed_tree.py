@@ -9,9 +9,9 @@ from treefold.core.fold import TreeFold
 from treefold.core.frames import Frame, short_arguments
 from treefold.core.store import Store
 from treefold.core.views import NodeView
-from treefold.runtime.live_text import LiveTextReader
-from treefold.runtime.poll import Poll
-from treefold.runtime.tree_reader import TreeReader, reporting_damage
+from treefold.runtime.durable.live_text import LiveTextReader
+from treefold.runtime.durable.tree_reader import TreeReader, reporting_damage
+from treefold.runtime.observe.poll import Poll
 
 
 class ObservedTree:

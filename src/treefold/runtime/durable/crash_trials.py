@@ -33,10 +33,10 @@ from treefold.core.events import (
 )
 from treefold.core.function import RunContext
 from treefold.core.question import QuestionKey, QuestionKind
-from treefold.runtime.ask import ask_to_resume
-from treefold.runtime.loop_handle import threadsafe_resolver
-from treefold.runtime.node import CallNode
-from treefold.runtime.walk import is_parked, subtree
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import is_parked, subtree
+from treefold.runtime.loops.loop_handle import threadsafe_resolver
+from treefold.runtime.questions.ask import ask_to_resume
 
 MOST_DEATHS: Final = 5
 _SUSPICIOUS: Final = 2  # deaths from which on a tree waits for its turn

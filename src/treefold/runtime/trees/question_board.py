@@ -9,8 +9,8 @@ from typing import Any
 from treefold.core.errors import TooLargeError, UnknownQuestionError
 from treefold.core.events import Event, QuestionAsked, QuestionSettled
 from treefold.core.question import Answer, Question, QuestionKey, QuestionKind
-from treefold.runtime.loop_handle import LoopHandle
-from treefold.runtime.tree import Tree
+from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.trees.tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

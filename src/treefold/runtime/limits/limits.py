@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.provider import Provider
-from treefold.runtime.slots import SlotPool
+from treefold.runtime.limits.slots import SlotPool
 
 
 class Limits:

@@ -5,7 +5,7 @@ from typing import Any
 
 from treefold.core.errors import InvalidArgumentsError
 from treefold.core.from_file import FromFile
-from treefold.runtime.threads import in_thread
+from treefold.runtime.loops.threads import in_thread
 
 
 async def read_files(args: Mapping[str, Any], owner: str) -> dict[str, Any]:

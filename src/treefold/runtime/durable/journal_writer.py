@@ -22,8 +22,8 @@ from treefold.core.journaling import entry_of
 from treefold.core.long_texts import LongTexts
 from treefold.core.store import Entry, Store, largest_part, nonblocking
 from treefold.core.value_codec import ValueEncoder, unpack
-from treefold.runtime.live_text import LiveTextWriter
-from treefold.runtime.loop_handle import threadsafe_resolver
+from treefold.runtime.durable.live_text import LiveTextWriter
+from treefold.runtime.loops.loop_handle import threadsafe_resolver
 
 log = logging.getLogger(__name__)
 

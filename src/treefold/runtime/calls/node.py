@@ -39,12 +39,12 @@ from treefold.core.from_file import FromFile
 from treefold.core.function import RunContext
 from treefold.core.states import NodeState
 from treefold.core.usage import TokenUsage
-from treefold.runtime.budgets import Account, Spent
-from treefold.runtime.files import read_files
-from treefold.runtime.loop_handle import LoopHandle
-from treefold.runtime.question_board import QuestionBoard
-from treefold.runtime.stated_node import StatedNode
-from treefold.runtime.tree import Recorder, Tree
+from treefold.runtime.calls.budgets import Account, Spent
+from treefold.runtime.calls.files import read_files
+from treefold.runtime.calls.stated_node import StatedNode
+from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.trees.question_board import QuestionBoard
+from treefold.runtime.trees.tree import Recorder, Tree
 
 log = logging.getLogger(__name__)
 

@@ -12,13 +12,13 @@ from treefold.core.fold import Record
 from treefold.core.function import Function, RunContext
 from treefold.core.parameters import Parameters
 from treefold.core.restoring import restored
-from treefold.runtime.budgets import Spent
-from treefold.runtime.crash_trials import last_death
-from treefold.runtime.journal_writer import JournalWriter
-from treefold.runtime.node import CallNode
-from treefold.runtime.tree import Tree
-from treefold.runtime.tree_reader import gc_disabled, read_events, reporting_damage
-from treefold.runtime.walk import upwards
+from treefold.runtime.calls.budgets import Spent
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import upwards
+from treefold.runtime.durable.crash_trials import last_death
+from treefold.runtime.durable.journal_writer import JournalWriter
+from treefold.runtime.durable.tree_reader import gc_disabled, read_events, reporting_damage
+from treefold.runtime.trees.tree import Tree
 
 Remake = Callable[[Record, CallRequest, Tree, CallNode | None], CallNode]
 

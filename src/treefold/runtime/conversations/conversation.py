@@ -42,14 +42,14 @@ from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserTe
 from treefold.core.usage import TokenUsage
 from treefold.models.caching import RUNS, PastRun, caching_policy
 from treefold.models.prices import price
-from treefold.runtime.ask import ask_to_resume
-from treefold.runtime.budgets import Account, Estimate, Spent, check, set_aside
-from treefold.runtime.leases import take_lease, usable_lease
-from treefold.runtime.loop_handle import settle
-from treefold.runtime.node import CallNode
-from treefold.runtime.pauses import pause_over, wait_while_paused
+from treefold.runtime.calls.budgets import Account, Estimate, Spent, check, set_aside
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import root_of, upwards
+from treefold.runtime.limits.leases import take_lease, usable_lease
+from treefold.runtime.loops.loop_handle import settle
+from treefold.runtime.questions.ask import ask_to_resume
+from treefold.runtime.questions.pauses import pause_over, wait_while_paused
 from treefold.runtime.services import Services
-from treefold.runtime.walk import root_of, upwards
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ A tree is on one loop, and so are its leases; only the pool is shared between lo
 
 from functools import partial
 
-from treefold.runtime.node import CallNode
-from treefold.runtime.slots import SlotPool, SlotRequest
-from treefold.runtime.walk import upwards
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import upwards
+from treefold.runtime.limits.slots import SlotPool, SlotRequest
 
 
 class Lease:

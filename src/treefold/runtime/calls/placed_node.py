@@ -6,10 +6,10 @@ from treefold.core.call_keys import named, of_content
 from treefold.core.call_request import CallRequest
 from treefold.core.errors import ClosedError, InvalidValueError
 from treefold.core.function import Node, RunContext
-from treefold.runtime.awaited_node import AwaitedNode
-from treefold.runtime.bags import SessionBag
-from treefold.runtime.loop_handle import LoopHandle
-from treefold.runtime.tree import Tree
+from treefold.runtime.calls.awaited_node import AwaitedNode
+from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.trees.bags import SessionBag
+from treefold.runtime.trees.tree import Tree
 
 _NONE: Final[dict[str, Any]] = {}
 

@@ -7,9 +7,9 @@ from functools import partial
 from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
 from treefold.core.question import CANCEL, RESUME, Answer, QuestionKey, QuestionKind
-from treefold.runtime.leases import give_up_lease
-from treefold.runtime.loop_handle import settle
-from treefold.runtime.node import CallNode
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.limits.leases import give_up_lease
+from treefold.runtime.loops.loop_handle import settle
 
 _WHAT_RESUME_DOES = "resume lets its next request or call go on"
 

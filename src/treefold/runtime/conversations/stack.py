@@ -1,9 +1,9 @@
 """The stack of a node: the calls that lead to it, as a debugger shows them."""
 
 from treefold.core.frames import Frame, short_arguments
-from treefold.runtime.agent_node import AgentNode
-from treefold.runtime.node import CallNode
-from treefold.runtime.walk import upwards
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import upwards
+from treefold.runtime.conversations.agent_node import AgentNode
 
 
 def frames_to(node: CallNode) -> list[Frame]:

@@ -24,9 +24,9 @@ from treefold.core.events import (
 from treefold.core.fold import Record
 from treefold.core.restoring import exception_of
 from treefold.core.states import NodeState, check_transition
-from treefold.runtime.loop_handle import LoopHandle
-from treefold.runtime.placed_node import PlacedNode
-from treefold.runtime.tree import Tree
+from treefold.runtime.calls.placed_node import PlacedNode
+from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.trees.tree import Tree
 
 
 class StatedNode(PlacedNode):

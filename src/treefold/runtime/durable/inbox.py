@@ -20,8 +20,8 @@ from treefold.core.errors import (
 )
 from treefold.core.question import Question
 from treefold.core.store import Message, nonblocking
-from treefold.runtime.commands import read_command, refusal_of
-from treefold.runtime.journal_writer import JournalWriter
+from treefold.runtime.durable.commands import read_command, refusal_of
+from treefold.runtime.durable.journal_writer import JournalWriter
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Functions that walk a tree of nodes: down, up, and to find out whether it is parked."""
 
 from treefold.core.states import NodeState
-from treefold.runtime.node import CallNode
+from treefold.runtime.calls.node import CallNode
 
 
 def subtree(node: CallNode) -> list[CallNode]:

@@ -15,10 +15,10 @@ from treefold.core.question import (
     QuestionKind,
     key_of,
 )
-from treefold.runtime.leases import give_up_lease
-from treefold.runtime.loop_handle import settle as settle_future
-from treefold.runtime.node import CallNode
-from treefold.runtime.walk import root_of, upwards
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import root_of, upwards
+from treefold.runtime.limits.leases import give_up_lease
+from treefold.runtime.loops.loop_handle import settle as settle_future
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from treefold.core.errors import ClosedError
 from treefold.core.events import Event, ProcessDied
 from treefold.core.views import NodeView
-from treefold.runtime.bags import SessionBag, close_all
+from treefold.runtime.trees.bags import SessionBag, close_all
 
 
 class Recorder(Protocol):

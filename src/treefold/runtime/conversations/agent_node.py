@@ -11,12 +11,12 @@ from treefold.core.exchange import Exchange
 from treefold.core.fold import Record
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import TokenUsage
-from treefold.runtime.conversation import Conversation
-from treefold.runtime.loop_handle import LoopHandle
-from treefold.runtime.node import CallNode
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import upwards
+from treefold.runtime.conversations.conversation import Conversation
+from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.services import Services
-from treefold.runtime.tree import Tree
-from treefold.runtime.walk import upwards
+from treefold.runtime.trees.tree import Tree
 
 
 class AgentNode(CallNode):

@@ -1,0 +1,8 @@
+"""The call of an agent: its conversation with a model, one request at a time.
+
+=================== ==============================================================================
+``agent_node``      AgentNode: a call of an agent
+``conversation``    Conversation: of an agent's call with its model, one request at a time
+``stack``           the calls that lead to a node, as frames
+=================== ==============================================================================
+"""

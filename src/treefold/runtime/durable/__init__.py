@@ -1,0 +1,12 @@
+"""The journal: written while calls run, and read to resume, fork and observe them.
+
+=================== ==============================================================================
+``journal_writer``  JournalWriter: writes events to the store in batches, with retries
+``tree_reader``     TreeReader: reads the events of a tree from a store
+``loader``          Loader: makes the nodes of recorded trees
+``crash_trials``    CrashTrials: resumes trees whose process died, suspicious ones in turn
+``inbox``           Inbox: executes the commands that observers post
+``commands``        the JSON form of commands and refusals
+``live_text``       broadcasts and reads the text of responses while they arrive
+=================== ==============================================================================
+"""

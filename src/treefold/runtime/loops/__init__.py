@@ -1,0 +1,8 @@
+"""The event loop of a runtime, and running code on it from anywhere.
+
+=================== ==============================================================================
+``loop_handle``     LoopHandle, BackgroundLoop: runs code on the runtime's loop from any thread
+``threads``         runs synchronous code in threads
+``resource_task``   ResourceTask: holds a resource open in one task, for use from any other
+=================== ==============================================================================
+"""

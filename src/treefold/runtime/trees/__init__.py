@@ -1,0 +1,9 @@
+"""A tree: the events of one top-level call, folded into records, and what its nodes share.
+
+=================== ==============================================================================
+``tree``            Tree: publishes events, keeps the records, wakes watchers
+``watch``           Watch: waits for the next view of a node
+``question_board``  QuestionBoard: the open questions of a runtime
+``bags``            SessionBag: objects that live as long as their tree
+=================== ==============================================================================
+"""
