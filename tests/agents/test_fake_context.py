@@ -64,7 +64,7 @@ class FakeConversation:
         return ResponseCompleted(1, 0.0, exchange, parts, TokenUsage(), Decimal(0))
 
 
-def add(ctx: RunContext, a: int, b: int) -> int:
+async def add(ctx: RunContext, a: int, b: int) -> int:
     return a + b
 
 
