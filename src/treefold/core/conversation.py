@@ -159,7 +159,10 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
     def with_caching(
         self, settings: ModelSettings, model: Model, functions: Sequence[Function]
     ) -> ModelSettings:
-        """Return *settings* with a caching policy; ``open`` does that by itself."""
+        """Return *settings* with a caching policy: an earlier process's, or one from past runs.
+
+        ``open`` does this itself.
+        """
         ...
 
     def forbid_calls(self) -> None:

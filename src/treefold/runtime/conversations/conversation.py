@@ -1,19 +1,17 @@
 """The conversation of an agent's call with its model, one request at a time."""
 
-import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
 
-from treefold.core.agent_errors import AgentException, UnknownPriceError
+from treefold.core.agent_errors import AgentException
 from treefold.core.agent_events import (
     ConversationOpened,
-    LeaseAwaited,
     NoticeGiven,
     RequestFailed,
     RequestRetried,
@@ -41,17 +39,13 @@ from treefold.core.model_events import (
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from treefold.core.usage import TokenUsage
 from treefold.models.caching import RUNS, PastRun, caching_policy
-from treefold.models.prices import price
-from treefold.runtime.calls.budgets import Account, Estimate, Spent, check, set_aside
+from treefold.runtime.calls.budgets import Spent
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.walk import root_of, upwards
-from treefold.runtime.limits.leases import take_lease, usable_lease
+from treefold.runtime.calls.walk import upwards
+from treefold.runtime.conversations.admission import Reservation, admitted, price_if_known
 from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
-from treefold.runtime.questions.pauses import pause_over, wait_while_paused
 from treefold.runtime.services import Services
-
-log = logging.getLogger(__name__)
 
 _CHARACTERS_PER_TOKEN: Final = 4  # about
 
@@ -68,20 +62,14 @@ class _Opened:
 
 
 class Conversation:  # noqa: PLR0904 - half of the public methods are properties
-    """The conversation of one call of an agent.
+    """The conversation of one call of an agent, as ``AgentConversation`` describes it.
 
-    It is opened with ``open``, or with ``take_over`` if its session outlives the call. Each
-    ``request`` waits until it may be sent, is charged to the budgets of all calls above, and is
-    published to the tree.
+    Each ``request`` waits until it may be sent, is charged to the budgets of all calls above, and
+    is published to the tree.
 
     Attributes:
-        responses: the number of responses so far.
-        transcript: that of all completed exchanges; callers must not change it.
         unanswered: the inputs of the last request, until its response is complete.
         spent: the usage and cost of its requests.
-        notices: for the person who runs the agent.
-        resignations: the exceptions by which the agent gave up (raise_exception).
-        default_model: for agents below that name no model.
     """
 
     def __init__(
@@ -124,7 +112,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     @property
     def prior(self) -> PriorConversation:
-        """What an earlier process, another call or a fork left; computed once per call."""
+        # The record changes with each request; this is what it was before the first.
         if self._prior is None:
             self._prior = self._find_prior()
         return self._prior
@@ -146,7 +134,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     @property
     def handed_over(self) -> Any:
-        """What the caller passed as the conversation to continue."""
         return self._node.request.prior
 
     def continuation(self) -> Any:
@@ -167,21 +154,14 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     @property
     def model_ref(self) -> Any:
-        """The model that was requested for this call only."""
         edit = None if self._node.record is None else self._node.record.edit
         return self._node.request.model if edit is None or edit.model is None else edit.model
 
     @property
     def models(self) -> ModelFinder:
-        """The models of the runtime."""
         return self._services.models
 
     def find_model(self, model_ref: Any) -> Model:
-        """Return the model that *model_ref* refers to; None is for the default of this call.
-
-        Raises:
-            InvalidValueError: it refers to no model.
-        """
         if self._substitute is not None:
             return self._substitute
         above: Conversation | None = self
@@ -190,7 +170,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return self._services.models.find(model_ref)
 
     def in_place_of(self, model: Model) -> Model:
-        """Return the model that answers when *model* is requested."""
         return model if self._substitute is None else self._substitute
 
     def replay(self, model: Model, prompt: str | None) -> None:
@@ -201,7 +180,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     def with_caching(
         self, settings: ModelSettings, model: Model, functions: Sequence[Function]
     ) -> ModelSettings:
-        """Return *settings* with a caching policy: an earlier process's, or one from past runs."""
         if settings.caching is not None:
             return settings
         record = self._node.record
@@ -212,22 +190,18 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     @property
     def rules(self) -> RuleChain:
-        """The rules for the calls that the model asks for, the widest first."""
         own = [node.rules for node in upwards(self._node) if node.rules is not None]
         return RuleChain((self._services.rules, *reversed(own)))
 
     @property
     def pauses_on_provider_failure(self) -> bool:
-        """Whether a failed request pauses the call instead of failing it."""
         return self._services.pauses_on_provider_failure
 
     @property
     def pauses_on_tool_error(self) -> bool:
-        """Whether a failed call that the model asked for pauses the agent."""
         return self._services.pauses_on_tool_error
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
-        """Return the arguments that a fork substitutes in a call the model asked for, or None."""
         known = self._node.unclaimed.get(used(self.responses, tool_use_id))
         record = None if known is None else known.record
         if record is None or record.started_at is not None:
@@ -235,7 +209,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return None if record.inputs is record.requested.inputs else record.inputs
 
     async def pause(self, why: str, key: str, choices: Sequence[str] = ()) -> str:
-        """Pause the call until a person chooses how to continue: resume, or one of *choices*."""
         return await ask_to_resume(self._node, why, key, choices)
 
     # Opening it
@@ -247,12 +220,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         functions: Sequence[Function],
         settings: ModelSettings,
     ) -> None:
-        """Open the conversation with *model*; it continues the prior one."""
         settings = self.with_caching(settings, model, functions)
         self._open(model, system, functions, settings, self.prior.exchanges)
 
     def forbid_calls(self) -> None:
-        """Reopen it so that the model can call no more functions."""
         opened = self._get_opened()
         settings = replace(opened.settings, call_functions=False)
         exchanges = tuple(opened.session.exchanges)
@@ -282,7 +253,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         functions: Sequence[Function],
         settings: ModelSettings,
     ) -> None:
-        """Continue *session*, which outlives this call; its past does not belong to the call."""
         continues = self._opened is not None or self._node.record is not None
         self._opened = _Opened(session, model, system, functions, settings)
         self._charged = session.usage
@@ -304,7 +274,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     @property
     def pending(self) -> Sequence[ToolUse]:
-        """The calls of the last response, which have no results yet."""
         return self._get_opened().session.pending
 
     def when_answering(self, wake: Callable[[], None]) -> None:
@@ -317,24 +286,12 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         over_budget: bool = False,
         on_event: Callable[[ModelEvent], None] | None = None,
     ) -> ResponseCompleted:
-        """Send *inputs* and return the response, after waiting for pauses, a lease and a slot.
-
-        With *over_budget*, budgets that allow one last call are not checked. *on_event* is called
-        with each event as it arrives; an exception that it raises ends the request.
-
-        Raises:
-            BudgetExceeded: it does not fit into a budget.
-            ModelProviderException: the provider failed.
-            ModelRefusedError: the provider or the model will not answer this.
-        """
         opened, node = self._get_opened(), self._node
         self._unsent = inputs
-        async with self._allowed_to_ask(opened.model):
-            accounts = [account for one in upwards(node) for account in one.accounts]
-            estimate = self._estimate(inputs, accounts)
-            strict = [a for a in accounts if not (over_budget and a.budget.last_call)]
-            check(strict, estimate, root_of(node))
-            set_aside(accounts, estimate)
+        async with admitted(node, self._services.limits, opened.model.provider):
+            reservation = Reservation(
+                node, opened.model, self._expected(inputs), over_budget=over_budget
+            )
             self.unanswered = inputs
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             failure: Failure | None = None
@@ -348,14 +305,13 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 failure = Failure.of(error)
                 raise
             finally:
-                usage, cost = self._charge(accounts, estimate, failed=failure is not None)
+                usage, cost = self._charge(reservation, failed=failure is not None)
                 if failure is not None:
                     failed = RequestFailed(node.id, time.time(), failure, usage, cost)
                     node.tree.publish_instead(failed)
         return self._complete(usage, cost)
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
-        """Record a response that was cut off after *text* as if it were complete."""
         self._get_opened().session.keep(text, *inputs)
         return self._complete(TokenUsage(), Decimal(0))
 
@@ -369,29 +325,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         completed = ResponseCompleted(node.id, time.time(), exchange, parts, usage, cost)
         node.tree.publish_instead(completed)
         return completed
-
-    @asynccontextmanager
-    async def _allowed_to_ask(self, model: Model) -> AsyncGenerator[None, None]:
-        """Wait until no pause holds the call, and hold a lease and a slot of the provider."""
-        limits, node = self._services.limits, self._node
-        pool = limits.pools.get(model.provider)
-        while True:
-            await wait_while_paused(node)
-            if limits.pool.is_full and usable_lease(node) is None:
-                node.tree.publish(LeaseAwaited(node.id))
-            await take_lease(node, limits.pool)
-            if pool is not None:
-                await pool.take()
-            if pause_over(node) is None:
-                break
-            # It was paused while it waited for the slot.
-            if pool is not None:
-                pool.put_back()
-        try:
-            yield
-        finally:
-            if pool is not None:
-                pool.put_back()
 
     def _note(self, event: ModelEvent) -> None:
         node = self._node
@@ -411,46 +344,30 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 settle(self._first)
                 node.tree.publish_live(ResponseStreamed(node.id, event))
 
-    def _estimate(
-        self, inputs: Sequence[UserText | ToolResult], accounts: Sequence[Account]
-    ) -> Estimate:
+    def _expected(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
         """Estimate the next request: the whole conversation is sent again, with *inputs*."""
         opened = self._get_opened()
-        model, session = opened.model, opened.session
         new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
-        if not session.exchanges:
+        if not opened.session.exchanges:
             new += len(opened.system)
         usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
-        if session.exchanges:
-            usage += session.exchanges[-1].usage
-        cost: Decimal | None = None
-        if any(account.budget.usd is not None for account in accounts):
-            cost = price(usage, model)
-            if cost is None:
-                raise UnknownPriceError(
-                    f"{model.name} has no known price, so a budget in US dollars cannot be kept:"
-                    " give one in tokens, or tell the model what it costs (price=)"
-                )
-        return Estimate(usage.total, cost)
+        if opened.session.exchanges:
+            usage += opened.session.exchanges[-1].usage
+        return usage
 
     def _charge(
-        self, accounts: Sequence[Account], estimate: Estimate, *, failed: bool
+        self, reservation: Reservation, *, failed: bool
     ) -> tuple[TokenUsage, Decimal | None]:
-        """Add the usage of a request to this call, to every call above and to *accounts*."""
+        """Charge the usage of the last request to this call and those above; return it."""
         opened = self._get_opened()
         usage = opened.session.usage - self._charged
-        cost = Decimal(0) if failed and not usage.total else _price_if_known(usage, opened.model)
+        cost = Decimal(0) if failed and not usage.total else price_if_known(usage, opened.model)
         self._charged = opened.session.usage
         self.spent.add(usage, cost)
-        for node in upwards(self._node):
-            node.spent = node.spent or Spent()
-            node.spent.add(usage, cost)
-        for account in accounts:
-            account.charge(estimate, usage, cost)
+        reservation.charge(usage, cost)
         return usage, cost
 
     def finish(self) -> None:
-        """Note that the agent has its answer: later runs choose their caching from past runs."""
         name, runs = self._node.function.name, self._services.past_runs
         starts = [child.started_at for child in self._node.children]
         times = tuple([start.timestamp() for start in starts if start is not None])
@@ -478,12 +395,3 @@ def _translated(
 
 def _inputs(record: Record) -> tuple[UserText | ToolResult, ...]:
     return tuple([part for part in record.said if isinstance(part, UserText | ToolResult)])
-
-
-def _price_if_known(usage: TokenUsage, model: Model) -> Decimal | None:
-    try:
-        return price(usage, model)
-    # Foreign code may raise anything, and the usage has to be recorded all the same.
-    except Exception:
-        log.exception("the price of %s cannot be told", model.name)
-        return None
