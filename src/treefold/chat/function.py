@@ -91,12 +91,11 @@ class _TurnRun:
         self._turn = turn
         self._history = turn.conversation
         self._tools = tools
-        self._model = conversation.in_place_of(model)
+        self._model = conversation.adopt(model)
         self._opened_with = copy(options) if self._model is model else self._model
         self._settings = options.settings(model)
         self._calls = TurnCalls(ctx, conversation, tools, turn)
         self._reader = TurnReader(turn, conversation, self._model)
-        conversation.default_model = model  # for agents below that do not name a model
 
     async def to_end(self) -> Any:
         """Open the session, send the prompt, and drive the loop to the answer."""

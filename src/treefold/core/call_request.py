@@ -28,7 +28,7 @@ class CallRequest:
     tool_use_id: str | None = None  # the model's own id of the call
     gate: Gate | None = None
     rules: Rules | None = None  # for models in the call and below it, in addition to those above
-    prior: Any = None  # the conversation that an agent continues
+    prior: Any = None  # what an agent continues: a PriorConversation, or the turn of a chat
     key: str | None = None  # given by the caller
     call_key: str = ""  # identifies the call among those of its parent, if there is a journal
 

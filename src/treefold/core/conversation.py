@@ -40,13 +40,7 @@ class PriorConversation:
 
 
 class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are properties
-    """The conversation of one call of an agent.
-
-    Attributes:
-        default_model: for agents below that name no model.
-    """
-
-    default_model: Model | None
+    """The conversation of one call of an agent."""
 
     # What it begins with
 
@@ -78,8 +72,11 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         """
         ...
 
-    def in_place_of(self, model: Model) -> Model:
-        """Return the model that answers when *model* is requested."""
+    def adopt(self, model: Model) -> Model:
+        """Make *model* the default of agents below; return the model that answers in its place.
+
+        That is *model* itself, except in a replay.
+        """
         ...
 
     # What applies to it

@@ -526,20 +526,21 @@ class RunContext(Injected):  # noqa: PLR0904 - the last five are not for program
     async def in_thread(self, function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:
         """Run sync code in a worker thread with the context variables of this call."""
 
-    # For the functions of the framework itself. A function of a program does not need them.
+    # For agents, chats and other functions of the framework itself
 
     @abstractmethod
     def start(self, request: Any) -> Node:
-        """Start a call as a child of this one, or at top level; *request* is a CallRequest.
+        """Start the call that *request*, a CallRequest, asks for; programs use ``invoke``.
 
-        ``invoke`` checks its arguments and then does this. (``Any``, because CallRequest is in a
-        higher layer.)
+        (``Any``, because CallRequest is in a higher layer.)
         """
 
     @property
     @abstractmethod
     def conversation(self) -> Any:
-        """The AgentConversation of this call (``Any``, because that class is in a higher layer).
+        """The AgentConversation of this call, for the implementation of agents.
+
+        (``Any``, because AgentConversation is in a higher layer.)
 
         Raises:
             UsageError: this is not a call of an agent.
@@ -547,13 +548,13 @@ class RunContext(Injected):  # noqa: PLR0904 - the last five are not for program
 
     @abstractmethod
     def frames(self) -> list[Frame]:
-        """Return the calls from the top-level one to this one, for the traceback of an error."""
+        """Return the calls from the top-level one to this one, for ``error.locate``."""
 
     @abstractmethod
     async def ask_person(
         self, kind: QuestionKind, text: str, choices: Sequence[str] = (), key: str | None = None
     ) -> Answer:
-        """Ask a person as ``ask`` does, a question of any *kind*, and return the whole answer.
+        """Ask a question of any *kind*, and return the whole answer; programs use ``ask``.
 
         If a question with the same *key* was answered in an earlier process, that answer is
         returned at once. By default the key is derived from *text*.
@@ -565,5 +566,6 @@ class RunContext(Injected):  # noqa: PLR0904 - the last five are not for program
     ) -> T:
         """Run async code on the loop of this call, and block this thread until it is done.
 
-        It is cancelled when the call ends. This is the opposite of ``in_thread``.
+        It is cancelled when the call ends. This is the opposite of ``in_thread``, for functions of
+        the framework that sync code may call.
         """

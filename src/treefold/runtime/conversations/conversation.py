@@ -89,7 +89,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         # They are compared by identity: their node ids prove nothing, since other runtimes use the
         # same ids.
         self.resignations: list[AgentException] = []
-        self.default_model: Model | None = None
+        self._default_model: Model | None = None  # for agents below that name no model
         self._unsent: tuple[UserText | ToolResult, ...] = ()  # to be sent again on resume
         self._charged = TokenUsage()  # the part of the session's usage that has been charged
         # Done when the model begins to answer.
@@ -166,10 +166,11 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             return self._substitute
         above: Conversation | None = self
         while model_ref is None and above is not None:
-            model_ref, above = above.default_model, above._above
+            model_ref, above = above._default_model, above._above
         return self._services.models.find(model_ref)
 
-    def in_place_of(self, model: Model) -> Model:
+    def adopt(self, model: Model) -> Model:
+        self._default_model = model
         return model if self._substitute is None else self._substitute
 
     def replay(self, model: Model, prompt: str | None) -> None:
