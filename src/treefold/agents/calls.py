@@ -79,7 +79,8 @@ class Calls:
         self._ctx = ctx
         self._node = node
         self._functions = {function.name: function for function in functions}
-        self._history = History(node)
+        self._conversation = node.conversation
+        self._history = History(node.conversation)
 
     async def make(self, calls: Sequence[ToolUse], *, at_once: bool) -> list[MadeCall]:
         """Make *calls* in order and return them with their results.
@@ -128,7 +129,7 @@ class Calls:
 
     async def _decide(self, call: ToolUse) -> tuple[Verdict | None, Mapping[str, Any]]:
         """Return the gate of the call, if any, and the arguments to make it with."""
-        rules, edited = self._node.rule_chain, self._node.edited_args(call.id)
+        rules, edited = self._conversation.rules, self._conversation.edited_args(call.id)
         args = call.args if edited is None else edited
         # Returning the result has no effect outside, and without it the agent could not end.
         if isinstance(self._functions.get(call.name), ReturnResult):
@@ -161,7 +162,7 @@ class Calls:
         """Wait until the call has ended, with all retries; return its exception, if any."""
         assert made.node is not None  # checked by the caller
         while (failure := await _outcome(made.node)) is not None:
-            if not self._node.services.pauses_on_tool_error or isinstance(failure, CallError):
+            if not self._conversation.pauses_on_tool_error or isinstance(failure, CallError):
                 break
             fault = f"{made.call.name} failed: {error_text(failure)}"
             text = f"{fault}; resume calls it again, report tells the model"
@@ -186,7 +187,7 @@ class Calls:
         return self._history.messages()
 
     async def _call_post_hooks(self, made: MadeCall) -> None:
-        rules, call = self._node.rule_chain, made.call
+        rules, call = self._conversation.rules, made.call
         if rules.asks(HOOK_POST_TOOL_USE):
             event = PostToolUseEvent(
                 call.name,

@@ -330,12 +330,14 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
         node = ctx.node
         if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
             raise UsageError(f"{self.name} is an agent: call it by ctx.invoke, not run()")
-        model_ref = self.default_model if node.model_ref is None else node.model_ref
+        conversation = node.conversation
+        model_ref = conversation.model_ref
+        model_ref = self.default_model if model_ref is None else model_ref
         try:
-            model = node.find_model(model_ref)
+            model = conversation.find_model(model_ref)
         except TreefoldError as error:
             raise provider_fault(node, str(model_ref or "the default model"), error) from error
-        system, prompt = node.known_system, node.edited_prompt
+        system, prompt = conversation.prior.system, conversation.prior.prompt
         # A resumed call has its system prompt, and its prompt has been sent.
         if system is None:
             system = await self.system(args)

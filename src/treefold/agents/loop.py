@@ -3,9 +3,8 @@
 It knows a task, a node and a context, but neither providers nor observers.
 """
 
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from treefold.agents.calls import Calls, MadeCall, gate_for
@@ -21,19 +20,18 @@ from treefold.core.errors import (
     StoreError,
 )
 from treefold.core.events import Failure
-from treefold.core.exchange import Exchange, Finish
+from treefold.core.exchange import Finish
 from treefold.core.function import Function
 from treefold.core.messages import Message
-from treefold.core.model import Model, ModelSettings, Session
+from treefold.core.model import Model, ModelSettings
 from treefold.core.provider_errors import provider_exception
 from treefold.core.question import QuestionKey
 from treefold.core.states import NodeState
 from treefold.core.transcript import ModelText, ToolResult, UserText
-from treefold.models.caching import RUNS, PastRun, caching_policy
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.stack import frames_to
 from treefold.runtime.context import Context
-from treefold.runtime.conversations.agent_node import AgentNode, Past
-from treefold.runtime.conversations.stack import frames_to
+from treefold.runtime.conversations.agent_node import AgentNode
 from treefold.runtime.questions.ask import ask_to_resume
 
 _REMINDERS: Final = 2  # after a response without a usable answer
@@ -74,12 +72,11 @@ class Loop:
         self, ctx: Context, node: AgentNode, task: Task, calls: Calls | None = None
     ) -> None:
         self._node = node
+        self._conversation = node.conversation
         self._task = task
         self._calls = calls or Calls(ctx, node, task.functions)
         self._reminders = 0
         self._exceeded: BudgetExceeded | None = None  # once set, only one answer is allowed
-        self._settings = _with_caching(task, node)
-        self._session: Session
 
     async def run(self) -> Any:
         """Return the answer: a text, or a value of the type ``returns``.
@@ -90,14 +87,15 @@ class Loop:
             CallError: there is no answer for another reason.
         """
         await self._begin()
-        unhandled = self._unhandled
+        # The last response of an earlier process, whose calls may not have ended.
+        unhandled = self._conversation.prior.response
         inputs: Inputs = () if unhandled else await self._opening()
-        for _ in range(self._node.responses - bool(unhandled), self._task.max_steps):
+        for _ in range(self._conversation.responses - bool(unhandled), self._task.max_steps):
             response, unhandled = unhandled or await self._request(inputs), None
             if response.exchange.finish is Finish.PAUSED:
                 inputs = ()
                 continue
-            if self._session.pending:
+            if self._conversation.pending:
                 answer, inputs = await self._follow(response)
             else:
                 answer, inputs = self._answer(response)
@@ -108,14 +106,11 @@ class Loop:
 
     async def _begin(self) -> None:
         """Open the conversation, or continue an earlier one."""
-        past = self._node.past
-        self._session = self._open(self._settings, () if past is None else past.exchanges)
-
-    @property
-    def _unhandled(self) -> ResponseCompleted | None:
-        """The last response of an earlier process, whose calls may not have ended."""
-        past = self._node.past
-        return past.response if isinstance(past, Past) else None
+        task = self._task
+        try:
+            self._conversation.open(task.model, task.system, task.functions, task.settings)
+        except Exception as error:
+            raise provider_fault(self._node, task.model, error) from error
 
     def _out_of_steps(self) -> Any:
         raise StepLimitError(
@@ -125,9 +120,9 @@ class Loop:
 
     async def _opening(self) -> Inputs:
         """Return the first inputs: the prompt, or what an earlier call could not send."""
-        past = self._node.past
-        if past is not None and (past.unsent or past.exchanges):
-            return past.unsent
+        prior = self._conversation.prior
+        if prior.unsent or prior.exchanges:
+            return prior.unsent
         prompt = await self._submitted(self._task.prompt)
         if not prompt.strip():
             raise InvalidArgumentsError(
@@ -138,7 +133,7 @@ class Loop:
 
     async def _submitted(self, prompt: str) -> str:
         """Return the prompt after the hooks have approved or changed it."""
-        rules = self._node.rule_chain
+        rules = self._conversation.rules
         if not rules.asks(HOOK_USER_PROMPT_SUBMIT):
             return prompt
         event = UserPromptSubmitEvent(prompt, self._history())
@@ -150,21 +145,13 @@ class Loop:
         return prompt
 
     def _history(self) -> list[Message]:
-        return History(self._node).messages()
+        return History(self._conversation).messages()
 
     def _done(self, answer: Any) -> Any:
-        name, runs = self._node.function.name, self._node.services.past_runs
-        runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(tuple(self._node.call_times)))
+        self._conversation.finish()
         return answer
 
     # Requests
-
-    def _open(self, settings: ModelSettings, exchanges: Sequence[Exchange]) -> Session:
-        task = self._task
-        try:
-            return self._node.converse(task.model, task.system, task.functions, settings, exchanges)
-        except Exception as error:
-            raise provider_fault(self._node, task.model, error) from error
 
     async def _request(self, inputs: Inputs) -> ResponseCompleted:
         while True:
@@ -175,7 +162,7 @@ class Loop:
                 inputs = self._speak_last(inputs, exceeded)
             except ModelProviderException as error:
                 error.locate(frames_to(self._node))
-                if not self._node.services.pauses_on_provider_failure:
+                if not self._conversation.pauses_on_provider_failure:
                     raise
                 why = f"{error.message}; resume makes the request again"
                 await ask_to_resume(self._node, why, QuestionKey.Request)
@@ -185,15 +172,17 @@ class Loop:
                 raise provider_fault(self._node, self._task.model, error) from error
 
     async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
-        return await self._node.request(*inputs, over_budget=over_budget)
+        return await self._conversation.request(*inputs, over_budget=over_budget)
 
     def _speak_last(self, inputs: Inputs, exceeded: BudgetExceeded) -> Inputs:
         """Prepare one more request, without functions, if the budget allows that."""
         if not exceeded.last_call or not inputs:
             raise exceeded
         self._exceeded = exceeded
-        settings = replace(self._settings, call_functions=False)
-        self._session = self._open(settings, tuple(self._session.exchanges))
+        try:
+            self._conversation.forbid_calls()
+        except Exception as error:
+            raise provider_fault(self._node, self._task.model, error) from error
         # An earlier process may have added the text without getting a response.
         is_added = inputs[-1] == UserText(_LAST_CALL)
         return inputs if is_added else [*inputs, UserText(_LAST_CALL)]
@@ -205,12 +194,12 @@ class Loop:
         # The model asks for calls although it has no functions any more.
         if self._exceeded is not None:
             raise self._exceeded
-        calls = tuple(self._session.pending)
+        calls = tuple(self._conversation.pending)
         made = await self._calls.make(calls, at_once=self._task.parallel_tools)
         for one in made:
             failure = None if one.node is None else one.node.exception
             # The agent gave up; all calls that it asked for have been made.
-            if failure is not None and failure in self._node.resignations:
+            if failure is not None and failure in self._conversation.resignations:
                 raise failure
         self._check_resigned()
         if (returned := _returned(made)) is not None:
@@ -219,7 +208,7 @@ class Loop:
 
     def _check_resigned(self) -> None:
         """Raise the exception that a function posted without raising it, if any."""
-        for error in self._node.resignations:
+        for error in self._conversation.resignations:
             error.locate(frames_to(self._node))
             raise error
 
@@ -248,7 +237,7 @@ class Loop:
 
     def _no_answer(self, why: str, text: str) -> NoAnswerError:
         name, model = self._node.function.name, self._task.model.name
-        noticed = "".join(f"; {notice}" for notice in self._node.notices)
+        noticed = "".join(f"; {notice}" for notice in self._conversation.notices)
         return NoAnswerError(f"{name} got no answer from {model}: {why}{noticed}", text)
 
 
@@ -269,16 +258,6 @@ def _returned(made: Sequence[MadeCall]) -> CallNode | None:
         if isinstance(node.function, ReturnResult):
             return node
     return None
-
-
-def _with_caching(task: Task, node: AgentNode) -> ModelSettings:
-    """Return the settings with a caching policy, chosen once per call from past runs."""
-    if task.settings.caching is not None:
-        return task.settings
-    if (decided := node.caching_with(task.model)) is not None:
-        return replace(task.settings, caching=decided)
-    past = tuple(node.services.past_runs.get(node.function.name, ()))
-    return replace(task.settings, caching=caching_policy(task.functions, past))
 
 
 def provider_fault(node: AgentNode, model: Model | str, error: Exception) -> Exception:

@@ -51,7 +51,7 @@ from treefold.models.reading import read_exchanges
 from treefold.runtime.call_request import CallRequest
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.context import Context
-from treefold.runtime.conversations.agent_node import AgentNode, Past
+from treefold.runtime.conversations.agent_node import AgentNode
 from treefold.runtime.loops.loop_handle import settle
 
 log = logging.getLogger("treefold.chat")
@@ -97,8 +97,8 @@ class ChatTurn:
         node = ctx.start(CallRequest(function, args, rules=self.options.rules(), past=self))
         # A failure is reported by receive_messages(), or logged by the client if it is not read.
         node.asked_for = True
-        if node.has_ended and node.record is not None:
-            self.recover(node.record.exchanges)
+        if node.has_ended:
+            self.recover(node.record.conversation.exchanges)
         node.add_end_callback(self._ended)
         return node
 
@@ -161,7 +161,7 @@ class ChatFunction(Function):
         node = ctx.node
         if not isinstance(node, AgentNode) or not isinstance(ctx, Context):
             raise UsageError("a turn of a chat is begun by client.query()")
-        turn: object = node.handed_over
+        turn: object = node.conversation.handed_over
         saved = isinstance(turn, ChatTurn) and turn.saver is not None and node.responses
         if not isinstance(turn, ChatTurn) or turn.begun or saved:
             raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
@@ -180,8 +180,8 @@ class _ChatLoop(Loop):
         self, ctx: Context, node: AgentNode, turn: ChatTurn, tools: Sequence[Function]
     ) -> None:
         options = turn.options
-        model = options.find_model(node.services.models)
-        answers = node.in_place_of(model)
+        model = options.find_model(node.conversation.models)
+        answers = node.conversation.in_place_of(model)
         self._opened_with: object = copy(options) if answers is model else answers
         task = Task(
             model=answers,
@@ -195,9 +195,9 @@ class _ChatLoop(Loop):
         )
         self._chat_calls = _ChatCalls(ctx, node, tools, turn)
         super().__init__(ctx, node, task, self._chat_calls)
-        node.default_model = model  # for agents below that do not name a model
+        node.conversation.default_model = model  # for agents below that do not name a model
         self._turn = turn
-        self._conversation = turn.conversation
+        self._chat = turn.conversation
         self._asking: Inputs | None = None  # the inputs of the request under way
         self._text = ""  # the text of its response so far
         self._has_fragments = False  # whether fragments of its calls were passed on
@@ -208,50 +208,44 @@ class _ChatLoop(Loop):
         except asyncio.CancelledError:
             # The text of an interrupted response counts as its answer.
             if self._asking is not None and self._text.strip():
-                self._complete(self._node.keep(self._text, *self._asking))
+                self._complete(self._conversation.keep(self._text, *self._asking))
             raise
         finally:
-            self._conversation.take_back(keep_prompt=self._turn.superseded)
+            self._chat.take_back(keep_prompt=self._turn.superseded)
             if self._turn.options.auto_execute_tools:
                 # The program does not make these calls, so no result will come from it.
                 self._answer_rest()
 
     def _answer_rest(self) -> None:
-        if self._conversation.answer_rest() and self._turn.saver is not None:
-            self._turn.saver.keep(self._conversation.waiting)
+        if self._chat.answer_rest() and self._turn.saver is not None:
+            self._turn.saver.keep(self._chat.waiting)
 
     async def _begin(self) -> None:
         task, turn = self._task, self._turn
         conversation = turn.conversation
         # Save what an earlier flush left: if that fails, it should fail before the next request.
         await turn.save()
-        if (past := self._past) is not None:
-            turn.recover(past.exchanges, is_followed=past.response is None)
+        prior = self._conversation.prior
+        if prior.exchanges:
+            turn.recover(prior.exchanges, is_followed=prior.response is None)
             settle(turn.opened)
         conversation.catch_up()
+        model, functions = task.model, task.functions
+        settings = self._conversation.with_caching(task.settings, model, functions)
         try:
-            session = conversation.open(
-                task.model, task.system, task.functions, self._settings, self._opened_with
-            )
+            session = conversation.open(model, task.system, functions, settings, self._opened_with)
         except Exception as error:
-            raise provider_fault(self._node, task.model, error) from error
-        self._session = session
-        self._node.take_up(session, task.model, task.system, task.functions, self._settings)
+            raise provider_fault(self._node, model, error) from error
+        self._conversation.take_over(session, model, task.system, functions, settings)
         if conversation.rewritten and turn.saver is not None:
             turn.saver.replace(session.exchanges)
             turn.saver.keep(conversation.waiting)
             conversation.rewritten = False
             await turn.save()
 
-    @property
-    def _past(self) -> Past | None:
-        """The part of this turn that an earlier process completed before it ended, if any."""
-        past = self._node.past
-        return past if isinstance(past, Past) and past.exchanges else None
-
     async def _opening(self) -> Inputs:
-        if (past := self._past) is not None:
-            return self._unanswered_results(past)
+        if self._conversation.prior.exchanges:
+            return self._unanswered_results(self._conversation.prior.unsent)
         prompt = self._turn.prompt
         if prompt:
             try:
@@ -260,17 +254,17 @@ class _ChatLoop(Loop):
                 raise BlockedError("Prompt", error.reason) from None
             if not prompt.strip():
                 raise InvalidValueError("there is nothing to send: a hook left nothing of it")
-        return self._conversation.begin(prompt)
+        return self._chat.begin(prompt)
 
-    def _unanswered_results(self, past: Past) -> Inputs:
+    def _unanswered_results(self, unsent: Inputs) -> Inputs:
         """Return the results that the earlier process sent without getting a response."""
-        for result in past.unsent:
+        for result in unsent:
             if isinstance(result, ToolResult):
-                self._conversation.add_result(result)
-        return self._conversation.begin("") if past.unsent else ()
+                self._chat.add_result(result)
+        return self._chat.begin("") if unsent else ()
 
     def _history(self) -> list[Message]:
-        return list(self._conversation.messages)
+        return list(self._chat.messages)
 
     async def _request(self, inputs: Inputs) -> ResponseCompleted:
         response = await super()._request(inputs)
@@ -279,7 +273,9 @@ class _ChatLoop(Loop):
 
     async def _ask(self, inputs: Inputs, *, over_budget: bool) -> ResponseCompleted:
         self._asking, self._text, self._has_fragments = inputs, "", False
-        response = await self._node.request(*inputs, over_budget=over_budget, on_event=self._hear)
+        response = await self._conversation.request(
+            *inputs, over_budget=over_budget, on_event=self._hear
+        )
         self._asking = None
         if not self._text and (text := _text(response)):
             # What was streamed as thinking turned out to be the answer.
@@ -288,7 +284,7 @@ class _ChatLoop(Loop):
         return response
 
     def _complete(self, response: ResponseCompleted) -> None:
-        self._conversation.complete(response)
+        self._chat.complete(response)
         if self._turn.saver is not None:
             self._turn.saver.append(response.exchange, self._turn.prompt)
 
@@ -340,7 +336,7 @@ class _ChatLoop(Loop):
     async def _follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
         if self._turn.options.auto_execute_tools:
             return await super()._follow(response)
-        await self._chat_calls.pass_on(tuple(self._session.pending))
+        await self._chat_calls.pass_on(tuple(self._conversation.pending))
         return _text(response), ()
 
     def _out_of_steps(self) -> Any:

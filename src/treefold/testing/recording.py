@@ -23,8 +23,9 @@ from treefold.core.events import (
     QuestionSettled,
     Stop,
 )
-from treefold.core.fold import Record, TreeFold
+from treefold.core.fold import TreeFold
 from treefold.core.question import FAIL, REPORT, USE, Answer, Question, QuestionKind
+from treefold.core.record import CallRecord
 from treefold.core.restoring import exception_of
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
@@ -56,7 +57,7 @@ class RecordedAnswer:
 class RecordedCall:
     """One call of a recorded tree."""
 
-    record: Record
+    record: CallRecord
     parent: "RecordedCall | None"
     calls: dict[str, "RecordedCall"] = field(default_factory=dict[str, "RecordedCall"])  # by key
     requests: list[RecordedRequest] = field(default_factory=list[RecordedRequest])
@@ -112,7 +113,7 @@ class RecordedCall:
     @property
     def seconds(self) -> float:
         """How long it took."""
-        begun = self.record.began_at
+        begun = self.record.started_at
         return 0 if begun is None or self.ended is None else self.ended.at - begun.timestamp()
 
     @property
@@ -141,8 +142,8 @@ class Recording:
         first = events[0]
         assert isinstance(first, CallRequested)  # the first event of every tree
         self.number = first.index
-        fold = TreeFold(self.number)
-        fold.apply(events)
+        fold = TreeFold()
+        fold.apply_all(events)
         self.calls: dict[int, RecordedCall] = {}
         for id in sorted(fold.records):
             self._add_call(fold.records[id])
@@ -151,7 +152,7 @@ class Recording:
         for position, event in enumerate(events):
             self._add_event(position, event, self.calls[event.node])
 
-    def _add_call(self, record: Record) -> None:
+    def _add_call(self, record: CallRecord) -> None:
         requested = record.requested
         parent = None if requested.parent is None else self.calls[requested.parent]
         call = self.calls[requested.node] = RecordedCall(record, parent)

@@ -5,9 +5,9 @@ from typing import ClassVar, Final
 from treefold.core.agent_errors import AgentException
 from treefold.core.code import CodeFunction
 from treefold.core.function import RunContext
+from treefold.runtime.calls.stack import frames_to
 from treefold.runtime.context import Context
 from treefold.runtime.conversations.agent_node import AgentNode
-from treefold.runtime.conversations.stack import frames_to
 
 _DESCRIPTION: Final = """\
 Give up, and tell whoever gave you the task why. It is better to say that something cannot be done \

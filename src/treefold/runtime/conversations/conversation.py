@@ -1,0 +1,500 @@
+"""The conversation of an agent's call with its model, one request at a time."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final
+
+from treefold.core.agent_errors import AgentException, UnknownPriceError
+from treefold.core.agent_events import (
+    ConversationOpened,
+    LeaseAwaited,
+    NoticeGiven,
+    RequestFailed,
+    RequestRetried,
+    RequestSent,
+    ResponseCompleted,
+    ResponseStreamed,
+)
+from treefold.core.call_keys import used
+from treefold.core.decisions import RuleChain
+from treefold.core.errors import OtherProtocolError, UsageError
+from treefold.core.events import Failure
+from treefold.core.exchange import Exchange, Finish
+from treefold.core.function import Function, ModelFinder
+from treefold.core.model import Caching, Model, ModelSettings, Session
+from treefold.core.model_events import (
+    AttemptFailed,
+    ModelEvent,
+    Noticed,
+    PartCompleted,
+    ResponseEnded,
+    ResponseStarted,
+)
+from treefold.core.record import ConversationRecord
+from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
+from treefold.core.usage import TokenUsage
+from treefold.models.caching import RUNS, PastRun, caching_policy
+from treefold.models.prices import price
+from treefold.runtime.calls.budgets import Account, Estimate, check, set_aside
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import root_of, upwards
+from treefold.runtime.limits.leases import take_lease, usable_lease
+from treefold.runtime.loops.loop_handle import settle
+from treefold.runtime.questions.pauses import pause_over, wait_while_paused
+from treefold.runtime.services import Services
+
+log = logging.getLogger(__name__)
+
+_CHARACTERS_PER_TOKEN: Final = 4  # about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorConversation:
+    """The beginning of a conversation: what an earlier process, another call or a fork left.
+
+    Attributes:
+        exchanges: the completed ones.
+        unsent: the inputs that are still to be sent.
+        response: the last response, if it has not been acted on yet.
+        system: the system prompt, if an earlier process has begun the conversation.
+        prompt: the first prompt, if a fork has edited it.
+    """
+
+    exchanges: Sequence[Exchange] = ()
+    unsent: Sequence[UserText | ToolResult] = ()
+    response: ResponseCompleted | None = None
+    system: str | None = None
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A session, and what it was opened with."""
+
+    session: Session
+    model: Model
+    system: str
+    functions: Sequence[Function]
+    settings: ModelSettings
+
+
+class Conversation:  # noqa: PLR0904 - half of the public methods are properties
+    """The conversation of one call of an agent.
+
+    It is opened with ``open``, or with ``take_over`` if its session outlives the call. Each
+    ``request`` waits until it may be sent, is charged to the budgets of all calls above, and is
+    published to the tree.
+
+    Attributes:
+        responses: the number of responses so far.
+        notices: for the person who runs the agent.
+        resignations: the exceptions by which the agent gave up (raise_exception).
+        default_model: for agents below that name no model.
+    """
+
+    def __init__(
+        self, node: CallNode, services: Services, above: "Conversation | None" = None
+    ) -> None:
+        self._node = node
+        self._services = services
+        self._above = above  # that of the nearest agent above
+        self._opened: _Opened | None = None
+        self._prior: PriorConversation | None = None
+        self._substitute: Model | None = None  # answers instead of every other model
+        self.responses = len(node.record.conversation.exchanges)
+        self.notices: list[str] = []
+        # They are compared by identity: their node ids prove nothing, since other runtimes use the
+        # same ids.
+        self.resignations: list[AgentException] = []
+        self.default_model: Model | None = None
+        self._unsent: tuple[UserText | ToolResult, ...] = ()  # to be sent again on resume
+        self._charged = TokenUsage()  # the part of the session's usage that has been charged
+        # Done when the model begins to answer.
+        self._first = node.loop_handle.loop.create_future()
+        node.add_end_callback(partial(settle, self._first))
+        if self.responses:  # the model has answered in an earlier process
+            settle(self._first)
+
+    @property
+    def _record(self) -> ConversationRecord:
+        return self._node.record.conversation
+
+    @property
+    def transcript(self) -> Sequence[TranscriptPart]:
+        """The transcript of all completed exchanges; it grows while the conversation continues."""
+        return self._record.transcript
+
+    # What it begins with
+
+    @property
+    def was_begun(self) -> bool:
+        """Whether an earlier process has sent the first prompt."""
+        return bool(self._record.exchanges or self._record.said)
+
+    @property
+    def prior(self) -> PriorConversation:
+        """What an earlier process, another call or a fork left; computed once per call."""
+        if self._prior is None:
+            self._prior = self._find_prior()
+        return self._prior
+
+    def _find_prior(self) -> PriorConversation:
+        record = self._record
+        prompt = None if record.edit is None else record.edit.prompt
+        if self.was_begun:
+            return PriorConversation(
+                exchanges=tuple(record.exchanges),
+                unsent=_inputs(record),
+                response=record.response,
+                system=record.system,
+                prompt=prompt,
+            )
+        given = self.handed_over
+        prior = given if isinstance(given, PriorConversation) else PriorConversation()
+        return replace(prior, prompt=prompt)
+
+    @property
+    def handed_over(self) -> Any:
+        """What the caller passed as the conversation to continue."""
+        return self._node.request.past
+
+    def continuation(self) -> Any:
+        """Return what another call needs to continue this conversation."""
+        if self._opened is None:
+            return self.handed_over
+        exchanges = tuple(self._opened.session.exchanges)
+        return PriorConversation(exchanges=exchanges, unsent=self._unsent)
+
+    # Models and rules
+
+    @property
+    def model(self) -> str | None:
+        """The name of its model."""
+        return self._record.model
+
+    @property
+    def model_ref(self) -> Any:
+        """The model that was requested for this call only."""
+        edit = self._record.edit
+        return self._node.request.model if edit is None or edit.model is None else edit.model
+
+    @property
+    def models(self) -> ModelFinder:
+        """The models of the runtime."""
+        return self._services.models
+
+    def find_model(self, model_ref: Any) -> Model:
+        """Return the model that *model_ref* refers to; None is for the default of this call.
+
+        Raises:
+            InvalidValueError: it refers to no model.
+        """
+        if self._substitute is not None:
+            return self._substitute
+        above: Conversation | None = self
+        while model_ref is None and above is not None:
+            model_ref, above = above.default_model, above._above
+        return self._services.models.find(model_ref)
+
+    def in_place_of(self, model: Model) -> Model:
+        """Return the model that answers when *model* is requested."""
+        return model if self._substitute is None else self._substitute
+
+    def replay(self, model: Model, prompt: str | None) -> None:
+        """Let *model* answer instead of every other model, and begin with *prompt* if given."""
+        self._substitute = model
+        self._prior = replace(self.prior, prompt=prompt)
+
+    def with_caching(
+        self, settings: ModelSettings, model: Model, functions: Sequence[Function]
+    ) -> ModelSettings:
+        """Return *settings* with a caching policy: an earlier process's, or one from past runs."""
+        if settings.caching is not None:
+            return settings
+        record = self._record
+        if record.caching is not None and record.model == model.name:
+            return replace(settings, caching=Caching(record.caching))
+        past = tuple(self._services.past_runs.get(self._node.function.name, ()))
+        return replace(settings, caching=caching_policy(functions, past))
+
+    @property
+    def rules(self) -> RuleChain:
+        """The rules for the calls that the model asks for, the widest first."""
+        own = [node.rules for node in upwards(self._node) if node.rules is not None]
+        return RuleChain((self._services.rules, *reversed(own)))
+
+    @property
+    def pauses_on_provider_failure(self) -> bool:
+        """Whether a failed request pauses the call instead of failing it."""
+        return self._services.pauses_on_provider_failure
+
+    @property
+    def pauses_on_tool_error(self) -> bool:
+        """Whether a failed call that the model asked for pauses the agent."""
+        return self._services.pauses_on_tool_error
+
+    def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
+        """Return the arguments that a fork substitutes in a call the model asked for, or None."""
+        known = self._node.calls.unclaimed.get(used(self.responses, tool_use_id))
+        if known is None or known.record.started is not None or not known.record.edited:
+            return None
+        return known.inputs
+
+    # Opening it
+
+    def open(
+        self,
+        model: Model,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+    ) -> None:
+        """Open the conversation with *model*; it continues the prior one."""
+        settings = self.with_caching(settings, model, functions)
+        self._open(model, system, functions, settings, self.prior.exchanges)
+
+    def forbid_calls(self) -> None:
+        """Reopen it so that the model can call no more functions."""
+        opened = self._get_opened()
+        settings = replace(opened.settings, call_functions=False)
+        exchanges = tuple(opened.session.exchanges)
+        self._open(opened.model, opened.system, opened.functions, settings, exchanges)
+
+    def _open(
+        self,
+        model: Model,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+        exchanges: Sequence[Exchange],
+    ) -> None:
+        try:
+            session = model.open(system, functions, settings, exchanges=exchanges)
+        except OtherProtocolError:
+            session = _translated(model, system, functions, settings, exchanges)
+        self.responses = len(session.exchanges)
+        said = tuple(session.transcript)
+        self._begin(_Opened(session, model, system, functions, settings), said)
+
+    def take_over(
+        self,
+        session: Session,
+        model: Model,
+        system: str,
+        functions: Sequence[Function],
+        settings: ModelSettings,
+    ) -> None:
+        """Continue *session*, which outlives this call; its past does not belong to the call."""
+        self._begin(_Opened(session, model, system, functions, settings), ())
+
+    def _begin(self, opened: _Opened, transcript: tuple[TranscriptPart, ...]) -> None:
+        """Publish that the conversation is open; *transcript* is what it continues."""
+        # An earlier process, or this one with other settings, had opened it before.
+        continues = self._record.model is not None
+        self._opened = opened
+        self._charged = opened.session.usage
+        caching = opened.settings.caching or Caching.NONE
+        self._node.tree.publish(
+            ConversationOpened(
+                self._node.id,
+                opened.model.name,
+                opened.system,
+                tuple(function.name for function in opened.functions),
+                caching.value,
+                () if continues else transcript,
+                continues,
+            )
+        )
+
+    def _get_opened(self) -> _Opened:
+        if self._opened is None:
+            raise UsageError(f"{self._node!r} has not begun a conversation")
+        return self._opened
+
+    # Requests
+
+    @property
+    def pending(self) -> Sequence[ToolUse]:
+        """The calls of the last response, which have no results yet."""
+        return self._get_opened().session.pending
+
+    def when_answering(self, wake: Callable[[], None]) -> None:
+        """Call *wake* when the model has begun to answer, or the call has ended."""
+        self._first.add_done_callback(lambda _: wake())
+
+    async def request(
+        self,
+        *inputs: UserText | ToolResult,
+        over_budget: bool = False,
+        on_event: Callable[[ModelEvent], None] | None = None,
+    ) -> ResponseCompleted:
+        """Send *inputs* and return the response, after waiting for pauses, a lease and a slot.
+
+        With *over_budget*, budgets that allow one last call are not checked. *on_event* is called
+        with each event as it arrives; an exception that it raises ends the request.
+
+        Raises:
+            BudgetExceeded: it does not fit into a budget.
+            ModelProviderException: the provider failed.
+            ModelRefusedError: the provider or the model will not answer this.
+        """
+        opened, node = self._get_opened(), self._node
+        self._unsent = inputs
+        async with self._allowed_to_ask(opened.model):
+            accounts = [account for one in upwards(node) for account in one.accounts]
+            estimate = self._estimate(inputs, accounts)
+            strict = [a for a in accounts if not (over_budget and a.budget.last_call)]
+            check(strict, estimate, root_of(node))
+            set_aside(accounts, estimate)
+            node.tree.publish(RequestSent(node.id, time.time(), inputs))
+            failure: Failure | None = None
+            try:
+                async with aclosing(opened.session.send(*inputs)) as events:
+                    async for event in events:
+                        self._note(event)
+                        if on_event is not None:
+                            on_event(event)
+            except BaseException as error:
+                failure = Failure.of(error)
+                raise
+            finally:
+                usage, cost = self._charge(accounts, estimate, failed=failure is not None)
+                if failure is not None:
+                    failed = RequestFailed(node.id, time.time(), failure, usage, cost)
+                    node.tree.publish(failed)
+        return self._complete(usage, cost)
+
+    def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
+        """Record a response that was cut off after *text* as if it were complete."""
+        self._get_opened().session.keep(text, *inputs)
+        return self._complete(TokenUsage(), Decimal(0))
+
+    def _complete(self, usage: TokenUsage, cost: Decimal | None) -> ResponseCompleted:
+        session, node = self._get_opened().session, self._node
+        exchange = session.exchanges[-1]
+        parts = tuple(session.parts(len(session.exchanges) - 1))
+        self.responses += 1
+        self._unsent = ()
+        completed = ResponseCompleted(node.id, time.time(), exchange, parts, usage, cost)
+        node.tree.publish(completed)
+        return completed
+
+    @asynccontextmanager
+    async def _allowed_to_ask(self, model: Model) -> AsyncGenerator[None, None]:
+        """Wait until no pause holds the call, and hold a lease and a slot of the provider."""
+        limits, node = self._services.limits, self._node
+        pool = limits.pools.get(model.provider)
+        while True:
+            await wait_while_paused(node)
+            if limits.pool.is_full and usable_lease(node) is None:
+                node.tree.publish(LeaseAwaited(node.id))
+            await take_lease(node, limits.pool)
+            if pool is not None:
+                await pool.take()
+            if pause_over(node) is None:
+                break
+            # It was paused while it waited for the slot.
+            if pool is not None:
+                pool.put_back()
+        try:
+            yield
+        finally:
+            if pool is not None:
+                pool.put_back()
+
+    def _note(self, event: ModelEvent) -> None:
+        node = self._node
+        match event:
+            case Noticed():
+                self.notices.append(event.text)
+                node.tree.publish(NoticeGiven(node.id, event.text))
+            case AttemptFailed():
+                node.tree.publish(
+                    RequestRetried(node.id, time.time(), event.attempt, event.failure, event.wait)
+                )
+            case ResponseStarted():
+                pass  # there is no text yet
+            case PartCompleted() | ResponseEnded():
+                settle(self._first)
+            case _:
+                settle(self._first)
+                node.tree.stream(ResponseStreamed(node.id, event))
+
+    def _estimate(
+        self, inputs: Sequence[UserText | ToolResult], accounts: Sequence[Account]
+    ) -> Estimate:
+        """Estimate the next request: the whole conversation is sent again, with *inputs*."""
+        opened = self._get_opened()
+        model, session = opened.model, opened.session
+        new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
+        if not session.exchanges:
+            new += len(opened.system)
+        usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
+        if session.exchanges:
+            usage += session.exchanges[-1].usage
+        cost: Decimal | None = None
+        if any(account.budget.usd is not None for account in accounts):
+            cost = price(usage, model)
+            if cost is None:
+                raise UnknownPriceError(
+                    f"{model.name} has no known price, so a budget in US dollars cannot be kept:"
+                    " give one in tokens, or tell the model what it costs (price=)"
+                )
+        return Estimate(usage.total, cost)
+
+    def _charge(
+        self, accounts: Sequence[Account], estimate: Estimate, *, failed: bool
+    ) -> tuple[TokenUsage, Decimal | None]:
+        """Charge *accounts* with a request, and return what it took."""
+        opened = self._get_opened()
+        usage = opened.session.usage - self._charged
+        cost = Decimal(0) if failed and not usage.total else _price_if_known(usage, opened.model)
+        self._charged = opened.session.usage
+        for account in accounts:
+            account.charge(estimate, usage, cost)
+        return usage, cost
+
+    def finish(self) -> None:
+        """Note that the agent has its answer: later runs choose their caching from past runs."""
+        name, runs = self._node.function.name, self._services.past_runs
+        starts = [child.started_at for child in self._node.children]
+        times = tuple([start.timestamp() for start in starts if start is not None])
+        runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(times))
+
+
+def _translated(
+    model: Model,
+    system: str,
+    functions: Sequence[Function],
+    settings: ModelSettings,
+    exchanges: Sequence[Exchange],
+) -> Session:
+    """Open a conversation that continues exchanges with another provider's model."""
+    from treefold.models.reading import to_plain  # noqa: PLC0415 - knows every protocol
+
+    session = model.open(system, functions, settings, exchanges=to_plain(exchanges))
+    if exchanges[-1].finish is Finish.TOOL_USE and not session.pending:
+        raise UsageError(
+            f"{model.name} cannot take over the calls that another model asked for last: continue"
+            " from an earlier response"
+        )
+    return session
+
+
+def _inputs(record: ConversationRecord) -> tuple[UserText | ToolResult, ...]:
+    return tuple([part for part in record.said if isinstance(part, UserText | ToolResult)])
+
+
+def _price_if_known(usage: TokenUsage, model: Model) -> Decimal | None:
+    try:
+        return price(usage, model)
+    # Foreign code may raise anything, and the usage has to be recorded all the same.
+    except Exception:
+        log.exception("the price of %s cannot be told", model.name)
+        return None
