@@ -23,10 +23,14 @@ def summary(view: NodeView) -> tuple[object, ...]:
     return (view.path, view.fn, view.state.value, view.sequence, *map(summary, view.children))
 
 
+def views(fold: TreeFold) -> dict[int, NodeView]:
+    return {id: fold.view(id) for id in fold.records}
+
+
 def test_the_fold_tells_the_whole_story():
-    fold = TreeFold(7)
-    fold.apply(STORY)
-    root = fold.views[1]
+    fold = TreeFold()
+    fold.apply_all(STORY)
+    root = fold.view(1)
 
     assert summary(root) == (
         "7",
@@ -47,56 +51,55 @@ def test_the_fold_tells_the_whole_story():
 
 
 def test_it_does_not_matter_in_which_portions_the_events_come():
-    at_once = TreeFold(7)
-    at_once.apply(STORY)
-    one_by_one = TreeFold(7)
+    at_once = TreeFold()
+    at_once.apply_all(STORY)
+    one_by_one = TreeFold()
     for event in STORY:
-        one_by_one.apply([event])
+        one_by_one.apply(event)
 
-    assert summary(one_by_one.views[1]) == summary(at_once.views[1])
+    assert summary(one_by_one.view(1)) == summary(at_once.view(1))
 
 
 def test_only_what_changed_and_what_is_above_it_gets_a_new_view():
-    fold = TreeFold(7)
-    fold.apply(STORY[:6])
-    before = dict(fold.views)
-    fold.apply(STORY[6:7])  # node 2 sends a value
+    fold = TreeFold()
+    fold.apply_all(STORY[:6])
+    before = views(fold)
+    fold.apply_all(STORY[6:7])  # node 2 sends a value
 
-    assert fold.views[3] is before[3]
-    assert fold.views[2] is not before[2]
-    assert fold.views[1] is not before[1]
-    assert [fold.views[id].update_seqnum for id in (1, 2, 3)] == [7, 7, 6]
+    assert fold.view(3) is before[3]
+    assert fold.view(2) is not before[2]
+    assert fold.view(1) is not before[1]
+    assert [fold.view(id).update_seqnum for id in (1, 2, 3)] == [7, 7, 6]
 
 
 def test_a_view_is_waiting_then_running_then_ended():
-    fold = TreeFold(1)
+    fold = TreeFold()
     states: list[str] = []
     for event in [STORY[0], STORY[1], STORY[-1]]:
-        fold.apply([event])
-        states.append(fold.views[1].state.value)
+        fold.apply(event)
+        states.append(fold.view(1).state.value)
 
     assert states == ["waiting", "running", "success"]
 
 
 def test_a_tree_may_be_deeper_than_the_stack():
-    fold = TreeFold(1)
+    fold = TreeFold()
     depth = 5000
-    fold.apply([CallRequested(1, None, 1, 1, "f", {})])
-    fold.apply([CallRequested(id, id - 1, 1, 1, "f", {}) for id in range(2, depth + 1)])
+    fold.apply_all([CallRequested(1, None, 1, 1, "f", {})])
+    fold.apply_all([CallRequested(id, id - 1, 1, 1, "f", {}) for id in range(2, depth + 1)])
 
-    assert fold.views[depth].path.count(".") == depth - 1
-    assert fold.views[1].update_seqnum == depth
+    assert fold.view(depth).path.count(".") == depth - 1
+    assert fold.view(1).update_seqnum == depth
 
 
 def test_a_partial_text_changes_a_view_and_no_number():
-    fold = TreeFold(7)
-    fold.apply(STORY[:5])
-    fold.apply(STORY[5:8])
-    numbers = {id: view.update_seqnum for id, view in fold.views.items()}
+    fold = TreeFold()
+    fold.apply_all(STORY[:5])
+    fold.apply_all(STORY[5:8])
+    numbers = {id: view.update_seqnum for id, view in views(fold).items()}
     assert numbers == {1: 8, 2: 8, 3: 6}
-    fold.apply([ValueSent(3, "spoon")])
+    fold.apply(ValueSent(3, "spoon"))
     fold.set_partial_text(2, "Almost")
-    fold.apply()
-    assert (fold.views[2].partial, fold.views[2].status) == ("Almost", "receives a response")
-    assert fold.views[1].children == (fold.views[2], fold.views[3])
-    assert {id: view.update_seqnum for id, view in fold.views.items()} == {1: 9, 2: 8, 3: 9}
+    assert (fold.view(2).partial, fold.view(2).status) == ("Almost", "receives a response")
+    assert fold.view(1).children == (fold.view(2), fold.view(3))
+    assert {id: view.update_seqnum for id, view in views(fold).items()} == {1: 9, 2: 8, 3: 9}

@@ -18,6 +18,7 @@ from treefold import (
     ToolUse,
 )
 from treefold.core.errors import ClosedError, UnknownQuestionError
+from treefold.core.events import CallRequested
 from treefold.core.question import Answer
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.trees.question_board import QuestionBoard
@@ -96,6 +97,7 @@ async def test_a_failed_call_is_not_made_again_when_its_agent_is_to_be_cancelled
 
 async def test_who_answers_after_somebody_quicker_is_told_so():
     board, tree = QuestionBoard(), Tree(1, 1, kept=True)
+    tree.publish(CallRequested(1, None, 1, 1, "work", {}))
     settled: list[Answer] = []
 
     class BusyLoop(LoopHandle):

@@ -1,19 +1,20 @@
-"""The views of a tree, and whoever is interrupted while they are made."""
+"""The views of a tree, made while it is interrupted or changed."""
 
+import threading
 from typing import Any
 
 import pytest
 
 from treefold import NodeState
-from treefold.core.events import CallEnded, CallRequested, CallStarted
+from treefold.core.events import CallEnded, CallRequested, CallStarted, ValueSent
 from treefold.runtime.trees.tree import Tree
 
 
-class Interrupting(CallStarted):
-    """Ctrl-C comes while this is taken in, once."""
+class InterruptingEnd(CallEnded):
+    """Ctrl-C comes while its exception is read, once."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name == "at" and interrupts:
+        if name == "exception" and interrupts:
             raise interrupts.pop()
         return object.__getattribute__(self, name)
 
@@ -27,12 +28,38 @@ def requested(id: int, parent: int | None = None) -> CallRequested:
 
 def test_an_interrupt_while_a_view_is_made_loses_nothing_of_the_tree():
     tree = Tree(1, 1, kept=True)
-    started = Interrupting(1, 1.0)
-    for event in (requested(1), started, requested(2, 1), CallStarted(2, 2.0)):
+    for event in (requested(1), CallStarted(1, 1.0), requested(2, 1), CallStarted(2, 2.0)):
         tree.publish(event)
-    tree.publish(CallEnded(2, NodeState.Success, 3.0, "done", None))
+    record = tree.publish(CallEnded(2, NodeState.Success, 3.0, "done", None))
+    record.ended = InterruptingEnd(2, NodeState.Success, 3.0, "done", None)
     interrupts.append(KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         tree.view(1)
     view = tree.view(1)
     assert (view.state, [child.outputs for child in view.children]) == (NodeState.Running, ["done"])
+
+
+def test_each_view_is_of_one_moment_though_another_thread_makes_it():
+    tree = Tree(1, 1, kept=True)
+    for event in (requested(1), CallStarted(1, 1.0), requested(2, 1), CallStarted(2, 2.0)):
+        tree.publish(event)
+    stop, faults = threading.Event(), list[str]()
+
+    def watch() -> None:
+        last = 0
+        while not stop.is_set():
+            view = tree.view(1)
+            values = view.children[0].values
+            # Each event of the child adds one value, so the number of the view says how many.
+            if len(values) != view.update_seqnum - 4 or view.update_seqnum < last:
+                faults.append(f"{len(values)} values at {view.update_seqnum} after {last}")
+            last = view.update_seqnum
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    for number in range(3000):
+        tree.publish(ValueSent(2, number))
+    stop.set()
+    watcher.join()
+    assert faults == []
+    assert tree.view(1).children[0].values == tuple(range(3000))

@@ -58,8 +58,8 @@ class ChatTurn:
         node = ctx.start(CallRequest(function, args, rules=self.options.rules(), prior=self))
         # A failure is reported by receive_messages(), or logged by the client if it is not read.
         node.asked_for = True
-        if node.state.final:
-            self.recover(node.recorded_exchanges)
+        if node.state.final and not self.begun:  # an earlier process ran it
+            self.recover(node.exchanges)
         node.add_end_callback(self._ended)
         return node
 

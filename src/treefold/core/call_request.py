@@ -30,6 +30,7 @@ class CallRequest:
     rules: Rules | None = None  # for models in the call and below it, in addition to those above
     prior: Any = None  # what an agent continues: a PriorConversation, or the turn of a chat
     key: str | None = None  # given by the caller
+    continues: int | None = None  # the recorded call that it repeats
     call_key: str = ""  # identifies the call among those of its parent, if there is a journal
 
 

@@ -273,7 +273,7 @@ class Function(ABC):
         """Run one call; *args* have been validated."""
 
 
-class Node(ABC):
+class Node(ABC):  # noqa: PLR0904 - most of the public methods are properties
     """One call, live or past.
 
     ``await node`` returns its value in any event loop, ``node.result()`` in any thread. Code that
@@ -294,15 +294,39 @@ class Node(ABC):
 
     id: int
     function: Function
-    inputs: Mapping[str, Any]
-    outputs: Any
     exception: BaseException | None
-    state: NodeState
-    index: int  # its number among the calls of its parent, or among the trees
-    sequence: int
     asked_for: bool  # whether its outcome has been asked for; if not, a failure is logged
     waiting_on: "Node | None"
-    tool_use_id: str | None  # the model's own name for the call, if a model made it
+
+    @property
+    @abstractmethod
+    def inputs(self) -> Mapping[str, Any]:
+        """The arguments, by name."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> Any:
+        """The value that it returned; None before."""
+
+    @property
+    @abstractmethod
+    def state(self) -> NodeState:
+        """Whether it waits, runs, is paused, or how it ended."""
+
+    @property
+    @abstractmethod
+    def index(self) -> int:
+        """Its number among the calls of its parent, or among the trees."""
+
+    @property
+    @abstractmethod
+    def sequence(self) -> int:
+        """Its number among its siblings; calls asked for in parallel share one."""
+
+    @property
+    @abstractmethod
+    def tool_use_id(self) -> str | None:
+        """The model's own name for the call, if a model made it."""
 
     @property
     @abstractmethod
@@ -349,8 +373,8 @@ class Node(ABC):
         return []
 
     @property
-    def recorded_exchanges(self) -> Sequence[Exchange]:
-        """Its exchanges with a model that were read from a journal."""
+    def exchanges(self) -> Sequence[Exchange]:
+        """Its completed exchanges with a model; empty if it is not an agent's call."""
         return ()
 
     @abstractmethod

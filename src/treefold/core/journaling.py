@@ -88,6 +88,7 @@ _STATE_AFTER: Final[dict[type[Event], NodeState]] = {
     events.CallResumed: NodeState.Running,
     events.CallReopened: NodeState.Running,
 }
+_YEAR_9999: Final = 253_370_764_800  # its first second; datetime ends with that year
 _IN_EVERY_ENTRY: Final = {"node", "at"}
 _EMPTY_BODY: Final = f'{{"v":{VERSION}}}'  # when the entry has all fields of the event
 # Types whose values are compared with the default; ``==`` of other types may run foreign code.
@@ -174,6 +175,8 @@ def _event_with(
 ) -> Event:
     body["node"] = entry.node
     if entry.at is not None:
+        if not 0 <= entry.at < _YEAR_9999:
+            raise ValueError(f"{entry.at!r} is not a time")
         body["at"] = entry.at
     if entry.call is not None:
         body.update(_call_fields(entry.call, kind))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,10 @@ class TokenUsage:
         """All tokens, input and output."""
         read = self.input + self.cache_read + self.cache_write + self.cache_write_1h
         return read + self.reasoning + self.output
+
+
+NO_USAGE: Final = TokenUsage()
+NO_COST: Final = Decimal(0)
 
 
 def added(one: Decimal | None, other: Decimal | None) -> Decimal | None:

@@ -10,10 +10,7 @@ from treefold.core.events import Failure
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
-from treefold.core.usage import TokenUsage
-
-NO_USAGE = TokenUsage()
-NO_COST = Decimal(0)
+from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,9 +23,9 @@ from treefold.core.function import (
 )
 from treefold.core.question import Answer, QuestionKind
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.stack import frames_to
 from treefold.runtime.calls.walk import root_of
 from treefold.runtime.conversations.agent_node import AgentNode
-from treefold.runtime.conversations.stack import frames_to
 from treefold.runtime.graph import check_use
 from treefold.runtime.limits.leases import give_up_lease, usable_lease
 from treefold.runtime.loops.threads import in_thread
@@ -35,11 +35,25 @@ T = TypeVar("T")
 Q = ParamSpec("Q")
 
 
+class Host(Protocol):
+    """The part of a runtime that calls use."""
+
+    id: str
+
+    def get_ctx(self) -> RunContext:
+        """Return a context outside any call."""
+        ...
+
+    def lives_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it runs calls on *loop*."""
+        ...
+
+
 class Starter(Protocol):
     """The part of the engine that a context uses to start calls."""
 
     @property
-    def runtime(self) -> Any:
+    def runtime(self) -> Host:
         """What calls see as their runtime."""
         ...
 

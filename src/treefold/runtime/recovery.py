@@ -5,7 +5,6 @@ it makes again is looked up in the journal. Agents continue after their last res
 from its beginning. A tree in which everything waits for a person is parked until one answers.
 """
 
-import asyncio
 import logging
 import os
 import time
@@ -14,7 +13,6 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
@@ -22,8 +20,7 @@ from treefold.core.errors import (
     UnknownNodeError,
     UsageError,
 )
-from treefold.core.events import AgentEdited, CallRequested, Event, StopCause, TreeForked
-from treefold.core.fold import Record
+from treefold.core.events import AgentEdited, CallRequested, Event, TreeForked
 from treefold.core.forking import (
     UNCHANGED,
     Cut,
@@ -31,19 +28,17 @@ from treefold.core.forking import (
     edits_of,
     fork_of,
     inherit,
-    inherited_call,
     new_id,
     still_asked,
     still_open,
 )
 from treefold.core.function import Function, Node
 from treefold.core.question import Answer, Question
-from treefold.core.restoring import restored
 from treefold.core.store import Store, TreeRow, nonblocking
 from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.durable.crash_trials import CrashTrials
-from treefold.runtime.durable.inbox import Execute, Inbox
+from treefold.runtime.durable.inbox import Inbox
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.loader import Loader, PastFunction
 from treefold.runtime.durable.tree_reader import read_events
@@ -52,58 +47,39 @@ from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
 from treefold.runtime.questions.ask import wait_for_help
-from treefold.runtime.questions.in_doubt import gate_after_crash
 from treefold.stores.deprecated import checked_store
 
 log = logging.getLogger(__name__)
 
-_POLL_INTERVAL: Final = 0.1  # seconds between two polls of the inbox
 _TRIES: Final = 10  # to write all events of a runtime that is being closed
 _MOMENT: Final = 0.1  # seconds that the loop may wait for the writer
 
 
 class Recovery:
-    """Reads trees from a store, resumes and forks them."""
+    """Resumes and forks the trees in a store, and answers their questions."""
 
-    def __init__(
-        self,
-        journal: JournalWriter,
-        functions: Mapping[str, Function],
-        engine: Engine,
-        execute: Execute,
-        trials: CrashTrials,
-    ) -> None:
-        self.journal = journal
-        self._board = engine.services.board
-        self._loader = Loader(journal, functions, engine.remake, self._has_ended)
-        self._engine = engine
+    def __init__(self, loader: Loader, engine: Engine, trials: CrashTrials) -> None:
+        self.journal = loader.journal
+        self.inbox = Inbox(self.journal)
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # trees that were resumed, in order
-        self._poll_timer: asyncio.TimerHandle | None = None
-        self._inbox = Inbox(journal, execute)
+        self._board = engine.services.board
+        self._loader = loader
+        self._engine = engine
         self._trials = trials
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
         self._deleting: set[int] = set()  # trees that must not be forked any more
+        engine.use_journal(loader, self)
 
     @property
     def store(self) -> Store:
+        """The store of the journal."""
         return self.journal.store
-
-    def events(self, tree: int) -> list[Event]:
-        """Return the events of a tree, with results restored to the types of their functions."""
-        return self._loader.events(tree)
-
-    def load(self, id: int, events: Sequence[Event] | None = None) -> CallNode:
-        """Return the top-level node of the tree with this id, loading the tree if need be."""
-        known = self._engine.loaded(id)
-        return self._loader.load(id, events or self.events(id)) if known is None else known
 
     # Resuming
 
     def recover(self, loop_handle: LoopHandle) -> None:
-        """Resume every open tree that can be, and take over the open questions; only once."""
-        if self._poll_timer is not None:
-            return
+        """Resume every open tree that can be, and take over the open questions."""
         self.journal.loop = loop_handle.loop
         opened: list[TreeRow] = []
         unknown: list[TreeRow] = []  # trees whose function this runtime does not have
@@ -117,12 +93,11 @@ class Recovery:
                 self.parked.add(row.id)
             else:
                 opened.append(row)
-        for question in [*self.store.questions(), *self._inbox.answered()]:
+        for question in [*self.store.questions(), *self.inbox.answered()]:
             self._take_over(question, loop_handle)
         for row in [*unknown, *opened]:
             self._resume_or_leave(row)
         self._trials.begin()
-        self._poll(loop_handle)
 
     def _resume_or_leave(self, row: TreeRow) -> None:
         try:
@@ -133,22 +108,14 @@ class Recovery:
         except StoreError as error:
             log.warning("tree %d stays as it is: %s", row.id, error)
 
-    def _poll(self, loop_handle: LoopHandle) -> None:
-        """Execute the commands of observers, and schedule the next poll."""
-        if self.is_suspended:  # the effects would not be recorded
-            return
-        try:
-            for tree in tuple(self._due):
-                self._wake(tree)
-            self._inbox.process()
-        except (StoreError, ClosedError) as error:
-            log.debug("nobody can look for messages: %s", error)
-        self._poll_timer = loop_handle.loop.call_later(_POLL_INTERVAL, self._poll, loop_handle)
+    def resume_due(self) -> None:
+        """Resume the trees that could not be read when they were to be resumed."""
+        for tree in tuple(self._due):
+            self._wake(tree)
 
     def _leave(self, row: TreeRow) -> None:
         """Leave a tree of an unknown function open, or cancel it if no runtime can resume it."""
-        root = self.load(row.id)
-        assert root.record is not None  # as of every node that was loaded
+        root = self._engine.load(row.id)
         options = root.record.requested.options
         if options is not None and options.passing:
             root.cancel_on_loop("its process ended, and nobody else can go on with it")
@@ -161,12 +128,9 @@ class Recovery:
             self._asker(question).tree.publish(event)
 
         def settle(answer: Answer) -> None:
-            node = self._asker(question)
-            if node.record is not None:
-                node.record.answers.append((question, answer))
-                node.record.questions.pop(question.id, None)
-            if node.tree.id in self.parked:
-                self._wake(node.tree.id)
+            tree = self._asker(question).tree.id
+            if tree in self.parked:
+                self._wake(tree)
 
         self._board.take_over(question, publish, loop_handle, settle)
 
@@ -180,7 +144,7 @@ class Recovery:
         if not (on_loop := loop_handle.is_current()):
             # The question has to be in the store to be claimed.
             self.journal.flush()
-        with self._inbox.claim(id, on_loop=on_loop):
+        with self.inbox.claim(id, on_loop=on_loop):
             self._board.answer(id, text, args)
 
     def _asker(self, question: Question) -> CallNode:
@@ -193,7 +157,7 @@ class Recovery:
         if known is None:
             tree = self.store.find(node=question.node_id)
             assert tree is not None  # the node is in the store
-            self.load(tree)
+            self._engine.load(tree)
             known = self._engine.loaded(question.node_id)
             assert known is not None  # it has just been loaded
         return known
@@ -213,8 +177,8 @@ class Recovery:
                 log.warning("tree %d does not go on yet: %s", tree, error)
             self._due.add(tree)
 
-    def _has_ended(self, node: CallNode) -> None:
-        """Note the end of a call that an earlier process began."""
+    def note_end(self, node: CallNode) -> None:
+        """Note the end of a call that was open when its tree was loaded."""
         self._board.forget_old(node.id)
         if node.parent is None:
             self.parked.discard(node.id)
@@ -224,21 +188,20 @@ class Recovery:
 
     def resume_tree(self, tree: int, *, is_fork: bool = False) -> CallNode:
         """Load a tree and start its top-level call again; *is_fork* for a fork made just now."""
-        root = self.load(tree)
+        root = self._engine.load(tree)
         self.parked.discard(tree)
         self._due.discard(tree)
-        assert root.record is not None  # as of every node that was loaded
         request = self._loader.request_of(root.record)
-        model = _model_of(request.model, root.record.edit)
+        model = _model_of(request.model, root.record.conversation.edit)
         if not self._engine.knows_model(model):
             unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
             log.warning(unknown, tree, model)
             return root
         self.recovered[tree] = None
-        self.reattach(root, request)
+        self._loader.reattach(root, request)
         if not is_fork:
             self._trials.admit(root, request)
-        self._engine.start_again(root, request, is_fork=is_fork)
+        self._engine.restart(root, request, is_fork=is_fork)
         return root
 
     def adopt(self, root: CallNode, function: Function) -> None:
@@ -250,30 +213,6 @@ class Recovery:
             known = self._loader.functions
             self._loader.functions = {**reachable([function]), **known}
             self.resume_tree(root.id)
-
-    def reattach(self, node: CallNode, request: CallRequest) -> None:
-        """Attach *request* to a recovered node, and reopen the node if it must run again."""
-        assert node.record is not None  # as of every node that was loaded
-        if node.is_ending:
-            return
-        if node.has_ended and request.sink is not None and has_unserializable(node.record.values):
-            self._reopen(node, node.record)
-        node.resume_as(request)
-        if node.has_ended:
-            node.outputs = restored(request.function.output_type, node.outputs)
-            if has_unserializable(node.outputs) or node.stopped_by is StopCause.Abandoned:
-                self._reopen(node, node.record)
-            elif node.parent is not None and request.function.ends_its_caller:
-                node.parent.note_resignation(node.exception)
-        if not node.has_ended:
-            request.gate = gate_after_crash(node, request.gate)
-
-    def _reopen(self, node: CallNode, record: Record) -> None:
-        """Reopen a call that has ended."""
-        # A call that a fork inherits has no entries under its own id yet.
-        if not self.journal.length(node.id):
-            node.tree.publish(inherited_call(record.requested))
-        node.reopen()
 
     # Forks
 
@@ -365,14 +304,15 @@ class Recovery:
         asked = still_asked(shared)
         own = [forked, *still_open(shared), *asked, *edits_of(changed, edit, forked.at)]
         self.journal.record(first, *own)
-        loop_handle = self.load(first, self._loader.restored([*shared, *own])).loop_handle
+        loop_handle = self._engine.load(first, self._loader.restored([*shared, *own])).loop_handle
         for one in asked:
             self._take_over(one.question, loop_handle)
         if edit is not None and edit.model is not None:
             node = self._engine.loaded(changed)
             assert node is not None  # it has just been loaded
-            assert node.record is not None
-            node.record.edit = AgentEdited(changed, edit.prompt, edit.model)
+            # The model itself, of which only the name is in the journal.
+            edited = AgentEdited(changed, edit.prompt, edit.model)
+            node.tree.show(edited)
         return self.resume_tree(first, is_fork=True)
 
     def _as_recorded(self, edit: Edit) -> Edit:
@@ -447,12 +387,10 @@ class Recovery:
 
     def close(self) -> None:
         """Write what is left, and close the store."""
-        if self._poll_timer is not None:
-            self._poll_timer.cancel()
         self._trials.close()
         try:
             self.journal.close()
-            self._inbox.delete_executed()
+            self.inbox.delete_executed()
         except (StoreError, ClosedError) as error:
             log.warning("not everything could be written down: %s", error)
         finally:  # even after another Ctrl-C
@@ -469,7 +407,6 @@ def open_recovery(
     redact: Callable[[str], str] | None,
     functions: Mapping[str, Function],
     engine: Engine,
-    execute: Execute,
 ) -> Recovery:
     """Acquire a store as its driver, and return the recovery of what is in it.
 
@@ -490,5 +427,5 @@ def open_recovery(
         except BaseException:
             store.close()
             raise
-    trials = CrashTrials(was_killed=bool(was_killed))
-    return Recovery(JournalWriter(store, redact, wait_for_help), functions, engine, execute, trials)
+    loader = Loader(JournalWriter(store, redact, wait_for_help), functions)
+    return Recovery(loader, engine, CrashTrials(was_killed=bool(was_killed)))

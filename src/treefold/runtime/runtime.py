@@ -4,12 +4,12 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Token
 from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 from uuid import uuid4
 
 from treefold.core.budget import Budget
@@ -37,18 +37,21 @@ from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.context import Context
 from treefold.runtime.durable.commands import edit_of
 from treefold.runtime.durable.tree_reader import gc_disabled
-from treefold.runtime.engine import Engine
+from treefold.runtime.engine import CallPolicy, Engine
 from treefold.runtime.graph import check_listed, discover
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
 from treefold.runtime.loops.loop_handle import BackgroundLoop, LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
 from treefold.runtime.questions.pauses import pause_node, why_not_paused
+from treefold.runtime.recovery import Recovery, open_recovery
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.watch import Watch
 
 log = logging.getLogger(__name__)
+
+_POLL_INTERVAL: Final = 0.1  # seconds between two polls of the inbox
 
 
 class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
@@ -77,6 +80,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         store: the journal, as a store or the path of a file: every call is recorded there, and
             calls that are open when the process ends are resumed by the next runtime with it.
         redact: applied to each text before it is written.
+        policy: decides about each call before it is made; ``treefold.testing`` replays with one.
 
     Example:
         >>> from treefold import CodeFunction, Runtime
@@ -87,7 +91,6 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         3
     """
 
-    _engine_class: ClassVar[type[Engine]] = Engine  # replaced by subclasses
     keeps_finished_trees: ClassVar[bool] = True
     patience: ClassVar[float] = 10.0  # seconds after which a cancelled call is cancelled again
 
@@ -105,6 +108,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         on_tool_error: Literal["report", "pause"] = "report",
         store: Store | str | os.PathLike[str] | None = None,
         redact: Callable[[str], str] | None = None,
+        policy: CallPolicy | None = None,
     ) -> None:
         for option, value, default in (
             ("on_provider_failure", on_provider_failure, "raise"),
@@ -127,13 +131,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self.invocable_functions: Mapping[str, Function] = discover(specs, self._services.models)
         check_listed(self._services.rules, self.invocable_functions)
         self._trees = TreeRegistry(keeps_finished=self.keeps_finished_trees)
-        self._engine = self._engine_class(
+        self._engine = Engine(
             self,
             self.invocable_functions,
             self._services,
             self._trees,
             loop_handle=self._open_loop,
             keeps_trees=self.keeps_finished_trees,
+            policy=policy,
         )
         self._context = Context(self._engine, None)
         self._loop_handle: LoopHandle | None = None
@@ -141,21 +146,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._closed = False
         self.id = uuid4().hex  # unique; that of the journal if there is one
         self._token: Token[RunContext] | None = None
-        self._recovery: Any = None if store is None else self._open_store(store, redact)
+        self._poll_timer: asyncio.TimerHandle | None = None
+        self._recovery = None if store is None else self._open_store(store, redact)
 
     def _open_store(
         self, store: Store | str | os.PathLike[str], redact: Callable[[str], str] | None
-    ) -> Any:
-        from treefold.runtime.recovery import open_recovery  # noqa: PLC0415 - only journals need it
-
-        functions, engine = self.invocable_functions, self._engine
-        recovery = open_recovery(store, redact, functions, engine, self._execute)
+    ) -> Recovery:
+        recovery = open_recovery(store, redact, self.invocable_functions, self._engine)
         self.id = recovery.store.id
-        highest_id, highest_number = recovery.store.highest()
-        engine.recovery = recovery
-        engine.count_from(highest_id + 1, highest_number + 1)
-        self._trees.loader = engine.load
-        self._trees.before_cancel = recovery.suspend
         return recovery
 
     @property
@@ -216,7 +214,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     def _readable(self, id: int) -> CallNode | None:
         """Return a top-level call; None if it has just been deleted or cannot be read."""
         try:
-            return self._trees.find(id)
+            return self._engine.find(id)
         except UnknownNodeError:
             return None
         except StoreError as error:  # other trees may be readable
@@ -247,10 +245,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def _choice_for(self, id: str, text: str) -> str:
         """Return the choice that *text* stands for: observers see the choices redacted."""
-        redacted = self._recovery.journal.redacted
         for question in self.questions():
             for choice in question.choices if question.id == id else ():
-                if redacted(choice) == text:
+                if self._recovery is not None and self._recovery.journal.redacted(choice) == text:
                     return choice
         return text
 
@@ -269,11 +266,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def get_subtree(self, id: int) -> list[Node]:
         """Return the node with this id and all below it, each node before its children."""
-        return list[Node](subtree(self._trees.find(id)))
+        return list[Node](subtree(self._engine.find(id)))
 
     def get_view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id and all below it."""
-        return self._trees.find(id).tree.view(id)
+        return self._engine.find(id).tree.view(id)
 
     def watch(self, node: Node | int, as_of_seq: int = 0, timeout: float | None = None) -> Watch:
         """Wait for a view of *node* newer than the one numbered *as_of_seq*.
@@ -281,14 +278,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         ``await`` the watch, call its ``result()`` from another thread, or iterate over it, with
         ``for`` or ``async for``; it raises TimeoutError if nothing happens for *timeout* seconds.
         """
-        found = self._trees.find(node)
+        found = self._engine.find(node)
         return Watch(found.loop_handle, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top-level one through node *id* to what it waits for now."""
-        from treefold.runtime.conversations.stack import stack_through  # noqa: PLC0415 - seldom needed
+        from treefold.runtime.calls.stack import stack_through  # noqa: PLC0415 - seldom needed
 
-        return stack_through(self._trees.find(id))
+        return stack_through(self._engine.find(id))
 
     # Pausing, resuming, forking
 
@@ -301,7 +298,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         Raises:
             UsageError: the node has ended.
         """
-        node = self._trees.find(id)
+        node = self._engine.find(id)
         node.loop_handle.run_sync(pause_node, node, reason)
 
     def resume(self, id: int) -> Node:
@@ -319,9 +316,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         return self._resume(id, None)
 
     def _resume(self, id: int, key: str | None) -> Node:
-        node = self._trees.find(id)
-        if self._recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
-            return self._resume_ended(node, key)
+        node = self._engine.find(id)
+        recovery = self._recovery
+        if recovery is not None and node.state in {NodeState.Error, NodeState.Canceled}:
+            if node.parent is not None:
+                raise UsageError(
+                    f"{node!r} has ended; resume node {root_of(node).id}, or fork this"
+                )
+            cut = partial(cut_at_failure, is_passing=_provider_failed)
+            return recovery.fork(node.loop_handle, node.id, cut, None, key)
         if node.parent is None and isinstance(node.exception, ModelProviderException):
             return self._context.start(node.continuation())
         below = {one.id for one in subtree(node)}
@@ -333,12 +336,6 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             with suppress(UnknownQuestionError):  # answered in the meantime
                 self.answer(question.id, RESUME)
         return node
-
-    def _resume_ended(self, node: CallNode, key: str | None) -> Node:
-        if node.parent is not None:
-            raise UsageError(f"{node!r} has ended; resume node {root_of(node).id}, or fork this")
-        cut = partial(cut_at_failure, is_passing=_provider_failed)
-        return self._recovery.fork(node.loop_handle, node.id, cut, None, key)
 
     def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
         """Start a tree that shares the past of another and runs what follows anew.
@@ -362,7 +359,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """Start a fork; one with a *key* is started once."""
         if self._recovery is None:
             raise UsageError("only recorded calls can be forked: use Runtime(store='run.db')")
-        found = self._trees.find(self._recovery.id_of(node))
+        found = self._engine.find(self._recovery.id_of(node))
         response = checked_response(found.function, at, edit)
         if edit is not None and edit.model is not None:
             self._services.models.find(edit.model)
@@ -395,7 +392,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
         """Cancel the node with this id, and all below it."""
-        self._trees.find(id).cancel(reason)
+        self._engine.find(id).cancel(reason)
 
     @property
     def limits(self) -> Limits:
@@ -416,11 +413,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             StoreError: the journal cannot be written. On the runtime's own event loop, a locked
                 store raises StoreBusyError at once.
         """
-        root = self._trees.find(id)
+        root = self._engine.find(id)
         self._trees.check_over(root)
         if self._recovery is not None:
             self._recovery.delete(root.loop_handle, id)
-        self._engine.forget(root)
+        self._engine.forget_key(root)
         closed = threading.Event()
         try:
             root.loop_handle.run_sync(self._trees.delete, root, closed.set)
@@ -481,7 +478,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def _end_trees(self, loop_handle: LoopHandle, *, cancel: bool) -> None:
         if not loop_handle.loop.is_closed():
-            ending = self._trees.end(cancel=cancel)
+            ending = self._trees.end(cancel=cancel, suspend=self._suspend)
             asyncio.run_coroutine_threadsafe(ending, loop_handle.loop).result()
 
     def __enter__(self) -> Self:
@@ -516,15 +513,22 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._closed = kind is not None
         self._log_open_questions()
         try:
-            await self._trees.end(cancel=self._closed)
+            await self._trees.end(cancel=self._closed, suspend=self._suspend)
         finally:
             self._closed = True
             if self._recovery is not None:
-                await finish_in_thread(self._recovery.close)
+                await finish_in_thread(self._close_store)
 
     def _close_store(self) -> None:
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
         if self._recovery is not None:
             self._recovery.close()
+
+    @property
+    def _suspend(self) -> Callable[[], Awaitable[None]] | None:
+        """Suspends the journal, so that cancelled calls stay open for the next driver."""
+        return None if self._recovery is None else self._recovery.suspend
 
     def _open_loop(self) -> LoopHandle:
         """Return the handle of its loop; a background loop is started if it has none yet."""
@@ -545,14 +549,32 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if self._recovery is None:
             return
         try:
-            loop_handle.run_sync(self._recovery.recover, loop_handle)
+            loop_handle.run_sync(self._recover_once, self._recovery, loop_handle)
         # The block is not entered then, so nothing else would close the store.
         except BaseException:
             self._closed = True
-            self._recovery.close()
+            self._close_store()
             if isinstance(loop_handle, BackgroundLoop):
                 loop_handle.stop()
             raise
+
+    def _recover_once(self, recovery: Recovery, loop_handle: LoopHandle) -> None:
+        # Two threads may have opened the loop at the same time.
+        if self._poll_timer is None:
+            recovery.recover(loop_handle)
+            self._poll(recovery, loop_handle)
+
+    def _poll(self, recovery: Recovery, loop_handle: LoopHandle) -> None:
+        """Execute the commands of observers, and schedule the next poll."""
+        if recovery.is_suspended:  # the effects would not be recorded
+            return
+        try:
+            recovery.resume_due()
+            recovery.inbox.process(self._execute)
+        except (StoreError, ClosedError) as error:
+            log.debug("the inbox cannot be read: %s", error)
+        later = loop_handle.loop.call_later
+        self._poll_timer = later(_POLL_INTERVAL, self._poll, recovery, loop_handle)
 
 
 def _provider_failed(ended: CallEnded) -> bool:

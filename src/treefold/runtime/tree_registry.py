@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from treefold.core.errors import UnknownNodeError, UsageError
-from treefold.core.function import Node
+from treefold.core.errors import UsageError
 from treefold.runtime.calls.node import CallNode, report_if_unseen
 from treefold.runtime.calls.walk import is_parked, root_of, subtree
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
@@ -24,9 +23,6 @@ class TreeRegistry:
         self._roots: dict[int, CallNode] = {}
         self._open: set[CallNode] = set()  # top-level calls that have not ended
         self._closing: set[asyncio.Task[None]] = set()
-        # With a store: suspends the journal, so that cancelled calls stay open for the next driver.
-        self.before_cancel: Callable[[], Awaitable[None]] | None = None
-        self.loader: Callable[[int], CallNode | None] | None = None  # loads nodes from the store
 
     @property
     def roots(self) -> list[CallNode]:
@@ -54,17 +50,6 @@ class TreeRegistry:
         """Return the node with this id if it is in memory, otherwise None."""
         return self._nodes.get(id)
 
-    def find(self, node: Node | int) -> CallNode:
-        """Return *node*, or the node with that id, loading its tree if need be."""
-        if isinstance(node, CallNode):
-            return node
-        found = self._nodes.get(node) if isinstance(node, int) else None
-        if found is None and self.loader is not None and isinstance(node, int):
-            found = self.loader(node)
-        if found is None:
-            raise UnknownNodeError(f"this runtime has no node {node!r}; it may have been deleted")
-        return found
-
     def check_over(self, root: CallNode) -> None:
         """Raise UsageError unless *root* is a top-level call that has ended."""
         if root.parent is not None:
@@ -85,23 +70,30 @@ class TreeRegistry:
         else:
             closing.add_done_callback(lambda _: closed())
 
-    async def end(self, *, cancel: bool) -> None:
+    async def end(
+        self, *, cancel: bool, suspend: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Wait until all trees have ended, with *cancel* by cancelling them; then close all bags.
 
-        If this is cancelled, it cancels the trees that still run, and waits for their end.
+        With a store, *suspend* suspends the journal before calls are cancelled, so that they stay
+        open for the next driver, and parked trees are not waited for. If this is cancelled, it
+        cancels the trees that still run, and waits for their end.
         """
         interrupted = insist = False
         while self._open:
             try:
                 if cancel:
-                    if self.before_cancel is not None:
-                        await self.before_cancel()
+                    if suspend is not None:
+                        await suspend()
                     for root in tuple(self._open):
                         root.cancel_on_loop("its runtime was closed", insist=insist)
                 for root in tuple(self._open):
-                    await self._over(root, cancel=cancel)
+                    if cancel or suspend is None:
+                        await root.ended()
+                    else:
+                        await _ended_or_parked(root)
                 # With a store, the trees that are left are parked: they need not be waited for.
-                cancel = cancel or self.before_cancel is not None
+                cancel = cancel or suspend is not None
             except asyncio.CancelledError:
                 insist = interrupted  # from the second cancellation on
                 cancel = interrupted = True
@@ -111,19 +103,6 @@ class TreeRegistry:
         await self._bags_closed()
         if interrupted:
             raise asyncio.CancelledError
-
-    async def _over(self, root: CallNode, *, cancel: bool) -> None:
-        """Wait until *root* has ended or, with a store, is parked."""
-        if cancel or self.before_cancel is None:
-            await root.ended()
-        while not root.state.final and not is_parked(root):
-            changed = root.loop_handle.loop.create_future()
-            wake = threadsafe_resolver(changed)
-            root.tree.on_next_event(wake)
-            try:
-                await changed
-            finally:
-                root.tree.forget(wake)
 
     async def _bags_closed(self) -> None:
         interrupted = False
@@ -157,3 +136,15 @@ class TreeRegistry:
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
         return task
+
+
+async def _ended_or_parked(root: CallNode) -> None:
+    """Wait until *root* has ended or is parked."""
+    while not root.state.final and not is_parked(root):
+        changed = root.loop_handle.loop.create_future()
+        wake = threadsafe_resolver(changed)
+        root.tree.on_next_event(wake)
+        try:
+            await changed
+        finally:
+            root.tree.forget(wake)

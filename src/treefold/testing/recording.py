@@ -23,8 +23,9 @@ from treefold.core.events import (
     QuestionSettled,
     Stop,
 )
-from treefold.core.fold import Record, TreeFold
+from treefold.core.fold import TreeFold
 from treefold.core.question import FAIL, REPORT, USE, Answer, Question, QuestionKind
+from treefold.core.record import CallRecord
 from treefold.core.restoring import exception_of
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
@@ -56,7 +57,7 @@ class RecordedAnswer:
 class RecordedCall:
     """One call of a recorded tree."""
 
-    record: Record
+    record: CallRecord
     parent: "RecordedCall | None"
     calls: dict[str, "RecordedCall"] = field(default_factory=dict[str, "RecordedCall"])  # by key
     requests: list[RecordedRequest] = field(default_factory=list[RecordedRequest])
@@ -113,7 +114,7 @@ class RecordedCall:
     @property
     def seconds(self) -> float:
         """How long it took."""
-        begun = self.record.began_at
+        begun = self.record.started_at
         return 0 if begun is None or self.ended is None else self.ended.at - begun.timestamp()
 
     @property
@@ -128,11 +129,6 @@ class RecordedCall:
         """The first request whose outcome the replay has not passed to it yet."""
         done = self.finished_requests
         return self.requests[done] if done < len(self.requests) else None
-
-    @property
-    def edited_prompt(self) -> str | None:
-        """Its first prompt, if a fork had edited it."""
-        return None if self.record.edit is None else self.record.edit.prompt
 
     def answer_to(self, question: Question) -> RecordedAnswer | None:
         """Return the recorded answer to the same question, if it is still in ``answers``."""
@@ -153,8 +149,8 @@ class Recording:
         first = events[0]
         assert isinstance(first, CallRequested)  # the first event of every tree
         self.number = first.index
-        fold = TreeFold(self.number)
-        fold.apply(events)
+        fold = TreeFold()
+        fold.apply_all(events)
         self.calls: dict[int, RecordedCall] = {}
         for id in sorted(fold.records):
             self._add_call(fold.records[id])
@@ -163,7 +159,7 @@ class Recording:
         for position, event in enumerate(events):
             self._add_event(position, event, self.calls[event.node])
 
-    def _add_call(self, record: Record) -> None:
+    def _add_call(self, record: CallRecord) -> None:
         requested = record.requested
         parent = None if requested.parent is None else self.calls[requested.parent]
         call = self.calls[requested.node] = RecordedCall(record, parent)

@@ -7,7 +7,8 @@ does it: by their parent and key. Nothing is written, and nothing is sent.
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Never
 
@@ -15,7 +16,7 @@ from treefold.agents.results import ReturnResult
 from treefold.core.agent_events import RequestFailed, ResponseCompleted
 from treefold.core.call_request import CallRequest, Concluded, Gate
 from treefold.core.decisions import Hooks
-from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
 from treefold.core.events import CallOptions, Event, Failure, StopCause
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.question import Answer, Question
@@ -26,10 +27,9 @@ from treefold.core.value_codec import digest
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.conversations.agent_node import AgentNode
-from treefold.runtime.engine import Engine
 from treefold.runtime.limits.limits import Limits
-from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.runtime import Runtime
+from treefold.runtime.trees.question_board import QuestionBoard
 from treefold.runtime.trees.tree import Tree
 from treefold.testing.divergence import (
     Divergence,
@@ -38,34 +38,17 @@ from treefold.testing.divergence import (
     inputs_text,
     outcome_text,
 )
-from treefold.testing.recorded_board import RecordedBoard
 from treefold.testing.recorded_model import PlaceholderNames, RecordedModel
-from treefold.testing.recording import RecordedCall, Recording, recorded_exception
+from treefold.testing.recording import (
+    RecordedCall,
+    Recording,
+    recorded_exception,
+)
 from treefold.testing.replay_order import ReplayOrder
 
 _AGAIN: Final = 0.01  # seconds until the next check, while code is busy
 _MANY: Final = 1_000_000  # requests at once: no limit, since none is really sent
 _GRACE: Final = 1.0  # seconds that a caller may take longer than recorded to abandon a call
-
-
-class ReplayEngine(Engine):
-    """Starts calls after matching them with the recording."""
-
-    runtime: "ReplayRuntime"
-
-    def _make(
-        self,
-        id: int,
-        request: CallRequest,
-        loop_handle: LoopHandle,
-        tree: Tree,
-        parent: CallNode | None,
-    ) -> CallNode:
-        call = self.runtime.prepare(request, tree, parent)
-        node = super()._make(id if call is None else call.id, request, loop_handle, tree, parent)
-        if call is not None:
-            self.runtime.attach(node, call)
-        return node
 
 
 class ReplayRuntime(Runtime):
@@ -74,17 +57,16 @@ class ReplayRuntime(Runtime):
     Without *hooks*, recorded decisions about calls apply.
     """
 
-    _engine_class = ReplayEngine
-
     def __init__(
         self, functions: Iterable[Function], recording: Recording, hooks: Hooks | None, id: str
     ) -> None:
-        super().__init__(functions, models=PlaceholderNames(), limits=Limits(_MANY), hooks=hooks)
+        models, limits = PlaceholderNames(), Limits(_MANY)
+        super().__init__(functions, models=models, limits=limits, hooks=hooks, policy=self)
         self.id = id
         self._decides = hooks is not None
         self._recording = recording
         self._engine.count_from(recording.root.id, recording.number)
-        self._services.board = RecordedBoard(self._answer_for)
+        self._services.board = QuestionBoard(self._answer_for)
         self._services.pauses_on_tool_error = recording.pauses_on_tool_error
         self._order = ReplayOrder(recording.positions, self._end_if_stuck)
         self._claimed: set[int] = set()  # ids of recorded calls that were made again
@@ -122,12 +104,10 @@ class ReplayRuntime(Runtime):
         self._over.wait()
         return root
 
-    # Calls
+    # The policy of the engine
 
-    def prepare(
-        self, request: CallRequest, tree: Tree, parent: CallNode | None
-    ) -> RecordedCall | None:
-        """Set the gate of a call that is about to be made; return the recorded call, if any."""
+    def admit(self, request: CallRequest, tree: Tree, parent: CallNode | None) -> int | None:
+        """Match a call that is about to be made, and set its gate; return the recorded id."""
         # Calls in a replay take another time than recorded ones.
         request.timeout = None
         tree.journal = self
@@ -135,19 +115,25 @@ class ReplayRuntime(Runtime):
         if call is None:
             above = None if parent is None else self._recording.calls.get(parent.id)
             request.gate = lambda ctx: self._wait_for_end(ctx.node, above)
-        else:
-            self._claimed.add(call.id)
-            request.gate = self._gate(call, request)
-        return call
+            return None
+        self._claimed.add(call.id)
+        request.gate = self._gate(call, request)
+        request.continues = call.record.requested.continues
+        return call.id
 
-    def attach(self, node: CallNode, call: RecordedCall) -> None:
-        """Compare requests and end of *node* with those of the recorded *call*."""
-        node.stable_id = call.record.requested.continues or call.id
+    def made(self, node: CallNode) -> None:
+        """Compare requests and end of *node* with those of the recorded call, if there is one."""
+        call = self._recording.calls.get(node.id)
+        if call is None:
+            return
         if isinstance(node, AgentNode):
             sent, answered = partial(self._sent, node, call), partial(self._answered, call)
-            model = RecordedModel(call.record.model or "a model", sent, answered)
-            node.conversation.replay(model, call.edited_prompt)
+            talk = call.record.conversation
+            model = RecordedModel(talk.model or "a model", sent, answered)
+            node.conversation.replay(model, None if talk.edit is None else talk.edit.prompt)
         node.add_end_callback(partial(self._ended, node, call))
+
+    # Calls
 
     def _match(self, request: CallRequest, parent: CallNode | None) -> RecordedCall | None:
         """Return the recorded call that matches *request*, if there is one."""
@@ -213,7 +199,7 @@ class ReplayRuntime(Runtime):
         """Return the gate of a call, which ends it as recorded unless its function runs."""
         before, record = request.gate, call.record
         runs = _runs(request.function) and not call.is_given
-        if runs and record.inputs is record.requested.inputs:
+        if runs and not record.edited:
             return before
 
         async def answer(ctx: RunContext) -> Mapping[str, Any]:
@@ -257,10 +243,11 @@ class ReplayRuntime(Runtime):
         """Return *args*, which are not written."""
         return dict(args)
 
-    async def saved(self, node: CallNode) -> None:
+    async def saved(self, node: Node) -> None:
         """Wait until it is the turn of *node* to end, if it is about to end."""
         call = self._recording.calls.get(node.id)
-        if node.concluded and call is not None and call.end is not None:
+        is_ending = isinstance(node, CallNode) and node.concluded
+        if is_ending and call is not None and call.end is not None:
             await self._order.at(call.end)
 
     def suspend(self) -> None:
@@ -306,7 +293,7 @@ class ReplayRuntime(Runtime):
 
     async def _sent(
         self,
-        node: AgentNode,
+        node: CallNode,
         call: RecordedCall,
         system: str,
         functions: Sequence[str],
@@ -346,14 +333,14 @@ class ReplayRuntime(Runtime):
 
     # Questions
 
-    def _answer_for(self, question: Question, settle: Callable[[Answer], None]) -> None:
+    def _answer_for(self, question: Question) -> None:
         """Give the recorded answer to *question* when it is its turn."""
         call = self._recording.calls[question.node_id]
         known = call.answer_to(question)
         if known is not None and known.position is not None and known.answer is not None:
             call.answers.remove(known)
             turn, answer = self._order.at(known.position), known.answer
-            turn.add_done_callback(lambda turn: turn.cancelled() or settle(answer))
+            turn.add_done_callback(lambda turn: turn.cancelled() or self._give(question, answer))
             return
         if known is None and call.ended is not None and not call.was_stopped:
             self._diverge(call, "a question that was not asked before", "", question.text)
@@ -362,6 +349,11 @@ class ReplayRuntime(Runtime):
             turn.add_done_callback(lambda turn: turn.cancelled() or self._cancel(call))
         self._stuck.add(question.node_id)
         self._order.note_progress()
+
+    def _give(self, question: Question, answer: Answer) -> None:
+        # The question may have been withdrawn meanwhile.
+        with suppress(UnknownQuestionError):
+            self._services.board.settle(question.id, answer)
 
     # The end
 
@@ -395,7 +387,7 @@ class ReplayRuntime(Runtime):
 
     def _cancel(self, call: RecordedCall) -> None:
         call = call.stopped_first
-        node = self._trees.find(call.id)
+        node = self._engine.find(call.id)
         failure = None if call.ended is None else call.ended.exception
         cause = StopCause.Cancelled if call.stop is None else call.stop.cause
         cancelled = call.ended is not None and call.ended.state is NodeState.Canceled
@@ -420,7 +412,7 @@ class ReplayRuntime(Runtime):
         """End the replay if every open call waits for an outcome that was not recorded."""
         if self._over.is_set() or not self._stuck:
             return
-        for node in subtree(self._trees.find(self._recording.root.id)):
+        for node in subtree(self._engine.find(self._recording.root.id)):
             waits = any(not child.has_ended for child in node.children)
             if not node.has_ended and not waits and node.id not in self._stuck:
                 node.loop_handle.loop.call_later(_AGAIN, self._order.note_progress)

@@ -2,28 +2,14 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 
 from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.budget import Budget
 from treefold.core.function import Node
-from treefold.core.usage import TokenUsage, added
-
-
-@dataclass(slots=True)
-class Spent:
-    """Usage, cost and number of requests of a call and all below it."""
-
-    usage: TokenUsage = field(default_factory=TokenUsage)
-    cost: Decimal | None = Decimal(0)  # None: a price is not known
-    requests: int = 0
-
-    def add(self, usage: TokenUsage, cost: Decimal | None, requests: int = 1) -> None:
-        """Count one more request, or several."""
-        self.usage += usage
-        self.cost = added(self.cost, cost)
-        self.requests += requests
+from treefold.core.record import Spending
+from treefold.core.usage import TokenUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +62,11 @@ class Account:
             return f"${self._usd:.4f} of ${budget.usd} are used, and about ${usd:.4f} needed"
         return None
 
-    def take_over(self, spent: Spent) -> None:
+    def take_over(self, spending: Spending) -> None:
         """Add what an earlier process has spent of this budget."""
-        self._calls += spent.requests
-        self._tokens += spent.usage.total
-        self._usd += spent.cost or Decimal(0)
+        self._calls += spending.responses
+        self._tokens += spending.usage.total
+        self._usd += spending.cost or Decimal(0)
 
     def set_aside(self, estimate: Estimate) -> None:
         """Reserve *estimate* for a request."""

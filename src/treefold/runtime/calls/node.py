@@ -1,48 +1,53 @@
-"""The lifetime of one call: it is run as a task, may be cancelled, and ends after its children.
+"""``CallNode``: one call, from its request to its end.
 
-A node is changed only on its runtime's loop; ``result``, ``cancel`` and ``await`` may be used in
-any thread and switch to that loop themselves.
+A node is the record of its call, the task that runs it, those who wait for it, and the calls that
+it has made. It is changed only on its runtime's loop; ``result``, ``cancel`` and ``await`` may be
+used in any thread and switch to that loop themselves.
 """
 
 import asyncio
 import contextvars
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
+from functools import partial
+from types import TracebackType
 from typing import Any, Final
 
-from treefold.core.agent_errors import BudgetExceeded
-from treefold.core.agent_events import NoticeGiven
-from treefold.core.call_request import CallRequest, Concluded
+from treefold.core.call_keys import of_content
+from treefold.core.call_request import CallRequest
+from treefold.core.decisions import Rules
 from treefold.core.errors import (
-    CallTimeoutError,
     CancellationException,
     ClosedError,
     FencedError,
-    RecursionDepthError,
     TooLargeError,
     UsageError,
 )
 from treefold.core.events import (
-    ArgumentsEdited,
-    CallAllowed,
     CallEnded,
-    CallStarted,
+    CallPaused,
+    CallReopened,
+    CallResumed,
+    Event,
     Failure,
     Stop,
     StopCause,
     ValueSent,
 )
-from treefold.core.fold import Record
-from treefold.core.from_file import FromFile
-from treefold.core.function import RunContext
-from treefold.core.states import NodeState
-from treefold.core.usage import TokenUsage
-from treefold.runtime.calls.budgets import Account, Spent
-from treefold.runtime.calls.files import read_files
-from treefold.runtime.calls.stated_node import StatedNode
-from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.core.function import Node, RunContext
+from treefold.core.record import CallRecord
+from treefold.core.restoring import exception_of
+from treefold.core.states import NodeState, check_transition
+from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage
+from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.child_calls import ChildCalls
+from treefold.runtime.calls.waiters import Waiters, Wake
+from treefold.runtime.loops.loop_handle import LoopHandle, settle
+from treefold.runtime.trees.bags import SessionBag
 from treefold.runtime.trees.question_board import QuestionBoard
 from treefold.runtime.trees.tree import Recorder, Tree
 
@@ -53,58 +58,96 @@ _CANCELLED: Final = "its task was cancelled"  # the reason if none was given
 Outcome = tuple[NodeState, Any, BaseException | None]
 
 
-class CallNode(StatedNode):
-    """A call, run as one task.
+class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properties
+    """A call: its record, its task, its waiters and its child calls.
 
-    When its function is done, the node waits for the children that still run (cancelling them
-    first if it failed), so that no call outlives its caller. The outcome is what the function
-    returned or raised, whatever happens during that wait.
+    Args:
+        record: of the call, which was made just now or in an earlier process.
+        request: what was asked for; of a recorded call, what the journal has of it.
     """
 
     __slots__ = (
         "__weakref__",
+        "_calls",
         "_cause",
+        "_conclusion",
         "_confirmed",
-        "_overdue",
+        "_error",
+        "_parent",
+        "_pauses",
         "_reason",
         "_repeat",
-        "_returned",
-        "_task",
+        "_repeated",
         "_timers",
+        "_traceback",
+        "_waiters",
         "accounts",
+        "asked_for",
         "board",
         "cancel_start",
-        "spent",
+        "context",
+        "exception",
+        "function",
+        "has_ended",
+        "has_returned",
+        "id",
+        "loop_handle",
+        "record",
+        "request",
+        "task",
+        "tree",
+        "waiting_on",
     )
 
     def __init__(
         self,
-        id: int,
+        record: CallRecord,
         request: CallRequest,
         *,
         parent: "CallNode | None",
         tree: Tree,
         loop_handle: LoopHandle,
         board: QuestionBoard,
-        record: Record | None = None,
     ) -> None:
-        super().__init__(
-            id, request, parent=parent, tree=tree, loop_handle=loop_handle, record=record
-        )
+        self.id = record.requested.node
+        self.record = record
+        self.request = request
+        self.function = request.function
+        self.tree = tree
+        self.loop_handle = loop_handle
         self.board = board
-        self.spent: Spent | None = None
+        self.context: RunContext | None = None
+        self.task: asyncio.Task[None] | None = None
         self.accounts: tuple[Account, ...] = ()
+        self.exception = None
+        self.waiting_on = None
+        self.asked_for = request.sink is not None  # whether its outcome has been asked for
+        self.has_returned = False  # its function is done; only children may still run
+        self.has_ended = False  # it has its outcome, and its waiters have been woken
         self.cancel_start: Callable[[], None] | None = None  # called if it ends unstarted
-        self.children: list[CallNode]
-        self._task: asyncio.Task[None] | None = None
-        self._timers: list[asyncio.TimerHandle] | None = None
-        self._overdue: BaseException | None = None  # the error to fail with when it is cancelled
+        self._parent = parent
+        self._calls: ChildCalls[CallNode] | None = None  # made for the first one
+        self._waiters = Waiters(loop_handle)
+        self._traceback: TracebackType | None = None
+        self._conclusion: CallEnded | None = None  # its outcome, which may still have to be saved
+        self._pauses = 0  # how many begin_pause calls have not been ended
+        self._repeated = 0  # how many values it will send that are recorded already
         self._reason: str | None = None  # why it is being cancelled
         self._cause = StopCause.Cancelled
+        self._error: BaseException | None = None  # the error to fail with when it is cancelled
         self._confirmed = False  # it was abandoned, and then cancelled explicitly
         self._repeat: asyncio.TimerHandle | None = None  # cancels it again
-        self._returned = False  # its function is done; only children may still run
-        self._appear()
+        self._timers: list[asyncio.TimerHandle] | tuple[()] = ()
+        if (ended := record.ended) is not None:
+            self._conclusion, self.has_ended = ended, True
+            self._waiters.are_woken = True
+            self.exception = None if ended.exception is None else exception_of(ended.exception)
+            self.asked_for = True  # in the earlier process
+        if parent is not None:
+            parent.calls.add(self, has_ended=self.has_ended)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path} {self.function.name} {self.state}>"
 
     # What it is
 
@@ -113,25 +156,90 @@ class CallNode(StatedNode):
         return self._parent
 
     @property
+    def path(self) -> str:
+        return self.record.path
+
+    @property
+    def index(self) -> int:
+        """Its position among its siblings, from 1."""
+        return self.record.requested.index
+
+    @property
+    def sequence(self) -> int:
+        return self.record.requested.sequence
+
+    @property
+    def tool_use_id(self) -> str | None:
+        return self.record.requested.tool_use_id
+
+    @property
+    def stable_id(self) -> int:
+        """Its id, or that of the call of a failed tree that it resumes."""
+        return self.record.requested.continues or self.id
+
+    @property
+    def state(self) -> NodeState:
+        return self.record.state
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return self.record.inputs
+
+    @property
+    def outputs(self) -> Any:
+        ended = self.record.ended
+        return None if ended is None else ended.outputs
+
+    @property
+    def started_at(self) -> datetime | None:
+        return self.record.started_at
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return self.record.ended_at
+
+    @property
     def usage(self) -> TokenUsage:
-        return TokenUsage()
+        return self.record.conversation.usage
 
     @property
     def cost(self) -> Decimal | None:
-        return Decimal(0)
+        return self.record.conversation.cost
 
     @property
     def total_usage(self) -> TokenUsage:
-        return TokenUsage() if self.spent is None else self.spent.usage
+        spending = self.record.spending
+        return NO_USAGE if spending is None else spending.usage
 
     @property
     def total_cost(self) -> Decimal | None:
-        return Decimal(0) if self.spent is None else self.spent.cost
+        spending = self.record.spending
+        return NO_COST if spending is None else spending.cost
+
+    @property
+    def rules(self) -> Rules | None:
+        """The rules for models in this call and below, in addition to those of calls above."""
+        return self.request.rules
+
+    @property
+    def bag(self) -> SessionBag:
+        """The objects of this node, which live as long as its tree."""
+        return self.tree.bag_of(self.id)
 
     @property
     def is_under_way(self) -> bool:
         """Whether it has been started by this process and has not ended."""
-        return self._task is not None
+        return self.task is not None
+
+    @property
+    def concluded(self) -> bool:
+        """Whether its outcome is decided, and published or recorded."""
+        return self._conclusion is not None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its outcome is decided, and only has to be saved."""
+        return self._conclusion is not None and not self.record.state.final
 
     @property
     def knows_all(self) -> bool:
@@ -141,175 +249,83 @@ class CallNode(StatedNode):
     @property
     def timed_out(self) -> bool:
         """Whether it was stopped because it took too long."""
-        if self._overdue is not None:
-            return self._cause is StopCause.Timeout
         return self.stopped_by is StopCause.Timeout
 
-    # Running it
+    @property
+    def stopped_by(self) -> StopCause | None:
+        """Why it was stopped, or None."""
+        ended = self.record.ended
+        return None if ended is None or ended.stop is None else ended.stop.cause
 
-    def start(self, context: RunContext) -> None:
-        """Start the task of the call, with a copy of the current context variables."""
-        if self._ended is not None or self.is_ending:  # it was cancelled before
-            return
-        self.context = context
-        self.cancel_start = None
-        work = self._send_again() if self.state.final else self._drive(context)
-        task = self.loop_handle.loop.create_task(work, name=self.function.name)
-        if self._task is None and self._ended is None:  # the loop does not start tasks eagerly
-            self._task = task
-            task.add_done_callback(self._never_began)
+    # Its calls
 
-    def _never_began(self, task: "asyncio.Task[None]") -> None:
-        if self._ended is None and self.state.final:
-            # It had ended in an earlier process, and was to send its values again.
-            self._settle()
-        elif self._ended is None and not self.concluded:
-            self._suspend_if_loop_ends()
-            self._end(*self._cancelled_outcome())
+    @property
+    def calls(self) -> "ChildCalls[CallNode]":
+        """The calls that it has made."""
+        if self._calls is None:
+            self._calls = ChildCalls()
+        return self._calls
 
-    async def _drive(self, context: RunContext) -> None:
-        outcome: Outcome
-        try:
-            self._begin(context)
-            try:
-                if self._request.timeout is not None or self.accounts:
-                    self._start_timers()
-                outcome = NodeState.Success, await self._work(context), None
-            except asyncio.CancelledError:
-                self._suspend_if_loop_ends()
-                outcome = self._cancelled_outcome()
-            except BaseException as error:
-                if self._ends_the_loop(error):
-                    raise
-                # Whatever else a function raises is the outcome of the call.
-                outcome = NodeState.Error, None, error
-            self._returned = True
-            if self._running or self.unclaimed:
-                await self._join(cancel=outcome[0] is not NodeState.Success)
-            self._stop_timers()
-            if self.tree.journal is None and (self._parent is not None or self.tree.kept):
-                self._end(*outcome)
-            else:
-                await self._finish(outcome)
-        # Ctrl-C may come at any line, and nothing can be awaited after it.
-        except KeyboardInterrupt as error:
-            self._interrupt(error)
-            raise
+    @property
+    def children(self) -> "Sequence[CallNode]":
+        """The calls that it has made, in order."""
+        return () if self._calls is None else self._calls.nodes
 
-    def _begin(self, context: RunContext) -> None:
-        RunContext.active.set(context)
-        if self._task is None:  # the loop starts its tasks eagerly
-            self._task = asyncio.current_task()
-        else:
-            self._task.remove_done_callback(self._never_began)
-        if self.state is NodeState.Waiting:
-            self._enter(NodeState.Running)
-            self._started = now = time.time()
-            self.tree.publish(CallStarted(self.id, now))
+    def get_children(self) -> list[Node | list[Node]]:
+        batches: dict[int, list[Node]] = {}
+        for child in list(self.children):
+            batches.setdefault(child.sequence, []).append(child)
+        return [batch if len(batch) > 1 else batch[0] for batch in batches.values()]
 
-    async def _finish(self, outcome: Outcome) -> None:
-        """End the call after its outcome is saved, or after the bags of its tree are closed."""
-        if (journal := self.tree.journal) is not None:
-            await self._end_saved(journal, *self._record_outcome(journal, outcome))
-            return
-        try:
-            await self.tree.close_bags()
-        finally:
-            self._end(*outcome)
+    @property
+    def has_open_calls(self) -> bool:
+        """Whether one of its calls still runs, or was made in an earlier process and not again."""
+        calls = self._calls
+        return calls is not None and (calls.running > 0 or bool(calls.unclaimed))
 
-    def _record_outcome(self, journal: Recorder, outcome: Outcome) -> tuple[Outcome, CallEnded]:
-        """Record the outcome in the journal, without publishing it; return what was recorded.
-
-        A result or exception that is too large for the journal is replaced by a TooLargeError.
-        """
-        ended = self._conclude(*outcome)
-        try:
-            journal.record(self.tree.id, ended)
-        except TooLargeError as error:
-            error.__cause__ = outcome[2]
-            outcome = NodeState.Error, None, error
-            ended = self._conclude(*outcome)
-            journal.record(self.tree.id, ended)
-        return outcome, ended
-
-    async def _end_saved(self, journal: Recorder, outcome: Outcome, ended: CallEnded) -> None:
-        """End the call, and publish its outcome, when that is saved."""
-        try:
-            await journal.saved(self)
-        except FencedError as error:
-            # Another process drives the journal now, and the outcome of the call is decided there.
-            outcome = NodeState.Error, None, error
-        finally:
-            self.tree.show(ended)
-            self._end(*outcome)
-
-    async def _work(self, context: RunContext) -> Any:
-        args, request = self.inputs, self._request
-        if request.gate is not None or self.function.uses_recursion:
-            try:
-                args = await self._pass_gate(context)
-            except Concluded as known:
-                return known.value
-        if not self.knows_all:
-            for value in args.values():
-                if type(value) is FromFile:
-                    args = await read_files(args, self.function.name)
-                    break
-            if not request.checked:
-                args = self.function.parameters.validate(args)
-        if self.tree.journal is not None:
-            await self.tree.journal.saved(self)
-        return await self.function.run(context, args)
-
-    async def _pass_gate(self, context: RunContext) -> Mapping[str, Any]:
-        """Wait for the gate, and return the arguments to run with."""
-        if self.function.uses_recursion:
-            self._check_depth()
-        if self._request.gate is not None:
-            args = await self._request.gate(context)
-            if args is not self.inputs:
-                self.inputs = args
-                self.tree.publish(ArgumentsEdited(self.id, args))
-            self.tree.publish(CallAllowed(self.id))
-        return self.inputs
-
-    def _check_depth(self) -> None:
-        depth, node = 0, self._parent
-        while node is not None:
-            depth += node.function is self.function
-            node = node._parent
-        if depth >= self.function.max_depth:
-            raise RecursionDepthError(
-                f"{self.function.name} may call itself {self.function.max_depth} deep and not"
-                " deeper: solve this without calling it again, or give it a greater max_depth"
+    def check_open(self) -> None:
+        """Raise ClosedError if it can make no more calls."""
+        if self.has_ended or (self._calls is not None and self._calls.closed):
+            raise ClosedError(
+                f"{self.function.name} (node {self.path}) has ended and can make no more calls;"
+                " await what it starts before it returns"
             )
 
-    def _ends_the_loop(self, error: BaseException) -> bool:
-        """Whether *error* is not the function's own: the loop is ending, or has ended."""
-        return isinstance(error, KeyboardInterrupt) or not self.loop_handle.loop.is_running()
+    def key_of(self, request: CallRequest) -> str:
+        """Return a new key for the call that *request* asks for, unique among its calls."""
+        return self.calls.key_of(request, "" if request.key else self._content_key(request))
 
-    def _interrupt(self, error: KeyboardInterrupt) -> None:
-        """End the call at once, at whatever point it is."""
-        if self.tree.journal is not None:
-            # The call stays open in the journal, and the next driver resumes it.
-            self.tree.journal.suspend()
-        for child in self.children:
-            child.cancel_on_loop("interrupted")
-        if (task := asyncio.current_task()) is not None:
-            # Retrieve the exception: asyncio would log that it was never retrieved.
-            task.add_done_callback(lambda task: task.exception())
-        if self._ended is not None:
-            self._wake()
-        elif self.state.final:
-            self._settle()
-        elif self.state is NodeState.Waiting:
-            self._end(*self._cancelled_outcome())
-        else:
-            self._end(NodeState.Error, None, error)
+    def _content_key(self, request: CallRequest) -> str:
+        journal, args = self.tree.journal, request.args
+        # The key is compared with those of recorded calls, whose arguments are redacted.
+        if journal is not None and journal.redacts:
+            args = journal.as_written(args)
+        return of_content(request.function.name, request.model, args)
+
+    def may_make_again(self, key: str) -> bool:
+        """Whether this call may make the call with this key again when it is resumed."""
+        return not self.has_ended
+
+    def expect_again(self, child: "CallNode") -> None:
+        """Add a call of an earlier process to the unclaimed ones, if it may be made again."""
+        key = child.record.requested.key
+        if self.may_make_again(key):
+            self.calls.unclaimed[key] = child
+
+    def note_resignation(self, error: BaseException | None) -> None:
+        """Note that an agent gave up with *error*, raised by one of its calls; agents override."""
+
+    def continuation(self) -> CallRequest:
+        """Return the request for a call that continues where this one ended.
+
+        Raises:
+            UsageError: it is not the call of an agent.
+        """
+        raise UsageError(f"{self!r} is not a call of an agent and cannot continue: call it again")
 
     async def send(self, value: Any) -> None:
         """Publish a value of this call, and pass it to the sink of its request."""
-        if self._ended is not None:
+        if self.has_ended:
             raise ClosedError(
                 f"{self.function.name} (node {self.path}) has ended; it sends no more"
             )
@@ -320,13 +336,112 @@ class CallNode(StatedNode):
             # A call that sends quickly waits for the journal, so that others need not wait longer.
             if (journal := self.tree.journal) is not None and journal.is_behind:
                 await journal.saved(self)
-        if self._request.sink is not None:
-            await self._request.sink(value)
+        if self.request.sink is not None:
+            await self.request.sink(value)
 
-    # Ending it
+    # Waiting for it
+
+    def result(self, timeout: float | None = None) -> Any:
+        self.asked_for = True
+        if not self.has_ended:
+            caller = self._begin_wait()
+            is_over = False
+            try:
+                self.loop_handle.refuse_blocking(f"result() of {self.function.name!r}")
+                is_over = self._waiters.block(timeout, is_caller=self._has_caller(caller))
+            finally:
+                self._end_wait(caller)
+            if not is_over:
+                raise TimeoutError(
+                    f"{self.function.name} (node {self.path}) has not ended in {timeout} s;"
+                    " it still runs: wait again, or cancel it"
+                )
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        self.asked_for = True
+        if not self.has_ended:
+            caller = self._begin_wait()
+            try:
+                yield from self._waiters.wait(self._abandon if self._has_caller(caller) else None)
+            finally:
+                self._end_wait(caller)
+        return self._outcome()
+
+    def _begin_wait(self) -> "CallNode | None":
+        """Return the parent if the code that waits here belongs to it, otherwise None."""
+        asking = RunContext.active.get(None)
+        if asking is None:
+            return None
+        if asking is self.context:
+            raise UsageError(f"{self.function.name} (node {self.path}) cannot wait for itself")
+        parent = self._parent
+        if parent is not None and asking is parent.context:
+            parent.waiting_on = self
+            return parent
+        # This call may need a lease, so the call that waits here gives its own up.
+        asking.give_up_lease()
+        return None
+
+    def _end_wait(self, caller: "CallNode | None") -> None:
+        if caller is not None and caller.waiting_on is self:
+            caller.waiting_on = None
+
+    def _has_caller(self, caller: "CallNode | None") -> bool:
+        """Whether the code that waits here made this call, which is of no use to others.
+
+        That is its caller, or for a top-level call all code outside any call.
+        """
+        # A call in a journal outlives its waiters: Ctrl-C cancels the task that awaits it, too, and
+        # the next process resumes the call.
+        if caller is not None or self._parent is not None or self.tree.journal is not None:
+            return caller is not None
+        asking = RunContext.active.get(None)
+        return asking is None or asking is asking.runtime.get_ctx()
+
+    def _outcome(self) -> Any:
+        if self.exception is None:
+            return self.outputs
+        raise self.exception.with_traceback(self._traceback)
+
+    def add_end_callback(self, wake: Wake) -> None:
+        """Call *wake* on the loop when the call ends, or at once if it has ended."""
+        self._waiters.add(wake)
+
+    def remove_end_callback(self, wake: Wake) -> None:
+        """Remove a callback added with ``add_end_callback``."""
+        self._waiters.remove(wake)
+
+    async def ended(self) -> None:
+        """Wait on the runtime's own loop until the call has ended, with whatever outcome."""
+        if not self.has_ended:
+            ended = self.loop_handle.loop.create_future()
+            self._waiters.add(partial(settle, ended))
+            await ended
+
+    # Pausing it
+
+    def begin_pause(self, reason: str, *, show: Callable[[Event], object] | None = None) -> None:
+        """Enter Paused if it runs; each call of this needs a matching ``end_pause``.
+
+        The change is passed to *show*, if given, instead of being published.
+        """
+        if self.record.state is NodeState.Running:
+            (show or self.tree.publish)(CallPaused(self.id, time.time(), reason))
+            self.tree.paused.add(self)
+        self._pauses += 1
+
+    def end_pause(self, *, show: Callable[[Event], object] | None = None) -> None:
+        """End one pause; the call runs again when none is left."""
+        self._pauses -= 1
+        if not self._pauses and self.record.state is NodeState.Paused:
+            self.tree.paused.discard(self)
+            (show or self.tree.publish)(CallResumed(self.id, time.time()))
+
+    # Cancelling it
 
     def cancel(self, reason: str = "cancelled") -> None:
-        if self._ended is None:
+        if not self.has_ended:
             self.loop_handle.run_soon(self._cancel_or_insist, reason)
 
     def _cancel_or_insist(self, reason: str) -> None:
@@ -337,6 +452,15 @@ class CallNode(StatedNode):
         # reason says more than that of the abandonment.
         self._confirmed, self._reason = True, reason
 
+    def _abandon(self) -> None:
+        self.cancel_on_loop("its caller stopped waiting for it", cause=StopCause.Abandoned)
+
+    def fail_with(self, error: BaseException, reason: str, cause: StopCause) -> None:
+        """Cancel the call for this *reason*; it fails with *error* unless it had an outcome."""
+        if self._reason is None and not self.has_returned:
+            self._error = error
+        self.cancel_on_loop(reason, cause=cause)
+
     def cancel_on_loop(
         self, reason: str, *, insist: bool = False, cause: StopCause = StopCause.Cancelled
     ) -> None:
@@ -346,7 +470,7 @@ class CallNode(StatedNode):
         they clean up, unless *insist*. A call that has not ended after ``patience`` seconds is
         cancelled again.
         """
-        if self._ended is not None or (self._reason is not None and not insist):
+        if self.has_ended or (self._reason is not None and not insist):
             return
         if self._reason is None:
             self._cause = cause
@@ -358,16 +482,16 @@ class CallNode(StatedNode):
         unrun: list[CallNode] = []  # nodes whose task will not end them, callers first
         while stack:
             node, why = stack.pop()
-            if node._ended is not None or (node._reason is not None and not insist):
+            if node.has_ended or (node._reason is not None and not insist):
                 continue
             if repeated and node._is_being_saved:
                 continue
             node._reason = node._reason or why
             below = f"{node.function.name} was cancelled: {reason}"
             stack.extend((child, below) for child in node.children)
-            if node._task is not None:
-                node._task.cancel()
-            if node._task is None or node.state is NodeState.Waiting:
+            if node.task is not None:
+                node.task.cancel()
+            if node.task is None or node.record.state is NodeState.Waiting:
                 unrun.append(node)
         for node in reversed(unrun):
             node._end_unrun()
@@ -379,12 +503,17 @@ class CallNode(StatedNode):
         """
         if self._repeat is not None:
             self._repeat.cancel()
-        if self._ended is None and not self.loop_handle.loop.is_closed():
-            self._repeat = self._call_later(self.loop_handle.patience, self._cancel_again)
+        if not self.has_ended and not self.loop_handle.loop.is_closed():
+            self._repeat = self.call_later(self.loop_handle.patience, self._cancel_again)
 
     def _cancel_again(self) -> None:
         self._cancel_subtree(self._reason or "cancelled", insist=True, repeated=True)
         self._repeat_later()
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is being cancelled, itself or with a call above it; None if it is not."""
+        return self._reason
 
     @property
     def _is_being_saved(self) -> bool:
@@ -396,186 +525,196 @@ class CallNode(StatedNode):
         journal = self.tree.journal
         return self.concluded and journal is not None and not journal.is_closed
 
-    def _end_unrun(self) -> None:
-        """End a call whose task has not reached its first line."""
-        self.waiting_on = None
-        if self._parent is not None:
-            self._parent._suspend_if_loop_ends()
-        outcome, journal, loop = self._cancelled_outcome(), self.tree.journal, self.loop_handle.loop
-        if journal is None or not loop.is_running():
-            self._end(*outcome)
-        elif not self.concluded:
-            ending = self._end_last(journal, *self._record_outcome(journal, outcome))
-            self.board.forget_old(self.id)
-            self._task = loop.create_task(ending, name=f"end of {self.function.name}")
-
-    async def _end_last(self, journal: Recorder, outcome: Outcome, ended: CallEnded) -> None:
-        """End the call after its children, or when the wait for them is cancelled."""
-        try:
-            for child in self.children:
-                await child.ended()
-        finally:
-            await self._end_saved(journal, outcome, ended)
-
-    def _expire(self, account: Account | None) -> None:
-        """Cancel the call because a time limit is over: that of *account*, or its own timeout."""
-        if account is None:
-            reason = f"it took longer than {self._request.timeout} s"
-            error = CallTimeoutError(f"{self.function.name} (node {self.path}): {reason}")
-            self.fail_with(error, reason, StopCause.Timeout)
-        else:
-            reason = f"{account.budget.seconds:g} s are over"
-            error = BudgetExceeded(reason, account.owner or self, account.name)
-            self.fail_with(error, reason, StopCause.Budget)
-
-    def fail_with(self, error: BaseException, reason: str, cause: StopCause) -> None:
-        """Cancel the call for this *reason*; it fails with *error* unless it had an outcome."""
-        if self._reason is None and not self._returned:
-            self._overdue = error
-        self.cancel_on_loop(reason, cause=cause)
-
-    def _cancelled_outcome(self) -> Outcome:
-        if self._overdue is not None:
-            return NodeState.Error, None, self._overdue
-        reason = self._reason or _CANCELLED
-        error = CancellationException(self.function.name, self.path, reason)
-        return NodeState.Canceled, None, error
-
-    async def _join(self, *, cancel: bool) -> None:
-        """Wait for the children that still run; the outcome of this call stays the same."""
-        if self.unclaimed:
-            self._leave_unclaimed()
-        while self._running:
-            if cancel:
-                self._closing = True
-                reason = self._reason or f"{self.function.name} ended without it"
-                for child in self.children:
-                    child.cancel_on_loop(reason)
-            try:
-                for child in self.children:
-                    await child.ended()
-            except asyncio.CancelledError:
-                self._suspend_if_loop_ends()
-                cancel = True
-
-    def _suspend_if_loop_ends(self) -> None:
-        """Suspend the journal if the whole loop is ending and the call itself was not cancelled.
-
-        Then no end is recorded, and the next process resumes the call.
-        """
-        journal, task = self.tree.journal, self._task
-        if journal is None or self._reason is not None or task is None or not task.cancelling():
-            return
-        if not journal.is_closed and self.loop_handle.is_ending():
-            journal.suspend()
-
-    def _end(self, state: NodeState, value: Any, error: BaseException | None) -> None:
-        if self._ended is not None:  # it was ended early, by Ctrl-C or a cancellation
-            return
-        if state is NodeState.Success and self.state is NodeState.Paused:
-            # It asked a question and returned without waiting for the answer.
-            self._enter(NodeState.Running)
-        self.outputs = value
-        self.exception = error
-        self._traceback = None if error is None else error.__traceback__
-        # Other threads may read the outcome from here on.
-        self._enter(state)
-        if not self.concluded:
-            self.tree.publish(self._conclude(state, value, error))
-        self._settle()
-
-    def _settle(self) -> None:
-        """Mark the call as ended, release what it holds, and wake its waiters."""
-        if (parent := self._parent) is not None:
-            parent._running -= 1
-            parent._failures += self.state is NodeState.Error
-        # Ctrl-C is delivered at calls, and there is none between the counters above and this line.
-        self._ended = self._ends
-        self._task = None
-        if self._failures:
-            for child in self.children:
-                report_if_unseen(child)
-        self.context = None  # breaks a reference cycle
-        self._stop_timers()
-        if self._repeat is not None:
-            self._repeat.cancel()
-            self._repeat = None
-        if self.cancel_start is not None:
-            self.cancel_start()
-        self._wake()
-
-    def _wake(self) -> None:
-        for wake in tuple(self._waiters):
-            wake()
-            self._waiters.pop(wake, None)
-
-    def _conclude(self, state: NodeState, value: Any, error: BaseException | None) -> CallEnded:
-        """Mark the outcome as decided, and return the event that states it."""
-        self.concluded, self._ends = True, time.time()
-        failure = None if error is None else Failure.of(error)
-        stop: Stop | None = None
-        if state is NodeState.Canceled or (error is not None and error is self._overdue):
-            stop = Stop(self._cause, self._reason or _CANCELLED, self.path)
-        return CallEnded(self.id, state, self._ends, value, failure, stop)
-
-    def _start_timers(self) -> None:
-        if self._request.timeout is not None:
-            self._start_timer(self._request.timeout, None)
-        for account in self.accounts:
-            if (seconds := account.seconds_left()) is not None:
-                self._start_timer(seconds, account)
-
-    def _start_timer(self, seconds: float, account: Account | None) -> None:
-        timer = self._call_later(seconds, self._expire, account)
-        self._timers = [*(self._timers or ()), timer]
-
-    def _call_later(
+    def call_later(
         self, seconds: float, function: Callable[..., None], *args: Any
     ) -> asyncio.TimerHandle:
+        """Call *function* on the loop after a delay."""
         # A cancelled timer may stay in the loop's heap for long, and the current context variables
         # would keep the node alive meanwhile. Timers cannot share one empty context: two loops in
         # two threads cannot enter the same context at once.
         context = contextvars.Context()
         return self.loop_handle.loop.call_later(seconds, function, *args, context=context)
 
-    def _stop_timers(self) -> None:
-        for timer in self._timers or ():
+    def start_timer(self, seconds: float, function: Callable[..., None], *args: Any) -> None:
+        """Call *function* after a delay, unless the call has ended or its timers are stopped."""
+        self._timers = [*self._timers, self.call_later(seconds, function, *args)]
+
+    def stop_timers(self) -> None:
+        """Stop the timers of ``start_timer``."""
+        for timer in self._timers:
             timer.cancel()
-        self._timers = None
+        self._timers = ()
 
-    def continuation(self) -> CallRequest:
-        """Return the request for a call that continues where this one ended.
+    # Ending it
 
-        Raises:
-            UsageError: it is not the call of an agent.
+    def cancelled_outcome(self) -> Outcome:
+        """Return the outcome of the call if it is cancelled."""
+        if self._error is not None:
+            return NodeState.Error, None, self._error
+        reason = self._reason or _CANCELLED
+        error = CancellationException(self.function.name, self.path, reason)
+        return NodeState.Canceled, None, error
+
+    def end(self, outcome: Outcome) -> None:
+        """Publish the outcome of the call, unless it was published, and wake its waiters."""
+        if self.has_ended:  # it was ended early, by Ctrl-C or a cancellation
+            return
+        if self._conclusion is None:
+            self.tree.publish(self._conclude(outcome))
+        else:
+            self._show_conclusion()
+        self.settle()
+
+    def record_outcome(self, journal: Recorder, outcome: Outcome) -> None:
+        """Record the outcome in the journal, without publishing it yet.
+
+        A result or exception that is too large for the journal is replaced by a TooLargeError.
         """
-        raise UsageError(f"{self!r} is not a call of an agent and cannot continue: call it again")
-
-    # Recovered calls
-
-    def note_resignation(self, error: BaseException | None) -> None:
-        """Note that an agent gave up with *error*, raised by one of its calls; agents override."""
-
-    async def _send_again(self) -> None:
-        """Send the recorded values of a call that has ended to the sink of its request."""
         try:
-            for value in self.record.values if self.record is not None else ():
-                if self._request.sink is not None:
-                    await self._request.sink(value)
-        finally:
-            self._settle()
+            journal.record(self.tree.id, self._conclude(outcome))
+        except TooLargeError as error:
+            error.__cause__ = outcome[2]
+            journal.record(self.tree.id, self._conclude((NodeState.Error, None, error)))
 
-    def _leave_unclaimed(self) -> None:
-        """Cancel the recorded calls that were not made again, and publish a notice of them."""
-        left = list(self.unclaimed.values())
-        self.unclaimed = {}
-        for node in left:
-            reason = f"{self.function.name} did not ask for it again"
-            node.cancel_on_loop(reason, cause=StopCause.Unclaimed)
-        if self._reason is None:
-            names = ", ".join(f"{node.function.name} (node {node.path})" for node in left)
-            text = f"these calls of an earlier process were not asked for again: {names}"
-            self.tree.publish(NoticeGiven(self.id, text, tuple(node.index for node in left)))
+    async def end_saved(self, journal: Recorder) -> None:
+        """End the call, and publish its outcome, when that is saved."""
+        try:
+            await journal.saved(self)
+        except FencedError as error:
+            # Another process drives the journal now, and the outcome of the call is decided there.
+            waits = self.record.state is NodeState.Waiting
+            self._conclude((NodeState.Canceled if waits else NodeState.Error, None, error))
+        finally:
+            if not self.has_ended:
+                self._show_conclusion()
+                self.settle()
+
+    def _conclude(self, outcome: Outcome) -> CallEnded:
+        """Decide the outcome, and return the event that states it."""
+        state, value, error = outcome
+        # A call that asked a question may return without waiting for the answer.
+        if state is not NodeState.Success or self.record.state is not NodeState.Paused:
+            check_transition(self.record.state, state)
+        failure, stop = None, None
+        if error is not None:
+            failure = Failure.of(error)
+            if state is NodeState.Canceled or error is self._error:
+                stop = Stop(self._cause, self._reason or _CANCELLED, self.path)
+        self.exception = error
+        self._traceback = None if error is None else error.__traceback__
+        self._conclusion = CallEnded(self.id, state, time.time(), value, failure, stop)
+        return self._conclusion
+
+    def _show_conclusion(self) -> None:
+        if self._conclusion is not None and not self.record.state.final:
+            self.tree.show(self._conclusion)
+
+    def settle(self) -> None:
+        """Mark the call as ended, release what it holds, and wake its waiters."""
+        if (parent := self._parent) is not None:
+            parent.calls.running -= 1
+            parent.calls.failed += self.record.state is NodeState.Error
+        # Ctrl-C is delivered at calls, and there is none between the counters above and this line.
+        self.has_ended = True
+        self._waiters.are_woken = True
+        self.task = None
+        self.tree.paused.discard(self)
+        if self._calls is not None and self._calls.failed:
+            for child in self._calls.nodes:
+                report_if_unseen(child)
+        self.context = None  # breaks a reference cycle
+        if self._timers:
+            self.stop_timers()
+        if self._repeat is not None:
+            self._repeat.cancel()
+            self._repeat = None
+        if self.cancel_start is not None:
+            self.cancel_start()
+        self._waiters.wake()
+
+    def wake(self) -> None:
+        """Wake the waiters of a call that has ended, if Ctrl-C interrupted that."""
+        self._waiters.wake()
+
+    def _end_unrun(self) -> None:
+        """End a call whose task has not reached its first line."""
+        self.waiting_on = None
+        if self._parent is not None:
+            self._parent.suspend_if_loop_ends()
+        outcome, journal, loop = self.cancelled_outcome(), self.tree.journal, self.loop_handle.loop
+        if journal is None or not loop.is_running():
+            self.end(outcome)
+        elif not self.concluded:
+            self.record_outcome(journal, outcome)
+            self.board.forget_old(self.id)
+            self.task = loop.create_task(
+                self._end_last(journal), name=f"end of {self.function.name}"
+            )
+
+    def end_if_never_begun(self, task: "asyncio.Task[None]") -> None:
+        """End the call if its task was cancelled before its first line."""
+        if self.has_ended:
+            return
+        if self.record.state.final:
+            # It had ended in an earlier process, and was to send its values again.
+            self.settle()
+        elif not self.concluded:
+            self.suspend_if_loop_ends()
+            self.end(self.cancelled_outcome())
+
+    async def _end_last(self, journal: Recorder) -> None:
+        """End the call after its children, or when the wait for them is cancelled."""
+        try:
+            for child in self.children:
+                await child.ended()
+        finally:
+            await self.end_saved(journal)
+
+    def suspend_if_loop_ends(self) -> None:
+        """Suspend the journal if the whole loop is ending and the call itself was not cancelled.
+
+        Then no end is recorded, and the next process resumes the call.
+        """
+        journal, task = self.tree.journal, self.task
+        if journal is None or self._reason is not None or task is None or not task.cancelling():
+            return
+        if not journal.is_closed and self.loop_handle.is_ending():
+            journal.suspend()
+
+    # Calls of an earlier process
+
+    def resume_as(self, request: CallRequest) -> None:
+        """Attach a new request to a recovered call, which continues from its recorded state."""
+        self.waiting_on = None
+        if self.record.state is NodeState.Paused:
+            self.tree.publish(CallResumed(self.id, time.time()))
+        if not self.record.edited:
+            # The recorded ones lack objects that could not be serialized.
+            self.record.inputs = request.args
+        self._repeated = len(self.record.values)
+        self.request = request
+        self.function = request.function
+        if not self.has_ended:
+            self.asked_for = request.sink is not None
+        elif request.sink is not None and self._parent is not None:
+            # It has ended, but its values have to be sent to the sink again.
+            self.has_ended = self._waiters.are_woken = False
+            self._parent.calls.running += 1
+
+    def restore_outputs(self, value: Any) -> None:
+        """Replace the recorded value of the call by *value*, restored to its type."""
+        if (ended := self.record.ended) is not None and value is not ended.outputs:
+            self.record.ended = self._conclusion = replace(ended, outputs=value)
+
+    def reopen(self) -> None:
+        """Reopen an ended call: it must run again, because its outcome cannot be restored."""
+        self.tree.publish(CallReopened(self.id, time.time()))
+        self.has_ended = self._waiters.are_woken = False
+        self._conclusion, self.exception = None, None
+        for child in self.children:
+            self.expect_again(child)
+        if self._parent is not None:
+            self._parent.calls.running += 1
 
 
 class CodeNode(CallNode):

@@ -1,7 +1,12 @@
 """Functions that walk a tree of nodes: down, up, and to find out whether it is parked."""
 
+from typing import Any, TypeVar
+
+from treefold.core.function import Node
 from treefold.core.states import NodeState
 from treefold.runtime.calls.node import CallNode
+
+N = TypeVar("N", bound=Node)
 
 
 def subtree(node: CallNode) -> list[CallNode]:
@@ -22,10 +27,10 @@ def root_of(node: CallNode) -> CallNode:
     return node
 
 
-def upwards(node: CallNode) -> list[CallNode]:
+def upwards(node: N) -> list[N]:
     """Return *node* and every call above it, the top-level one last."""
-    found: list[CallNode] = []
-    above: CallNode | None = node
+    found: list[Any] = []
+    above: Node | None = node
     while above is not None:
         found.append(above)
         above = above.parent

@@ -11,7 +11,7 @@ from treefold.core.model import Model
 from treefold.core.provider import Provider
 from treefold.core.usage import TokenUsage
 from treefold.models.prices import price
-from treefold.runtime.calls.budgets import Estimate, Spent, check, set_aside
+from treefold.runtime.calls.budgets import Estimate, check, set_aside
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, upwards
 from treefold.runtime.limits.leases import take_lease, usable_lease
@@ -61,7 +61,6 @@ class Reservation:
     def __init__(
         self, node: CallNode, model: Model, expected: TokenUsage, *, over_budget: bool
     ) -> None:
-        self._node = node
         self._accounts = [account for one in upwards(node) for account in one.accounts]
         cost: Decimal | None = None
         if any(account.budget.usd is not None for account in self._accounts):
@@ -77,10 +76,7 @@ class Reservation:
         set_aside(self._accounts, self._estimate)
 
     def charge(self, usage: TokenUsage, cost: Decimal | None) -> None:
-        """Charge what the request took instead, and add it to the totals of all calls above."""
-        for node in upwards(self._node):
-            node.spent = node.spent or Spent()
-            node.spent.add(usage, cost)
+        """Charge what the request took instead."""
         for account in self._accounts:
             account.charge(self._estimate, usage, cost)
 

@@ -1,16 +1,14 @@
 """The call of an agent: a node with a conversation."""
 
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 
 from treefold.core.agent_errors import AgentException
 from treefold.core.call_keys import is_past, used
 from treefold.core.call_request import CallRequest
 from treefold.core.decisions import RuleChain
 from treefold.core.exchange import Exchange
-from treefold.core.fold import Record
+from treefold.core.record import CallRecord
 from treefold.core.transcript import TranscriptPart
-from treefold.core.usage import TokenUsage
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.conversations.conversation import Conversation
@@ -38,23 +36,21 @@ class AgentNode(CallNode):
 
     def __init__(
         self,
-        id: int,
+        record: CallRecord,
         request: CallRequest,
         *,
         parent: CallNode | None,
         tree: Tree,
         loop_handle: LoopHandle,
         services: Services,
-        record: Record | None = None,
     ) -> None:
         super().__init__(
-            id,
+            record,
             request,
             parent=parent,
             tree=tree,
             loop_handle=loop_handle,
             board=services.board,
-            record=record,
         )
         agents = (one for one in upwards(self)[1:] if isinstance(one, AgentNode))
         above = next((one.conversation for one in agents), None)
@@ -68,14 +64,6 @@ class AgentNode(CallNode):
         return self.conversation.model
 
     @property
-    def usage(self) -> TokenUsage:
-        return self.conversation.spent.usage
-
-    @property
-    def cost(self) -> Decimal | None:
-        return self.conversation.spent.cost
-
-    @property
     def responses(self) -> int:
         """The number of responses so far."""
         return self.conversation.responses
@@ -86,11 +74,12 @@ class AgentNode(CallNode):
         return self.conversation.notices
 
     def get_transcript(self) -> list[TranscriptPart]:
-        return [*self.conversation.transcript, *self.conversation.unanswered]
+        talk = self.record.conversation
+        return [*talk.transcript, *talk.said]
 
     @property
-    def recorded_exchanges(self) -> Sequence[Exchange]:
-        return () if self.record is None else self.record.exchanges
+    def exchanges(self) -> Sequence[Exchange]:
+        return self.record.conversation.exchanges
 
     @property
     def rule_chain(self) -> RuleChain:
@@ -109,10 +98,10 @@ class AgentNode(CallNode):
         return CallRequest(
             self.function,
             self.inputs,
-            self._request.timeout,
-            model=self._request.model,
-            budget=self._request.budget,
-            rules=self._request.rules,
+            self.request.timeout,
+            model=self.request.model,
+            budget=self.request.budget,
+            rules=self.request.rules,
             prior=self.conversation.continuation(),
         )
 
@@ -120,7 +109,7 @@ class AgentNode(CallNode):
 
     def may_make_again(self, key: str) -> bool:
         # The calls of the last response are made again unless their results have been sent.
-        all_answered = self.record is None or self.record.response is None
+        all_answered = self.record.conversation.response is None
         return super().may_make_again(key) and not is_past(key, self.responses + all_answered)
 
     def note_resignation(self, error: BaseException | None) -> None:

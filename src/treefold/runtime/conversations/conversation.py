@@ -25,7 +25,6 @@ from treefold.core.decisions import RuleChain
 from treefold.core.errors import OtherProtocolError, UsageError
 from treefold.core.events import Failure
 from treefold.core.exchange import Exchange, Finish
-from treefold.core.fold import Record
 from treefold.core.function import Function, ModelFinder
 from treefold.core.model import Caching, Model, ModelSettings, Session
 from treefold.core.model_events import (
@@ -36,10 +35,10 @@ from treefold.core.model_events import (
     ResponseEnded,
     ResponseStarted,
 )
+from treefold.core.record import ConversationRecord
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
 from treefold.core.usage import TokenUsage
 from treefold.models.caching import RUNS, PastRun, caching_policy
-from treefold.runtime.calls.budgets import Spent
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.conversations.admission import Reservation, admitted, price_if_known
@@ -64,12 +63,8 @@ class _Opened:
 class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     """The conversation of one call of an agent, as ``AgentConversation`` describes it.
 
-    Each ``request`` waits until it may be sent, is charged to the budgets of all calls above, and
-    is published to the tree.
-
-    Attributes:
-        unanswered: the inputs of the last request, until its response is complete.
-        spent: the usage and cost of its requests.
+    What was said is in the record of the call. Each ``request`` waits until it may be sent, is
+    charged to the budgets of all calls above, and is published to the tree.
     """
 
     def __init__(
@@ -81,10 +76,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._opened: _Opened | None = None
         self._prior: PriorConversation | None = None
         self._substitute: Model | None = None  # answers instead of every other model
-        self.responses = 0
-        self.transcript: list[TranscriptPart] = []
-        self.unanswered: tuple[UserText | ToolResult, ...] = ()
-        self.spent = Spent()
+        self.responses = len(node.record.conversation.exchanges)
         self.notices: list[str] = []
         # They are compared by identity: their node ids prove nothing, since other runtimes use the
         # same ids.
@@ -95,20 +87,23 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         # Done when the model begins to answer.
         self._first = node.loop_handle.loop.create_future()
         node.add_end_callback(partial(settle, self._first))
-        if (record := node.record) is not None:
-            self.responses = len(record.exchanges)
-            self.transcript, self.unanswered = list(record.transcript), _inputs(record)
-            self.spent = Spent(record.usage, record.cost)
-            if record.exchanges:  # the model has answered in an earlier process
-                settle(self._first)
+        if self.responses:  # the model has answered in an earlier process
+            settle(self._first)
+
+    @property
+    def _record(self) -> ConversationRecord:
+        return self._node.record.conversation
+
+    @property
+    def transcript(self) -> Sequence[TranscriptPart]:
+        return self._record.transcript
 
     # What it begins with
 
     @property
     def was_begun(self) -> bool:
         """Whether an earlier process has sent the first prompt."""
-        record = self._node.record
-        return record is not None and bool(record.exchanges or record.said)
+        return bool(self._record.exchanges or self._record.said)
 
     @property
     def prior(self) -> PriorConversation:
@@ -118,9 +113,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return self._prior
 
     def _find_prior(self) -> PriorConversation:
-        record = self._node.record
-        prompt = None if record is None or record.edit is None else record.edit.prompt
-        if record is not None and self.was_begun:
+        record = self._record
+        prompt = None if record.edit is None else record.edit.prompt
+        if self.was_begun:
             return PriorConversation(
                 exchanges=tuple(record.exchanges),
                 unsent=_inputs(record),
@@ -148,13 +143,11 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     @property
     def model(self) -> str | None:
         """The name of its model."""
-        if self._opened is not None:
-            return self._opened.model.name
-        return None if self._node.record is None else self._node.record.model
+        return self._record.model
 
     @property
     def model_ref(self) -> Any:
-        edit = None if self._node.record is None else self._node.record.edit
+        edit = self._record.edit
         return self._node.request.model if edit is None or edit.model is None else edit.model
 
     @property
@@ -183,8 +176,8 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     ) -> ModelSettings:
         if settings.caching is not None:
             return settings
-        record = self._node.record
-        if record is not None and record.caching is not None and record.model == model.name:
+        record = self._record
+        if record.caching is not None and record.model == model.name:
             return replace(settings, caching=Caching(record.caching))
         past = tuple(self._services.past_runs.get(self._node.function.name, ()))
         return replace(settings, caching=caching_policy(functions, past))
@@ -203,11 +196,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return self._services.pauses_on_tool_error
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
-        known = self._node.unclaimed.get(used(self.responses, tool_use_id))
-        record = None if known is None else known.record
-        if record is None or record.started_at is not None:
+        known = self._node.calls.unclaimed.get(used(self.responses, tool_use_id))
+        if known is None or known.record.started is not None or not known.record.edited:
             return None
-        return None if record.inputs is record.requested.inputs else record.inputs
+        return known.inputs
 
     async def pause(self, why: str, key: str, choices: Sequence[str] = ()) -> str:
         return await ask_to_resume(self._node, why, key, choices)
@@ -242,9 +234,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             session = model.open(system, functions, settings, exchanges=exchanges)
         except OtherProtocolError:
             session = _translated(model, system, functions, settings, exchanges)
-        self.transcript = list(session.transcript)
         self.responses = len(session.exchanges)
-        self.take_over(session, model, system, functions, settings)
+        said = tuple(session.transcript)
+        self._begin(_Opened(session, model, system, functions, settings), said)
 
     def take_over(
         self,
@@ -254,15 +246,24 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         functions: Sequence[Function],
         settings: ModelSettings,
     ) -> None:
-        continues = self._opened is not None or self._node.record is not None
-        self._opened = _Opened(session, model, system, functions, settings)
-        self._charged = session.usage
-        names = tuple(function.name for function in functions)
-        caching = Caching.NONE if settings.caching is None else settings.caching
-        said = () if continues else tuple(self.transcript)
+        self._begin(_Opened(session, model, system, functions, settings), ())
+
+    def _begin(self, opened: _Opened, transcript: tuple[TranscriptPart, ...]) -> None:
+        """Publish that the conversation is open; *transcript* is what it continues."""
+        # An earlier process, or this one with other settings, had opened it before.
+        continues = self._record.model is not None
+        self._opened = opened
+        self._charged = opened.session.usage
+        caching = opened.settings.caching or Caching.NONE
         self._node.tree.publish(
             ConversationOpened(
-                self._node.id, model.name, system, names, caching.value, said, continues
+                self._node.id,
+                opened.model.name,
+                opened.system,
+                tuple(function.name for function in opened.functions),
+                caching.value,
+                () if continues else transcript,
+                continues,
             )
         )
 
@@ -293,7 +294,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             reservation = Reservation(
                 node, opened.model, self._expected(inputs), over_budget=over_budget
             )
-            self.unanswered = inputs
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             failure: Failure | None = None
             try:
@@ -306,10 +306,11 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 failure = Failure.of(error)
                 raise
             finally:
-                usage, cost = self._charge(reservation, failed=failure is not None)
+                usage, cost = self._take_usage(failed=failure is not None)
+                reservation.charge(usage, cost)
                 if failure is not None:
                     failed = RequestFailed(node.id, time.time(), failure, usage, cost)
-                    node.tree.publish_instead(failed)
+                    node.tree.publish(failed)
         return self._complete(usage, cost)
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
@@ -320,11 +321,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         session, node = self._get_opened().session, self._node
         exchange = session.exchanges[-1]
         parts = tuple(session.parts(len(session.exchanges) - 1))
-        self.transcript += parts
         self.responses += 1
-        self._unsent = self.unanswered = ()
+        self._unsent = ()
         completed = ResponseCompleted(node.id, time.time(), exchange, parts, usage, cost)
-        node.tree.publish_instead(completed)
+        node.tree.publish(completed)
         return completed
 
     def _note(self, event: ModelEvent) -> None:
@@ -334,7 +334,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 self.notices.append(event.text)
                 node.tree.publish(NoticeGiven(node.id, event.text))
             case AttemptFailed():
-                node.tree.publish_instead(
+                node.tree.publish(
                     RequestRetried(node.id, time.time(), event.attempt, event.failure, event.wait)
                 )
             case ResponseStarted():
@@ -343,7 +343,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 settle(self._first)
             case _:
                 settle(self._first)
-                node.tree.publish_live(ResponseStreamed(node.id, event))
+                node.tree.stream(ResponseStreamed(node.id, event))
 
     def _expected(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
         """Estimate the next request: the whole conversation is sent again, with *inputs*."""
@@ -356,17 +356,14 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             usage += opened.session.exchanges[-1].usage
         return usage
 
-    def _charge(
-        self, reservation: Reservation, *, failed: bool
-    ) -> tuple[TokenUsage, Decimal | None]:
-        """Charge the usage of the last request to this call and those above; return it."""
+    def _take_usage(self, *, failed: bool) -> tuple[TokenUsage, Decimal | None]:
+        """Return the usage and the cost of the last request."""
         opened = self._get_opened()
         usage = opened.session.usage - self._charged
-        cost = Decimal(0) if failed and not usage.total else price_if_known(usage, opened.model)
         self._charged = opened.session.usage
-        self.spent.add(usage, cost)
-        reservation.charge(usage, cost)
-        return usage, cost
+        if failed and not usage.total:
+            return usage, Decimal(0)
+        return usage, price_if_known(usage, opened.model)
 
     def finish(self) -> None:
         name, runs = self._node.function.name, self._services.past_runs
@@ -394,5 +391,5 @@ def _translated(
     return session
 
 
-def _inputs(record: Record) -> tuple[UserText | ToolResult, ...]:
+def _inputs(record: ConversationRecord) -> tuple[UserText | ToolResult, ...]:
     return tuple([part for part in record.said if isinstance(part, UserText | ToolResult)])

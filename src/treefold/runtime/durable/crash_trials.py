@@ -175,8 +175,7 @@ class _Suspect:
         self._gate = gate
         self._first_ask = False
         self._turn: asyncio.Future[None] = root.loop_handle.loop.create_future()
-        assert root.record is not None  # as of every node that was loaded
-        asked = root.record.questions.values()
+        asked = (root.record.questions or {}).values()
         self.is_paused = any(question.kind is QuestionKind.Paused for question in asked)
         if self.is_paused:
             # It needs no turn: its gate asks the person again.

@@ -29,21 +29,16 @@ Execute = Callable[[Mapping[str, Any], int], None]  # a command, and the id of i
 
 
 class Inbox:
-    """The messages of one journal.
+    """The messages of one journal."""
 
-    Args:
-        execute: carries out a command, or raises TreefoldError.
-    """
-
-    def __init__(self, journal: JournalWriter, execute: Execute) -> None:
+    def __init__(self, journal: JournalWriter) -> None:
         self._journal = journal
-        self._execute = execute
         self._executed: dict[int, int] = {}  # messages, and the mark to be saved before deletion
         self._postponed: set[int] = set()  # messages that could not be executed yet
         self._claims: set[str] = set()  # bodies of claims whose answer is just being given
 
-    def process(self) -> None:
-        """Execute the new commands.
+    def process(self, execute: Execute) -> None:
+        """Execute the new commands; *execute* carries one out, or raises TreefoldError.
 
         A command that cannot be executed is dropped with a warning in the log; but it stays in the
         inbox if the store fails or the runtime is being closed.
@@ -51,15 +46,15 @@ class Inbox:
         for message in self._journal.store.inbox():
             if message.id in self._executed or message.body in self._claims:
                 continue
-            if self._try_execute(message):
+            if self._try_execute(message, execute):
                 self._executed[message.id] = self._journal.mark()
         self.delete_executed()
 
-    def _try_execute(self, message: Message) -> bool:
+    def _try_execute(self, message: Message, execute: Execute) -> bool:
         command: Mapping[str, Any] = {}
         try:
             command = read_command(message.body)
-            self._execute(command, message.id)
+            execute(command, message.id)
         except (StoreError, ClosedError) as error:
             if message.id not in self._postponed:
                 self._postponed.add(message.id)

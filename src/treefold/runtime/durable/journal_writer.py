@@ -18,6 +18,7 @@ from typing import Any, Final
 from treefold.core.agent_events import ResponseStreamed
 from treefold.core.errors import FencedError, StoreBusyError, StoreError, TooLargeError
 from treefold.core.events import CallEnded, CallRequested, Event
+from treefold.core.function import Node
 from treefold.core.journaling import entry_of
 from treefold.core.long_texts import LongTexts
 from treefold.core.store import Entry, Store, largest_part, nonblocking
@@ -211,7 +212,7 @@ class JournalWriter:
 
     # Waiting until events are durable
 
-    async def saved(self, node: Any) -> None:
+    async def saved(self, node: Node) -> None:
         """Wait until all events recorded so far are durable.
 
         A failed write is retried. If retries fail, *node* asks a question about it, and waits until

@@ -1,26 +1,32 @@
-"""Makes the nodes of recorded trees from the journal, without running them."""
+"""Reads recorded trees for a runtime, and attaches the requests of its program to them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from treefold.core.call_request import CallRequest
 from treefold.core.errors import UsageError
-from treefold.core.events import CallEnded, CallOptions, CallRequested, Event, ValueSent
-from treefold.core.fold import Record
+from treefold.core.events import (
+    CallEnded,
+    CallOptions,
+    CallRequested,
+    Event,
+    StopCause,
+    ValueSent,
+)
+from treefold.core.forking import inherited_call
 from treefold.core.function import Function, RunContext
 from treefold.core.parameters import Parameters
+from treefold.core.record import CallRecord
 from treefold.core.restoring import restored
-from treefold.runtime.calls.budgets import Spent
+from treefold.core.store import Store
+from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.walk import upwards
 from treefold.runtime.durable.crash_trials import last_death
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.tree_reader import gc_disabled, read_events, reporting_damage
+from treefold.runtime.questions.in_doubt import gate_after_crash
 from treefold.runtime.trees.tree import Tree
-
-Remake = Callable[[Record, CallRequest, Tree, CallNode | None], CallNode]
 
 
 class PastFunction(Function):
@@ -39,63 +45,36 @@ class PastFunction(Function):
 
 
 class Loader:
-    """Makes the nodes of trees in the journal.
+    """Reads the trees of a journal as records, from which the engine makes nodes."""
 
-    Args:
-        remake: makes the node of a record.
-        ended: called when a call ends that was open when it was loaded.
-    """
-
-    def __init__(
-        self,
-        journal: JournalWriter,
-        functions: Mapping[str, Function],
-        remake: Remake,
-        ended: Callable[[CallNode], None],
-    ) -> None:
-        self._journal = journal
+    def __init__(self, journal: JournalWriter, functions: Mapping[str, Function]) -> None:
+        self.journal = journal
         self.functions = functions
-        self._remake = remake
-        self._ended = ended
 
-    def load(self, id: int, events: Sequence[Event]) -> CallNode:
-        """Return the top-level node of the tree with this id, all below it restored."""
-        with reporting_damage(self._journal.store, id), gc_disabled():
-            return self._restored(id, events)
+    @property
+    def store(self) -> Store:
+        """The store of the journal."""
+        return self.journal.store
 
-    def _restored(self, id: int, events: Sequence[Event]) -> CallNode:
-        first = events[0]
-        assert isinstance(first, CallRequested)  # as in every tree
-        tree = Tree(id, first.index, kept=True, journal=self._journal)
-        tree.last_death = last_death(events)
-        records = tree.restore(events)
-        nodes: dict[int, CallNode] = {}
-        for node_id in sorted(records):
-            record = records[node_id]
-            # The fold keeps changing the record of an open call; the node needs the past as it was.
-            if record.ended is None:
-                record = records[node_id] = record.copy()
-            parent = record.requested.parent
-            request = self.request_of(record)
-            above = None if parent is None else nodes[parent]
-            nodes[node_id] = self._remake(record, request, tree, above)
-            tree.asked[node_id] = len(record.asked)
-            if not nodes[node_id].has_ended:
-                nodes[node_id].add_end_callback(partial(self._ended, nodes[node_id]))
-                if above is not None and above.function.is_agent and above.waiting_on is None:
-                    # Agents await their calls in order: until it is resumed, this is the first.
-                    above.waiting_on = nodes[node_id]
-        for node_id, node in nodes.items():
-            if (record := records[node_id]).exchanges or record.usage.total:
-                for above in upwards(node):
-                    above.spent = above.spent or Spent()
-                    above.spent.add(record.usage, record.cost, len(record.exchanges))
-        return nodes[id]
+    def load(self, id: int, events: Sequence[Event] | None = None) -> Tree:
+        """Return the tree with this id and all of its records, from *events* if given.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        events = events or self.events(id)
+        with reporting_damage(self.store, id), gc_disabled():
+            first = events[0]
+            assert isinstance(first, CallRequested)  # as in every tree
+            tree = Tree(id, first.index, kept=True, journal=self.journal)
+            tree.last_death = last_death(events)
+            tree.restore(events)
+        return tree
 
     def events(self, tree: int) -> list[Event]:
         """Return the events of a tree, with results restored to the types of their functions."""
-        events = read_events(self._journal.store, tree)
-        with reporting_damage(self._journal.store, tree):
+        events = read_events(self.store, tree)
+        with reporting_damage(self.store, tree):
             return self.restored(events)
 
     def restored(self, events: list[Event]) -> list[Event]:
@@ -107,10 +86,10 @@ class Loader:
                 own = {} if caller is None else {one.name: one for one in caller.own_functions}
                 called[event.node] = own.get(event.function) or self.functions.get(event.function)
             elif isinstance(event, CallEnded | ValueSent):
-                events[number] = _revived(called[event.node], event)
+                events[number] = _restored(called[event.node], event)
         return events
 
-    def request_of(self, record: Record) -> CallRequest:
+    def request_of(self, record: CallRecord) -> CallRequest:
         """Return the request of a recorded call, as far as the journal has it."""
         requested = record.requested
         options = requested.options or CallOptions()
@@ -126,8 +105,30 @@ class Loader:
             tool_use_id=requested.tool_use_id,
         )
 
+    def reattach(self, node: CallNode, request: CallRequest) -> None:
+        """Attach *request* to a recorded call, and reopen the call if it must run again."""
+        if node.is_ending:
+            return
+        if node.has_ended and request.sink is not None and has_unserializable(node.record.values):
+            self._reopen(node)
+        node.resume_as(request)
+        if node.has_ended:
+            node.restore_outputs(restored(request.function.output_type, node.outputs))
+            if has_unserializable(node.outputs) or node.stopped_by is StopCause.Abandoned:
+                self._reopen(node)
+            elif node.parent is not None and request.function.ends_its_caller:
+                node.parent.note_resignation(node.exception)
+        if not node.has_ended:
+            request.gate = gate_after_crash(node, request.gate)
 
-def _revived(function: Function | None, event: CallEnded | ValueSent) -> Event:
+    def _reopen(self, node: CallNode) -> None:
+        # A call that a fork inherits has no entries under its own id yet.
+        if not self.journal.length(node.id):
+            node.tree.publish(inherited_call(node.record.requested))
+        node.reopen()
+
+
+def _restored(function: Function | None, event: CallEnded | ValueSent) -> Event:
     """Return *event* with its value restored to the result type of *function*.
 
     Sent values are restored for streaming functions only: others may send values of any type.

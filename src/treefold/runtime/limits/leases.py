@@ -16,6 +16,14 @@ from treefold.runtime.calls.walk import upwards
 from treefold.runtime.limits.slots import SlotPool, SlotRequest
 
 
+class Leases:
+    """The leases of one tree."""
+
+    def __init__(self) -> None:
+        self.by_holder: dict[CallNode, Lease] = {}
+        self.waiters: dict[SlotRequest, CallNode] = {}  # in order
+
+
 class Lease:
     """The right to one request at a time, held for a node and all below it."""
 
@@ -26,7 +34,8 @@ class Lease:
         self._users: list[CallNode] = [holder]
         self._open = True
         pool.leases.add(self)
-        holder.tree.leases[holder] = self
+        self._leases = holder.tree.part(Leases)
+        self._leases.by_holder[holder] = self
         holder.add_end_callback(self.close)
 
     @property
@@ -44,10 +53,9 @@ class Lease:
         if node not in self._users:
             return
         del self._users[self._users.index(node) :]
-        for waiter in tuple(node.tree.lease_waiters):
-            assert waiter.node is not None  # only nodes wait for leases
-            if self.user in upwards(waiter.node) and self._pool.withdraw(waiter):
-                self.use(waiter.node)
+        for waiter, waiting in tuple(self._leases.waiters.items()):
+            if self.user in upwards(waiting) and self._pool.withdraw(waiter):
+                self.use(waiting)
                 waiter.give(self)
                 return
         if any(self.user in upwards(one) for one in node.tree.paused):
@@ -59,7 +67,7 @@ class Lease:
         if self._open:
             self._open = False
             self._pool.leases.discard(self)
-            self._holder.tree.leases.pop(self._holder, None)
+            self._leases.by_holder.pop(self._holder, None)
             self._holder.remove_end_callback(self.close)
             self._users = [self._holder]
             self._pool.put_back()
@@ -71,9 +79,12 @@ class Lease:
 
 def usable_lease(node: CallNode) -> Lease | None:
     """Return the lease with which *node* may send a request, or None."""
+    leases = node.tree.part(Leases).by_holder
+    if not leases:
+        return None
     above = upwards(node)
     for one in above:
-        lease = node.tree.leases.get(one)
+        lease = leases.get(one)
         if lease is not None and lease.user in above:
             return lease
     return None
@@ -100,19 +111,19 @@ async def take_lease(node: CallNode, pool: SlotPool) -> None:
 
 async def _wait_for_lease(node: CallNode, pool: SlotPool) -> Lease | None:
     """Wait for a slot of the pool (None) or for a lease of the same tree that becomes usable."""
-    waiter = SlotRequest(node)
-    node.tree.lease_waiters[waiter] = None
+    waiter, waiters = SlotRequest(), node.tree.part(Leases).waiters
+    waiters[waiter] = node
     try:
         return await pool.wait(waiter)
     finally:
-        del node.tree.lease_waiters[waiter]
+        del waiters[waiter]
 
 
 def _holder_for(node: CallNode) -> CallNode:
     """Return the holder of a new lease: the top-level call, or the highest one below a holder."""
-    below = node
+    below, leases = node, node.tree.part(Leases).by_holder
     for one in upwards(node):
-        if one in node.tree.leases:
+        if one in leases:
             return below
         below = one
     return below

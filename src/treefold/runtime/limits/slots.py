@@ -24,10 +24,9 @@ class SlotHolder(Protocol):
 class SlotRequest:
     """A queued request for a slot."""
 
-    __slots__ = ("future", "node")
+    __slots__ = ("future",)
 
-    def __init__(self, node: Any = None) -> None:
-        self.node = node
+    def __init__(self) -> None:
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def give(self, lease: Any) -> None:

@@ -1,12 +1,13 @@
 """A tree that another process may be driving, folded from its journal."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from treefold.core.errors import StoreError, UnknownNodeError
 from treefold.core.events import CallRequested
 from treefold.core.fold import TreeFold
-from treefold.core.frames import Frame, short_arguments
+from treefold.core.frames import Frame
 from treefold.core.store import Store
 from treefold.core.views import NodeView
 from treefold.runtime.durable.live_text import LiveTextReader
@@ -26,16 +27,14 @@ class ObservedTree:
         self._live_text = LiveTextReader(store, id)
         self._fold: TreeFold | None = None  # None before the first read
 
-    def expect_views(self) -> None:
-        """Do nothing: the fold is imported already."""
-
     def view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id.
 
         Raises:
             UnknownNodeError: there is no such node, or it was deleted.
         """
-        return self._folded(id).views[id]
+        with self._folded(id) as fold:
+            return fold.view(id)
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top-level one through a node to what it waits for now.
@@ -43,20 +42,22 @@ class ObservedTree:
         Raises:
             UnknownNodeError: there is no such node, or it was deleted.
         """
-        fold = self._folded(id)
-        path = [id]
-        while (above := fold.records[path[0]].requested.parent) is not None:
-            path.insert(0, above)
-        while below := [one for one in fold.views[path[-1]].children if not one.state.final]:
-            path.append(below[-1].id)
-        return [_frame(fold.views[one], len(fold.records[one].exchanges)) for one in path]
+        with self._folded(id) as fold:
+            calls = [fold.records[id]]
+            while (above := calls[0].parent) is not None:
+                calls.insert(0, above)
+            while below := [one for one in calls[-1].children if not one.state.final]:
+                calls.append(below[-1])
+            return [call.frame for call in calls]
 
     def responses(self, id: int) -> int:
         """Return the number of model responses that a node has received."""
-        return len(self._folded(id).records[id].exchanges)
+        with self._folded(id) as fold:
+            return len(fold.records[id].conversation.exchanges)
 
-    def _folded(self, id: int) -> TreeFold:
-        """Read the new events, and return the fold, which has the node with this id."""
+    @contextmanager
+    def _folded(self, id: int) -> Generator[TreeFold]:
+        """Read the new events, and give the fold, which has the node with this id."""
         with self._lock:
             self._poll.check_open()
             try:
@@ -66,25 +67,23 @@ class ObservedTree:
                 self._reader, self._fold = TreeReader(self._store, self.id), None
                 self._live_text = LiveTextReader(self._store, self.id)
                 raise
-            found = self._fold
-        if found is None or id not in found.views:
-            raise unknown_node(self._store, id)
-        return found
+            if self._fold is None or id not in self._fold.records:
+                raise unknown_node(self._store, id)
+            with reporting_damage(self._store, self.id):
+                yield self._fold
 
     def _read_new(self) -> None:
         events = self._reader.read()
         if not events and self._store.find(node=self.id) is None:
             raise unknown_node(self._store, self.id)
         if self._fold is None:
-            first = events[0]
-            if not isinstance(first, CallRequested):
+            if not isinstance(events[0], CallRequested):
                 raise StoreError(self._store.name, f"tree {self.id} has lost its first entry")
-            self._fold = TreeFold(first.index)
+            self._fold = TreeFold()
         with reporting_damage(self._store, self.id):
-            self._fold.take(events)
+            self._fold.apply_all(events)
             for node, text in self._live_text.read(self._reader.numbers).items():
                 self._fold.set_partial_text(node, text)
-            self._fold.apply()
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Call *wake* once, when something was written to the journal."""
@@ -93,22 +92,6 @@ class ObservedTree:
     def forget(self, wake: Callable[[], None]) -> None:
         """Remove a callback added with ``on_next_event``."""
         self._poll.forget(wake)
-
-
-def _frame(view: NodeView, responses: int) -> Frame:
-    return Frame(
-        function=view.fn,
-        kind="agent" if view.is_agent else "code",
-        node_id=view.id,
-        path=view.path,
-        state=view.state.value,
-        arguments=short_arguments(view.inputs),
-        model=view.model,
-        responses=responses,
-        parts=len(view.transcript),
-        usage=view.total_usage,
-        cost=view.total_cost,
-    )
 
 
 def unknown_node(store: Store, id: object) -> UnknownNodeError:

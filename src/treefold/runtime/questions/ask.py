@@ -41,8 +41,12 @@ async def ask(
     if node.state.final:
         raise ClosedError(f"{node!r} has ended and can ask no more questions")
     key = key_of(node.tree.as_written(text)) if key is None else key
-    if (known := _known_answer(node, kind, key, choices)) is not None:
-        return known
+    # An answer that resumed a paused call was valid once only; the exception is a pause over a
+    # failed call, because the failure is recorded, too.
+    if kind is not QuestionKind.Paused or REPORT in choices:
+        known = node.record.receive_answer(kind, key)
+        if known is not None:
+            return known
     answered: asyncio.Future[Answer] = node.loop_handle.loop.create_future()
 
     def settle(answer: Answer) -> None:
@@ -73,27 +77,11 @@ async def ask(
         node.remove_end_callback(withdraw)
         node.board.close(question.id)
         node.end_pause()
+    # It is received here; only an earlier process leaves answers that are not.
+    node.record.receive_answer(kind, key)
     if node.tree.journal is not None:
         await node.tree.journal.saved(node)
     return answer
-
-
-def _known_answer(
-    node: CallNode, kind: QuestionKind, key: str, choices: Sequence[str]
-) -> Answer | None:
-    """Return the answer that an earlier process got to the same question, if it is still valid.
-
-    An answer that resumed a paused call was valid once only; the exception is a pause over a failed
-    call, because the failure is recorded, too.
-    """
-    answers = node.record.answers if node.record is not None else []
-    for number, (question, answer) in enumerate(answers):
-        if not question.has_key(kind, key):
-            continue
-        if kind is not QuestionKind.Paused or REPORT in choices:
-            del answers[number]
-            return answer
-    return None
 
 
 async def ask_to_resume(node: CallNode, why: str, key: str, choices: Sequence[str] = ()) -> str:

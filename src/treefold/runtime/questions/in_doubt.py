@@ -7,7 +7,6 @@ from typing import Any
 
 from treefold.core.call_request import Concluded, Gate
 from treefold.core.errors import InDoubtError
-from treefold.core.fold import Record
 from treefold.core.frames import short_arguments
 from treefold.core.function import RunContext
 from treefold.core.plain import explained
@@ -22,6 +21,7 @@ from treefold.core.question import (
     QuestionKind,
     ends_pause,
 )
+from treefold.core.record import CallRecord
 from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.questions.ask import ask, ask_to_resume
@@ -34,15 +34,14 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
     paused call asks its questions again.
     """
     record = node.record
-    if record is None:
-        return gate
     if _is_cancelled(record):
         return lambda _: _cancel(node)
-    paused = [q for q in record.questions.values() if q.kind is QuestionKind.Paused]
-    begun = record.started_at is not None and record.allowed
+    asked = (record.questions or {}).values()
+    paused = [q for q in asked if q.kind is QuestionKind.Paused]
+    begun = record.started is not None and record.allowed
     if begun and not node.function.is_agent and (not node.function.may_repeat or _unknown(node)):
         return lambda _: _decide(node)
-    if node.function.is_agent and record.response is not None:
+    if node.function.is_agent and record.conversation.response is not None:
         # The agent makes the calls of its last response again, and asks about failed ones itself.
         paused = [q for q in paused if REPORT not in q.choices]
     if not paused:
@@ -52,7 +51,7 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
         for question in paused:
             if _is_cancelled(record):
                 await _cancel(node)
-            if question.id not in record.questions:  # answered meanwhile
+            if question.id not in (record.questions or ()):  # answered meanwhile
                 continue
             others = [c for c in question.choices if c not in {RESUME, CANCEL}]
             await ask_to_resume(node, question.text, question.key, others)
@@ -61,7 +60,7 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
     return wait
 
 
-def _is_cancelled(record: Record) -> bool:
+def _is_cancelled(record: CallRecord) -> bool:
     """Whether a person cancelled it while it was paused, and its process ended before it did."""
     return any(ends_pause(question, answer) for question, answer in record.answers)
 

@@ -8,10 +8,19 @@ from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
 from treefold.core.question import CANCEL, RESUME, Answer, QuestionKey, QuestionKind
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.task import start_task
+from treefold.runtime.calls.walk import upwards
 from treefold.runtime.limits.leases import give_up_lease
 from treefold.runtime.loops.loop_handle import settle
 
 _WHAT_RESUME_DOES = "resume lets its next request or call go on"
+
+
+class Pauses:
+    """The pauses of one tree."""
+
+    def __init__(self) -> None:
+        self.by_node: dict[CallNode, Pause] = {}
 
 
 class Pause:
@@ -32,7 +41,8 @@ class Pause:
             self._answered,
             QuestionKey.Hold,
         )
-        node.tree.pauses[node] = self
+        self._pauses = node.tree.part(Pauses).by_node
+        self._pauses[node] = self
         node.add_end_callback(self.lift)
 
     def postpone(self, child: CallNode, context: RunContext, caller: CallNode) -> None:
@@ -58,9 +68,9 @@ class Pause:
 
     def lift(self) -> None:
         """End the pause: wake what waits for it, and start the postponed children."""
-        if self.node.tree.pauses.get(self.node) is not self:
+        if self._pauses.get(self.node) is not self:
             return
-        del self.node.tree.pauses[self.node]
+        del self._pauses[self.node]
         self.node.remove_end_callback(self.lift)
         self.node.board.close(self.question.id)
         for waiting in tuple(self._waiting):
@@ -86,7 +96,7 @@ def pause_node(node: CallNode, reason: str) -> None:
     """
     if node.state.final:
         raise UsageError(f"{node!r} has ended, and cannot be paused any more")
-    if node not in node.tree.pauses:
+    if node not in node.tree.part(Pauses).by_node:
         Pause(node, reason)
 
 
@@ -100,25 +110,25 @@ def why_not_paused(node: CallNode) -> str:
 
 def pause_over(node: CallNode | None) -> Pause | None:
     """Return the pause of *node* or of the nearest paused node above it, or None."""
-    while node is not None:
-        if (pause := node.tree.pauses.get(node)) is not None:
-            return pause
-        node = node.parent
+    if node is not None and (pauses := node.tree.part(Pauses).by_node):
+        for one in upwards(node):
+            if one in pauses:
+                return pauses[one]
     return None
 
 
 def start(node: CallNode, context: RunContext) -> None:
     """Start *node*, or postpone that while a node above it is paused."""
     caller = node.parent
-    if node.tree.pauses and caller is not None and (pause := pause_over(caller)) is not None:
+    if caller is not None and (pause := pause_over(caller)) is not None:
         pause.postpone(node, context, caller)
     else:
-        node.start(context)
+        start_task(node, context)
 
 
 async def wait_while_paused(node: CallNode) -> None:
     """Wait, as Paused and without a lease, while *node* or a node above it is paused."""
-    while node.tree.pauses and (pause := pause_over(node)) is not None:
+    while (pause := pause_over(node)) is not None:
         give_up_lease(node)
         node.begin_pause(pause.reason)
         try:

@@ -18,15 +18,20 @@ class OpenQuestion:
     """A question, and the callback that takes the answer."""
 
     question: Question
-    publish: Callable[[Event], None]
+    publish: Callable[[Event], object]
     loop_handle: LoopHandle
     settle: Callable[[Answer], None]
 
 
 class QuestionBoard:
-    """The open questions of one runtime; they are asked, settled and closed on its loop."""
+    """The open questions of one runtime; they are asked, settled and closed on its loop.
 
-    def __init__(self) -> None:
+    Args:
+        asked: is called with each new question; a replay answers it.
+    """
+
+    def __init__(self, asked: Callable[[Question], None] | None = None) -> None:
+        self._asked = asked
         self._open: dict[str, OpenQuestion] = {}
         self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
         self._shown = 0  # how many questions were opened that are not in a journal
@@ -35,7 +40,7 @@ class QuestionBoard:
     def take_over(
         self,
         question: Question,
-        publish: Callable[[Event], None],
+        publish: Callable[[Event], object],
         loop_handle: LoopHandle,
         settle: Callable[[Answer], None],
     ) -> None:
@@ -46,7 +51,7 @@ class QuestionBoard:
     def put(
         self,
         question: Question,
-        publish: Callable[[Event], None],
+        publish: Callable[[Event], object],
         loop_handle: LoopHandle,
         settle: Callable[[Answer], None],
     ) -> None:
@@ -73,7 +78,7 @@ class QuestionBoard:
                 self._old[node_id].remove(old)
                 self._open[old.id] = OpenQuestion(old, tree.publish, loop_handle, settle)
                 return old
-        number = tree.asked[node_id] = tree.asked.get(node_id, 0) + 1
+        number = len(tree.record_of(node_id).asked or ()) + 1
         question = Question(
             id=f"{node_id}-{number}",
             node_id=node_id,
@@ -88,6 +93,8 @@ class QuestionBoard:
         except TooLargeError:
             del self._open[question.id]
             raise
+        if self._asked is not None:
+            self._asked(question)
         return question
 
     def show(
@@ -127,9 +134,14 @@ class QuestionBoard:
         """Answer a question, from any thread."""
         waiting = self._find_open(id)
         answer = waiting.question.checked(text, args)
-        waiting.loop_handle.run_sync(self._settle, id, answer)
+        waiting.loop_handle.run_sync(self.settle, id, answer)
 
-    def _settle(self, id: str, answer: Answer) -> None:
+    def settle(self, id: str, answer: Answer) -> None:
+        """Settle a question with an answer that was checked; runs on its loop.
+
+        Raises:
+            UnknownQuestionError: it is not open any more.
+        """
         waiting = self._find_open(id)  # raises if it has been answered meanwhile
         self.close(id, answer)
         waiting.settle(answer)

@@ -1,19 +1,19 @@
-"""A tree: the events of one top-level call, and what its nodes share.
-
-Publishing costs the run one append. Events are folded into views when a view is requested, in the
-thread that requests it, so that watching a run costs it nothing.
-"""
+"""A tree: the records of one top-level call and all below it, and what its nodes share."""
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from treefold.core.errors import ClosedError
 from treefold.core.events import Event, ProcessDied
+from treefold.core.fold import TreeFold
+from treefold.core.function import Node
+from treefold.core.record import CallRecord
 from treefold.core.views import NodeView
 from treefold.runtime.trees.bags import SessionBag, close_all
+
+P = TypeVar("P")
 
 
 class Recorder(Protocol):
@@ -50,7 +50,7 @@ class Recorder(Protocol):
         """Return arguments as they come back from the journal."""
         ...
 
-    async def saved(self, node: Any) -> None:
+    async def saved(self, node: Node) -> None:
         """Wait until all events so far are durable; *node* asks for help if they cannot be."""
         ...
 
@@ -60,27 +60,25 @@ class Recorder(Protocol):
 
 
 class Tree:
-    """The events of one tree, the callbacks that wait for more, its bags, leases and pauses."""
+    """The records of one tree, the callbacks that wait for a change, and its bags.
+
+    Events are published on the runtime's loop, and applied to the records at once. Views may be
+    made in any thread.
+    """
 
     __slots__ = (
         "_bags",
         "_closed",
         "_fold",
-        "_fold_lock",
-        "_live",
         "_lock",
-        "_pending",
+        "_parts",
         "_waiting",
-        "asked",
         "id",
         "journal",
         "kept",
         "last_death",
-        "lease_waiters",
-        "leases",
         "number",
         "paused",
-        "pauses",
     )
 
     def __init__(
@@ -91,94 +89,75 @@ class Tree:
         self.journal = journal
         self.kept = kept  # until it is deleted; otherwise only while it runs
         self.last_death: ProcessDied | None = None  # if there was no progress since
+        self.paused: set[Node] = set()  # the nodes whose state is Paused
+        self._fold = TreeFold()
+        self._parts: dict[type, Any] = {}
         self._bags: dict[int, SessionBag] = {}
         self._closed = False
-        self.asked: dict[int, int] = {}  # the number of questions a node has asked
-        self.pauses: dict[Any, Any] = {}  # Pause objects, by node
-        self.paused: set[Any] = set()  # the nodes whose state is Paused
-        self.leases: dict[Any, Any] = {}  # Lease objects, by holder
-        self.lease_waiters: dict[Any, None] = {}  # SlotRequest objects, in order
-        self._pending: deque[Event] = deque()
-        self._live: dict[int, list[Event]] = {}  # events that a later one will replace, by node
         self._waiting: list[Callable[[], None]] = []
-        self._lock = threading.Lock()  # guards _waiting, _live and the bags; held briefly
-        self._fold_lock = threading.Lock()
-        self._fold: Any = None  # a TreeFold, made for the first view
+        self._lock = threading.Lock()  # guards the records, _waiting and the bags; held briefly
+
+    def part(self, kind: type[P]) -> P:
+        """Return the object of this class that belongs to the tree; it is made on first use.
+
+        Higher folders keep here what they know about a tree.
+        """
+        if (found := self._parts.get(kind)) is None:
+            found = self._parts[kind] = kind()
+        return found
 
     # Events
 
-    def publish(self, event: Event) -> None:
-        """Record *event*, and wake the callbacks that wait for one."""
+    def publish(self, event: Event) -> CallRecord:
+        """Record *event* in the journal, and apply it; return the record of its call.
+
+        Raises:
+            TooLargeError: it is too large for the journal; it was not applied.
+        """
         if self.journal is not None:
             self.journal.record(self.id, event)
-        self._pending.append(event)
-        self._wake()
+        return self.show(event)
+
+    def stream(self, event: Event) -> None:
+        """Broadcast *event* to observers instead of recording it, and apply it."""
+        if self.journal is not None:
+            self.journal.stream(self.id, event)
+        self.show(event)
+
+    def show(self, event: Event) -> CallRecord:
+        """Apply *event* in this process only, without recording it."""
+        with self._lock:
+            record = self._fold.apply(event)
+            waiting = self._waiting
+            if waiting:
+                self._waiting = []
+        for wake in waiting:
+            wake()
+        return record
+
+    def restore(self, events: Iterable[Event]) -> None:
+        """Apply the events of an earlier process."""
+        with self._lock:
+            self._fold.apply_all(events)
 
     def as_written(self, text: str) -> str:
         """Return *text* as the journal has it: redacted."""
         return text if self.journal is None else self.journal.redacted(text)
 
-    def show(self, event: Event) -> None:
-        """Publish *event* in this process only, without recording it."""
-        self._pending.append(event)
-        self._wake()
-
-    def publish_live(self, event: Event) -> None:
-        """Publish an event that is of interest only until ``publish_instead`` of its node.
-
-        If no view is requested by then, it is dropped: a long response arrives in thousands of
-        pieces.
-        """
-        if self.journal is not None:
-            self.journal.stream(self.id, event)
+    @property
+    def records(self) -> list[CallRecord]:
+        """The records of all nodes, by rising ids: each is after that of its caller."""
         with self._lock:
-            self._live.setdefault(event.node, []).append(event)
-        self._wake()
+            return [record for _, record in sorted(self._fold.records.items())]
 
-    def publish_instead(self, event: Event) -> None:
-        """Record *event*, and drop the live events of its node."""
-        if self.journal is not None:
-            self.journal.record(self.id, event)
-        with self._lock:
-            self._pending.append(event)
-            self._live.pop(event.node, None)
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiting:
-            with self._lock:
-                waiting, self._waiting = self._waiting, []
-            for wake in waiting:
-                wake()
+    def record_of(self, id: int) -> CallRecord:
+        """Return the record of the node with this id."""
+        return self._fold.records[id]
 
     def view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id."""
-        with self._fold_lock:
-            self._prepare()
-            with self._lock:
-                live, self._live = self._live, {}
-                count = len(self._pending)
-            self._fold.apply(self._take_pending(count))
-            self._fold.apply(event for events in live.values() for event in events)
-            return self._fold.views[id]
-
-    def restore(self, events: Iterable[Event]) -> dict[int, Any]:
-        """Fold the events of an earlier process; return the record of each node."""
-        with self._fold_lock:
-            self._prepare()
-            self._fold.take(events)
-            return dict(self._fold.records)
-
-    def expect_views(self) -> None:
-        """Import and make the fold now, so that the first view takes no longer than the next."""
-        with self._fold_lock:
-            self._prepare()
-
-    def _prepare(self) -> None:
-        if self._fold is None:
-            from treefold.core.fold import TreeFold  # noqa: PLC0415 - only views need it
-
-            self._fold = TreeFold(self.number)
+        with self._lock:
+            return self._fold.view(id)
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Call *wake* once, at the next event."""
@@ -189,13 +168,6 @@ class Tree:
         """Remove a callback added with ``on_next_event``."""
         with self._lock, suppress(ValueError):
             self._waiting.remove(wake)
-
-    def _take_pending(self, count: int) -> Iterator[Event]:
-        """Yield the first *count* pending events, and remove each after it was folded."""
-        # Not before: Ctrl-C may come at any time, and would lose an event.
-        for _ in range(count):
-            yield self._pending[0]
-            self._pending.popleft()
 
     # Bags
 

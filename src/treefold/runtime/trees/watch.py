@@ -13,10 +13,6 @@ _REST = 10  # times the duration of the last view
 class ViewSource(Protocol):
     """A tree that makes views: a Tree, or an ObservedTree."""
 
-    def expect_views(self) -> None:
-        """Prepare to make views."""
-        ...
-
     def view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id."""
         ...
@@ -71,7 +67,6 @@ class Watch:
         self._timeout = timeout
         self._took = 0.0  # seconds to make the last view
         self._last: NodeView | None = None  # the last one returned
-        tree.expect_views()
 
     def result(self) -> NodeView:
         """Block until there is a newer view, and return it.

@@ -1,0 +1,395 @@
+"""``CallRecord``: the state of one call, computed from its events only.
+
+A running call and a call read from a journal have the same record: the running one changes it by
+publishing events. Views are frozen copies of records (``core.fold``).
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, ClassVar, Final
+
+from treefold.core.agent_events import (
+    ConversationOpened,
+    LeaseAwaited,
+    NoticeGiven,
+    RequestFailed,
+    RequestRetried,
+    RequestSent,
+    ResponseCompleted,
+    ResponseStreamed,
+)
+from treefold.core.events import (
+    AgentEdited,
+    ArgumentsEdited,
+    CallAllowed,
+    CallEnded,
+    CallInherited,
+    CallPaused,
+    CallReopened,
+    CallRequested,
+    CallResumed,
+    CallStarted,
+    Event,
+    ProcessDied,
+    QuestionAsked,
+    QuestionSettled,
+    TreeForked,
+    ValueSent,
+)
+from treefold.core.exchange import Exchange
+from treefold.core.frames import Frame, short_arguments
+from treefold.core.model_events import TextDelta, TextWasThinking
+from treefold.core.question import Answer, Question, QuestionKind, ends_pause
+from treefold.core.states import NodeState
+from treefold.core.transcript import TranscriptPart
+from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage, added
+from treefold.core.views import NodeView
+
+RUNS: Final = "runs"
+_WAITS: Final = "waits to be started"
+_RECEIVES: Final = "receives a response"
+
+
+class Spending:
+    """Tokens, US dollars and responses of a call and all calls below it."""
+
+    __slots__ = ("cost", "responses", "usage")
+
+    def __init__(self) -> None:
+        self.usage: TokenUsage = NO_USAGE
+        self.cost: Decimal | None = NO_COST  # None: a price is not known
+        self.responses = 0
+
+    def add(self, usage: TokenUsage, cost: Decimal | None, responses: int) -> None:
+        """Add what one request took."""
+        self.usage += usage
+        self.cost = added(self.cost, cost)
+        self.responses += responses
+
+
+class ConversationRecord:
+    """The conversation of a call with a model."""
+
+    __slots__ = (
+        "caching",
+        "cost",
+        "edit",
+        "exchanges",
+        "model",
+        "partial",
+        "response",
+        "said",
+        "system",
+        "transcript",
+        "usage",
+    )
+
+    def __init__(self) -> None:
+        self.model: str | None = None
+        self.caching: str | None = None
+        self.system = ""
+        self.transcript: list[TranscriptPart] = []  # of all completed exchanges
+        self.said: tuple[TranscriptPart, ...] = ()  # sent to the model, without a response yet
+        self.partial: list[str] = []  # the text of a response while it arrives
+        self.exchanges: list[Exchange] = []
+        self.response: ResponseCompleted | None = None  # the last, until the next request is sent
+        self.edit: AgentEdited | None = None
+        self.usage = NO_USAGE
+        self.cost: Decimal | None = NO_COST
+
+
+# The conversation of every call that has none. It is replaced before the first change.
+NO_CONVERSATION: Final = ConversationRecord()
+
+
+class CallRecord:
+    """The state of one call: enough to show it, to run it, or to resume it."""
+
+    __slots__ = (
+        "_path",
+        "allowed",
+        "answers",
+        "asked",
+        "changed",
+        "children",
+        "conversation",
+        "edited",
+        "ended",
+        "forked",
+        "inputs",
+        "notices",
+        "parent",
+        "questions",
+        "requested",
+        "spending",
+        "started",
+        "state",
+        "status",
+        "unclaimed",
+        "values",
+        "view",
+    )
+
+    def __init__(self, requested: CallRequested, parent: "CallRecord | None") -> None:
+        self.requested = requested
+        self.parent = parent
+        self.inputs = requested.inputs
+        self.edited = False  # whether the arguments are others than requested
+        self.allowed = not requested.gated  # whether its gate, if any, has allowed it
+        self.state = NodeState.Waiting
+        self.status = _WAITS
+        self.started: float | None = None
+        self.forked: float | None = None  # when the fork was made in which it is open again
+        self.ended: CallEnded | None = None
+        self.conversation = NO_CONVERSATION
+        self.spending: Spending | None = None
+        self.changed = 0  # the number of the last event
+        self.view: NodeView | None = None  # None: there is none yet, or it is outdated
+        self._path: str | None = None
+        # Most calls have none of these, so the lists are made when the first is added.
+        self.children: list[CallRecord] | tuple[()] = ()
+        self.values: list[Any] | tuple[()] = ()
+        self.notices: list[str] | tuple[()] = ()
+        self.unclaimed: tuple[int, ...] = ()  # indexes of calls not made again after a resume
+        self.questions: dict[str, Question] | None = None  # the open ones
+        self.asked: dict[str, Question] | None = None  # all, by their ids
+        # The answers that its code has not received: given in an earlier process, or just now.
+        self.answers: list[tuple[Question, Answer]] = []
+
+    @property
+    def id(self) -> int:
+        """The id of the call."""
+        return self.requested.node
+
+    @property
+    def path(self) -> str:
+        """The path of the call in its tree, such as "1.3.2"."""
+        if self._path is None:
+            numbers: list[str] = []
+            above: CallRecord | None = self
+            while above is not None and above._path is None:
+                numbers.append(str(above.requested.index))
+                above = above.parent
+            if above is not None and above._path is not None:
+                numbers.append(above._path)
+            self._path = ".".join(reversed(numbers))
+        return self._path
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When its time began: in a fork, not before the fork was made.
+
+        The time before belongs to the source of the fork.
+        """
+        if self.started is None:
+            return None
+        started = self.started
+        if self.forked is not None:
+            # The store records the time of the fork for a top-level call.
+            is_top = self.requested.parent is None
+            started = self.forked if is_top else max(started, self.forked)
+        return datetime.fromtimestamp(started, UTC)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When it ended."""
+        return None if self.ended is None else datetime.fromtimestamp(self.ended.at, UTC)
+
+    @property
+    def frame(self) -> Frame:
+        """The call as one line of a stack."""
+        requested, talk, spending = self.requested, self.conversation, self.spending
+        return Frame(
+            function=requested.function,
+            kind="agent" if requested.is_agent else "code",
+            node_id=requested.node,
+            path=self.path,
+            state=self.state.value,
+            arguments=short_arguments(self.inputs),
+            model=talk.model,
+            responses=len(talk.exchanges),
+            parts=len(talk.transcript) + len(talk.said),
+            usage=NO_USAGE if spending is None else spending.usage,
+            cost=NO_COST if spending is None else spending.cost,
+        )
+
+    def apply(self, event: Event) -> None:
+        """Change the record as *event* says, which happened to this call."""
+        self._changes[type(event)](self, event)
+
+    def receive_answer(self, kind: QuestionKind, key: str) -> Answer | None:
+        """Return the answer to the question with this *kind* and *key*, which is used up; or None.
+
+        The first of several is returned.
+        """
+        for number, (question, answer) in enumerate(self.answers):
+            if question.has_key(kind, key):
+                del self.answers[number]
+                return answer
+        return None
+
+    # What each event changes
+
+    def _start(self, event: CallStarted) -> None:
+        self.state, self.status = NodeState.Running, RUNS
+        self.started = event.at
+
+    def _end(self, event: CallEnded) -> None:
+        # Other threads may read the outcome as soon as the state is final.
+        self.ended = event
+        self.state, self.status = event.state, ""
+        self.questions = None
+        if self.conversation.partial:
+            self.conversation.partial = []
+
+    def _send(self, event: ValueSent) -> None:
+        self.values = self.values or []
+        self.values.append(event.value)
+
+    def _edit(self, event: ArgumentsEdited) -> None:
+        self.inputs, self.edited = event.inputs, True
+
+    def _allow(self, event: CallAllowed) -> None:
+        self.allowed = True
+        # The decision about a call in doubt applies to one run of it only.
+        self.answers = [one for one in self.answers if one[0].kind is not QuestionKind.InDoubt]
+
+    def _pause(self, event: CallPaused) -> None:
+        self.state, self.status = NodeState.Paused, event.reason
+
+    def _resume(self, event: CallResumed) -> None:
+        self.state, self.status = NodeState.Running, RUNS
+
+    def _fork(self, event: TreeForked) -> None:
+        self.forked = event.at
+        self._reopen(event)
+
+    def _inherit(self, event: CallInherited) -> None:
+        if self.parent is not None:
+            self.forked = self.parent.forked
+        self._reopen(event)
+
+    def _reopen(self, event: Event) -> None:
+        self.ended = None
+        self.answers = [(q, a) for q, a in self.answers if not ends_pause(q, a)]
+        waits = self.started is None
+        self.state = NodeState.Waiting if waits else NodeState.Running
+        self.status = _WAITS if waits else RUNS
+
+    def _ask(self, event: QuestionAsked) -> None:
+        self.questions = self.questions or {}
+        self.asked = self.asked or {}
+        self.questions[event.question.id] = self.asked[event.question.id] = event.question
+
+    def _settle(self, event: QuestionSettled) -> None:
+        if self.questions is not None:
+            self.questions.pop(event.id, None)
+        if event.answer is not None and self.asked is not None and event.id in self.asked:
+            self.answers.append((self.asked[event.id], event.answer))
+
+    def _notice(self, event: NoticeGiven) -> None:
+        self.notices = self.notices or []
+        self.notices.append(event.text)
+        self.unclaimed += event.calls
+
+    def _change_nothing(self, event: ProcessDied) -> None:
+        """Only recovery reads this event."""
+
+    # The conversation
+
+    def _conversing(self) -> ConversationRecord:
+        if self.conversation is NO_CONVERSATION:
+            self.conversation = ConversationRecord()
+        return self.conversation
+
+    def _open(self, event: ConversationOpened) -> None:
+        conversation = self._conversing()
+        conversation.model, conversation.system = event.model, event.system
+        conversation.caching = event.caching
+        if not event.goes_on:
+            conversation.transcript = list(event.transcript)
+
+    def _edit_agent(self, event: AgentEdited) -> None:
+        self._conversing().edit = event
+
+    def _await_lease(self, event: LeaseAwaited) -> None:
+        self.status = "waits until fewer requests are under way"
+
+    def _request(self, event: RequestSent) -> None:
+        conversation = self._conversing()
+        conversation.partial = []
+        conversation.said = event.inputs
+        conversation.response = None
+        self.status = "waits for the model"
+
+    def _stream(self, event: ResponseStreamed) -> None:
+        self.status = _RECEIVES
+        if isinstance(event.delta, TextDelta):
+            self._conversing().partial.append(event.delta.text)
+        elif isinstance(event.delta, TextWasThinking):
+            self._conversing().partial = []
+
+    def set_partial_text(self, text: str) -> bool:
+        """Set the text of a response while it arrives; return whether that changed anything."""
+        if self.ended is not None or self.conversation.partial == [text]:
+            return False
+        self._conversing().partial, self.status = [text], _RECEIVES
+        return True
+
+    def _retry(self, event: RequestRetried) -> None:
+        self._conversing().partial = []
+        self.status = f"tries again in {event.wait:g} s: {event.failure}"
+
+    def _fail(self, event: RequestFailed) -> None:
+        self._conversing().partial = []
+        self.status = f"the request failed: {event.failure}"
+        if event.usage.total:
+            self._spend(event.usage, event.cost, 0)
+
+    def _complete(self, event: ResponseCompleted) -> None:
+        conversation = self._conversing()
+        conversation.partial = []
+        conversation.transcript += event.parts
+        conversation.said = ()
+        conversation.exchanges.append(event.exchange)
+        conversation.response = event
+        self.status = RUNS
+        # A resumed agent continues after this response, so it asks nothing older again.
+        self.answers.clear()
+        self._spend(event.usage, event.cost, 1)
+
+    def _spend(self, usage: TokenUsage, cost: Decimal | None, responses: int) -> None:
+        """Add what a request took to this call and to every call above it."""
+        self.conversation.usage += usage
+        self.conversation.cost = added(self.conversation.cost, cost)
+        above: CallRecord | None = self
+        while above is not None:
+            above.spending = above.spending or Spending()
+            above.spending.add(usage, cost, responses)
+            above = above.parent
+
+    _changes: ClassVar[dict[type[Event], Callable[["CallRecord", Any], None]]] = {
+        CallStarted: _start,
+        CallEnded: _end,
+        ValueSent: _send,
+        ArgumentsEdited: _edit,
+        CallAllowed: _allow,
+        CallPaused: _pause,
+        CallResumed: _resume,
+        TreeForked: _fork,
+        CallInherited: _inherit,
+        CallReopened: _reopen,
+        QuestionAsked: _ask,
+        QuestionSettled: _settle,
+        NoticeGiven: _notice,
+        ProcessDied: _change_nothing,
+        ConversationOpened: _open,
+        AgentEdited: _edit_agent,
+        LeaseAwaited: _await_lease,
+        RequestSent: _request,
+        ResponseStreamed: _stream,
+        RequestRetried: _retry,
+        RequestFailed: _fail,
+        ResponseCompleted: _complete,
+    }
