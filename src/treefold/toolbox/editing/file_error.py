@@ -18,7 +18,7 @@ class FileError(CallError, ValueError):
         ...     runtime.invoke(text_editor, {"command": "view", "path": "/dev/null"}).result()
         Traceback (most recent call last):
             ...
-        treefold.toolbox.editing.file_error.FileError: '/dev/null' is a device, not a text file
+        treefold.errors.FileError: '/dev/null' is a device, not a text file
     """
 
 
