@@ -144,6 +144,28 @@ def test_type_checkers_are_told_the_same_names(module: ModuleType):
         assert getattr(importlib.import_module(str(home)), str(name)) is getattr(module, str(name))
 
 
+@pytest.mark.parametrize(
+    ("found", "topic"),
+    [
+        (treefold.Agent, "Turns"),
+        (treefold.AgentFunction, "Call tree"),
+        (treefold.AgentNode, "Call tree"),
+        (treefold.AgentOptions, "Chat"),
+        (treefold.agent, "Call tree"),
+        (treefold.models.Session, "Models"),
+        (treefold.stores.SavedSession, "Chat"),
+        (treefold.SessionBag, "Call tree"),
+        (treefold.SessionInfo, "Chat"),
+        (treefold.SessionStore, "Chat"),
+    ],
+    ids=lambda found: getattr(found, "__name__", str(found)),
+)
+def test_names_that_are_easily_confused_say_what_they_are_and_what_not(found: object, topic: str):
+    first, second, *_ = str(found.__doc__).split("\n\n")
+    assert first.startswith(f"{topic}: ")
+    assert re.search(r"\b(no|not|nothing)\b", second)
+
+
 def test_the_modules_need_no_import_of_their_own():
     script = "import treefold; print(treefold.errors.StoreError, treefold.tree.Runtime.__name__)"
     assert in_python(script) == "<class 'treefold.errors.StoreError'> Runtime\n"

@@ -64,7 +64,9 @@ class Past:
 
 
 class AgentNode(CallNode):  # noqa: PLR0904 - most of the public methods are properties
-    """A call of an agent, with its conversation.
+    """Call tree: one call of an AgentFunction, with its conversation.
+
+    It is not the agent: that is the AgentFunction, which can be called many times.
 
     Example:
         >>> from treefold import AgentFunction, AgentNode, Runtime
