@@ -1,4 +1,4 @@
-"""The exceptions of ``treefold.errors``, where their tree is drawn, but for those of agents."""
+"""The exceptions of ``treefold.errors``, which draws their tree; others are in ``agent_errors``."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
