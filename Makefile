@@ -77,6 +77,7 @@ bench: $(VENV)/dev.done
 	@$(BIN)/python bench/agents.py
 	@$(BIN)/python bench/durable.py
 	@$(BIN)/python bench/tracing.py
+	@$(BIN)/python bench/walks.py
 
 crash: $(VENV)/dev.done
 	@PYTHONPATH=tests $(BIN)/python -m crash.exhaustive
