@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from documents.chat_stage import ANTHROPIC, GEMINI, add, after
+from chat_helpers import ANTHROPIC, GEMINI, add, after
 from treefold import AgentOptions, Client, ModelProviderException, NodeState, Runtime, TextBlock
 from treefold.core.errors import CancellationException, InvalidValueError
 from treefold.models import Retry

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from documents.chat_stage import add, joined
+from chat_helpers import add, joined
 from treefold import AgentOptions, AssistantMessage, Client, TextBlock
 from treefold.core.errors import InvalidValueError
 from treefold.models import Retry

@@ -1,6 +1,6 @@
 """What is shared and what is not: histories, models that others use; and odd messages in them."""
 
-from documents.chat_stage import Assistant, User, add, asked, written
+from chat_helpers import Assistant, User, add, asked, written
 from treefold import AgentOptions, Client, Runtime, ToolResultBlock, UserMessage, UserText
 from treefold.testing import ScriptedModel
 

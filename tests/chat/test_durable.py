@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from documents.chat_stage import OPENAI, add, adding, options, serving
+from chat_helpers import OPENAI, add, adding, options, serving
 from driving import wait
 from treefold import (
     AgentOptions,

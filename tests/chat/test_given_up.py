@@ -4,7 +4,7 @@ import asyncio
 import gc
 from typing import Any
 
-from documents.chat_stage import Assistant, User, by_name, heard, text_of, written
+from chat_helpers import Assistant, User, by_name, heard, text_of, written
 from treefold import AgentOptions, Client, NodeState, ToolUse, ToolUseBlock, tool
 from treefold.testing import HANGS, ScriptedModel
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from documents.chat_stage import (
+from chat_helpers import (
     ANTHROPIC,
     Assistant,
     Result,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from documents.chat_stage import add, asked, joined, options, serving, text_of, until_failure
+from chat_helpers import add, asked, joined, options, serving, text_of, until_failure
 from treefold import Client, ModelProviderException, TextBlock, ThinkingBlock, ToolUseDelta
 from treefold.models import Retry
 from wire import openai_wire

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from documents.chat_stage import add, asked, by_name
+from chat_helpers import add, asked, by_name
 from treefold import (
     AgentOptions,
     AssistantMessage,

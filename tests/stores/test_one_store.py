@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from documents.chat_stage import Assistant, User, asked, written
+from chat_helpers import Assistant, User, asked, written
 from treefold import (
     AgentOptions,
     Client,
