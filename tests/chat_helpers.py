@@ -43,6 +43,16 @@ async def fail(args: dict[str, Any]) -> None:
     raise LookupError(args["why"])
 
 
+@tool("search", "Search.", {"q": {"type": "string", "default": ""}})
+async def search(args: dict[str, Any]) -> str:
+    return f"found {args.get('q', '')}"
+
+
+def entries(*made: dict[str, Any]) -> dict[str, Any]:
+    """Return the delta of a stream that has these tool calls."""
+    return {"tool_calls": list(made)}
+
+
 def adding(id: str, a: int = 25, b: int = 17) -> tuple[str, str, str]:
     """Return a call of `add` that a model asks for."""
     return (id, "add", compact({"a": a, "b": b}))

@@ -3,8 +3,7 @@
 import json
 import os
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -60,12 +59,3 @@ def treefold(
 def open_questions(file: Path) -> list[dict[str, Any]]:
     """Return what waits for a person, as the command tells it."""
     return treefold("questions", "--json", "--store", file).json
-
-
-def wait(condition: Callable[[], T]) -> T:
-    """Wait until *condition* holds, and return what it gave."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.005)
-    return found

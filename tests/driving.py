@@ -1,6 +1,5 @@
 """A process that drives the errands of a journal, and what those beside it do and see."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
@@ -8,6 +7,7 @@ from typing import Final, TypeVar
 import errands
 import warm_python
 from command_line import PATIENCE, environment, treefold
+from support import wait
 from treefold import NodeView, attach
 
 T = TypeVar("T")
@@ -31,15 +31,6 @@ class Driver:
 
 
 Drive = Callable[..., Driver]
-
-
-def wait(condition: Callable[[], T | None]) -> T:
-    """Wait until *condition* holds, and return what it gave."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.01)
-    return found
 
 
 def asked(path: Path, count: int = 1) -> list[str]:

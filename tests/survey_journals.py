@@ -16,7 +16,8 @@ from typing import Any, Final
 import survey_functions
 import treefold
 import warm_python
-from command_results import PATIENCE, environment, wait
+from command_results import PATIENCE, environment
+from support import wait
 from survey_functions import (
     FUNCTIONS,
     TEXTS,
@@ -27,7 +28,8 @@ from survey_functions import (
     runtime,
     survey,
 )
-from treefold import Edit, Node, NodeState, NodeView, Observer, Runtime, StoreError
+from treefold import Edit, Node, NodeState, Observer, Runtime, StoreError
+from view_trees import flat
 
 SURVEY: Final = str(Path(survey_functions.__file__))
 
@@ -221,11 +223,6 @@ def main(path: str) -> None:
                 told = {"error": repr(error)}
             print(json.dumps(told), flush=True)  # noqa: T201
     made.close()
-
-
-def flat(view: NodeView) -> list[NodeView]:
-    """Return *view* and all below it, parents first."""
-    return [view, *[one for child in view.children for one in flat(child)]]
 
 
 def has_begun(file: Path) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from agent_scripts import run_agent, told
+from support import look
 from treefold import (
     AgentFunction,
     ModelText,
@@ -18,7 +19,6 @@ from treefold import (
     TreefoldError,
     UserText,
     agent,
-    registries,
     tool,
 )
 from treefold.testing import ScriptedModel, ScriptedRequest
@@ -43,14 +43,6 @@ def finder(**options: Any) -> AgentFunction:
 def texts(request: ScriptedRequest) -> list[str]:
     """Return what the user said."""
     return [part.text for part in request.transcript if isinstance(part, UserText)]
-
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return f"{at} is fine"
 
 
 # --- text

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agent_scripts import StagedModel, asked, run, told, until
-from support import settle
+from agent_scripts import StagedModel, asked, children_of, run, told, until
+from support import look, settle
 from treefold import (
     AgentFunction,
     AgentNode,
@@ -16,7 +16,6 @@ from treefold import (
     Ensemble,
     EnsembleError,
     FunctionArg,
-    Node,
     NodeState,
     Provider,
     RunContext,
@@ -26,20 +25,11 @@ from treefold import (
     ToolUse,
     TreefoldError,
     UserText,
-    registries,
-    tool,
 )
 from treefold.testing import ScriptedFailure, ScriptedModel, ScriptedRequest
 from treefold.toolbox import raise_exception
 
 CLAUDE, GEMINI = Provider.Anthropic, Provider.Gemini
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return f"{at} is fine"
 
 
 def writer(*uses: Any, **options: Any) -> AgentFunction:
@@ -60,13 +50,6 @@ PROMPT = "Write about rain."
 
 def requests_of(*models: ScriptedModel) -> list[ScriptedRequest]:
     return [request for model in models for request in model.requests]
-
-
-def flat(node: Node) -> list[Node]:
-    found: list[Node] = []
-    for child in node.get_children():
-        found += child if isinstance(child, list) else [child]
-    return found
 
 
 # --- what it is
@@ -172,7 +155,7 @@ async def test_candidates_use_functions_like_any_call_of_the_agent():
     several = Ensemble(writer(look), {CLAUDE: 2})
     node = await run(several, RAIN, models={CLAUDE: ScriptedModel(reply)})
     assert node.outputs == "text"
-    candidates = [child for child in flat(node) if flat(child)]
+    candidates = [child for child in children_of(node) if children_of(child)]
     assert len(candidates) >= 2
 
 
@@ -313,7 +296,7 @@ async def test_cancelling_an_ensemble_cancels_all_its_candidates():
         runtime.cancel(node.id, "enough")
         await until(lambda: node.state is NodeState.Canceled)
         assert claude.in_flight == gemini.in_flight == 0
-        assert {child.state for child in flat(node)} == {NodeState.Canceled}
+        assert {child.state for child in children_of(node)} == {NodeState.Canceled}
 
 
 # --- thinking more
@@ -346,7 +329,7 @@ async def test_an_agent_looks_again_as_often_as_it_is_told():
     assert node.outputs == "v4"
     assert len(model.requests) == 4
     assert "v3" in str(model.requests[3].transcript)
-    assert len(flat(node)) == 4
+    assert len(children_of(node)) == 4
 
 
 async def test_an_agent_with_a_type_looks_again_and_returns_that_type():

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import run_agent, told
+from agent_scripts import run_agent, told, worker
 from treefold import (
     AgentException,
-    AgentFunction,
     BudgetExceeded,
     CallGraphError,
     CancellationException,
@@ -27,10 +26,6 @@ from treefold import (
 )
 from treefold.testing import ScriptedModel, ScriptedRequest
 from treefold.toolbox import raise_exception
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
 
 
 async def test_an_agent_that_gives_up_in_another_runtime_does_not_end_the_one_whose_tool_ran_it():

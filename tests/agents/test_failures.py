@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import agent_node, ended, run, run_agent, told
+from agent_scripts import agent_node, ended, run, run_agent, told, worker
+from support import look
 from treefold import (
     AgentException,
     AgentFunction,
@@ -38,18 +39,9 @@ from treefold.toolbox import raise_exception
 with registries():
 
     @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return f"{at} is fine"
-
-    @tool
     async def fail(why: str) -> None:
         """Fail."""
         raise LookupError(why)
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
 
 
 def giving_up(message: str = "I give up", id: str = "r") -> ToolUse:

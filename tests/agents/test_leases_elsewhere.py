@@ -5,12 +5,9 @@ import subprocess
 import sys
 from typing import Any
 
-from treefold import AgentFunction, CodeFunction, Limits, RunContext, Runtime, ToolUse
+from agent_scripts import worker
+from treefold import CodeFunction, Limits, RunContext, Runtime, ToolUse
 from treefold.testing import ScriptedModel
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "Work.", user_prompt_template="Work.", uses=uses, **options)
 
 
 async def test_a_tool_that_waits_for_another_tree_lets_it_have_the_lease():

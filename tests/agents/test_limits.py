@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import StagedModel, agent_node, ended, run, run_agent, told, until
+from agent_scripts import StagedModel, agent_node, ended, run, run_agent, told, until, worker
 from support import settle
 from treefold import (
-    AgentFunction,
     Budget,
     BudgetExceeded,
     CodeFunction,
@@ -36,10 +35,6 @@ with registries():
     async def look(at: str = "x") -> str:
         """Look at something."""
         return f"{at} is fine"
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
 
 
 def always_looking(request: ScriptedRequest) -> Any:

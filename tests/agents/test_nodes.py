@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import StagedModel, agent_node, ended, run, run_agent, seen, until
+from agent_scripts import StagedModel, agent_node, ended, run, run_agent, seen, until, worker
+from support import look
 from treefold import (
     AgentFunction,
     AgentNode,
@@ -25,23 +26,11 @@ from treefold import (
     ToolUse,
     TranscriptPart,
     UserText,
-    registries,
     tool,
 )
 from treefold.testing import ScriptedFailure, ScriptedModel
 
 SPENT = TokenUsage(input=100, cache_read=10, reasoning=5, output=20)
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return f"{at} is fine"
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
 
 
 def looking(id: str, at: str = "x") -> ToolUse:

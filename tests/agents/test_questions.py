@@ -5,13 +5,24 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import StagedModel, asked, ended, run, run_agent, seen, told, until
+from agent_scripts import (
+    StagedModel,
+    asked,
+    children_of,
+    ended,
+    question_of,
+    run,
+    run_agent,
+    seen,
+    told,
+    until,
+    worker,
+)
 from support import settle
 from treefold import (
     HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE,
     HOOK_USER_PROMPT_SUBMIT,
-    AgentFunction,
     CancellationException,
     CodeFunction,
     DeniedError,
@@ -21,7 +32,6 @@ from treefold import (
     NodeState,
     PostToolUseEvent,
     PreToolUseEvent,
-    Question,
     RunContext,
     Runtime,
     ToolUse,
@@ -41,17 +51,6 @@ with registries():
         return f"{at} is fine"
 
 
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
-
-
-def flat(node: Node) -> list[Node]:
-    found: list[Node] = []
-    for child in node.get_children():
-        found += child if isinstance(child, list) else [child]
-    return found
-
-
 class Gate:
     """A tool that waits inside."""
 
@@ -67,12 +66,6 @@ class Gate:
             return "through"
 
         self.tool = gate
-
-
-async def question_of(runtime: Runtime) -> Question:
-    """Wait for the one open question."""
-    [question] = await until(runtime.questions)
-    return question
 
 
 # --- pausing
@@ -112,7 +105,7 @@ async def test_a_request_that_is_under_way_ends_before_a_pause():
         model.gate.set()
         await until(lambda: node.state is NodeState.Paused)
         assert len(model.script.requests) == 1
-        assert all(child.state is NodeState.Waiting for child in flat(node))
+        assert all(child.state is NodeState.Waiting for child in children_of(node))
         runtime.resume(node.id)
         assert await node == "done"
 
@@ -131,9 +124,9 @@ async def test_a_child_of_paused_code_may_not_start_and_stays_waiting():
         await inside.wait()
         runtime.pause(node.id)
         go_on.set()
-        await until(lambda: flat(node))
+        await until(lambda: children_of(node))
         await settle()
-        [child] = flat(node)
+        [child] = children_of(node)
         assert child.state is NodeState.Waiting
         runtime.resume(node.id)
         assert await node == "y is fine"
@@ -149,7 +142,7 @@ async def test_pausing_a_task_stops_every_call_below_it():
         node = runtime.invoke(boss)
         await gate.inside.wait()
         runtime.pause(node.id)
-        [child] = flat(node)
+        [child] = children_of(node)
         gate.go_on.set()
         await until(lambda: child.state is NodeState.Paused)
         await settle()
@@ -253,7 +246,7 @@ async def test_an_agent_whose_provider_fails_may_be_paused_until_somebody_resume
         assert runtime.resume(node.id) is node
         assert await node == "done"
     assert model.requests[1].transcript == model.requests[2].transcript
-    assert len(flat(node)) == 1
+    assert len(children_of(node)) == 1
 
 
 async def test_a_sub_agent_whose_provider_fails_is_the_one_that_is_paused():
@@ -265,7 +258,7 @@ async def test_a_sub_agent_whose_provider_fails_is_the_one_that_is_paused():
     async with Runtime([boss], **options) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         question = await question_of(runtime)
-        [child] = flat(node)
+        [child] = children_of(node)
         assert question.node_id == child.id
         assert child.state is NodeState.Paused
         runtime.answer(question.id, "resume")
@@ -530,7 +523,7 @@ async def test_a_denied_call_is_shown_to_the_model_and_is_in_the_tree():
     assert denied.is_error
     assert "that is the system's" in denied.content
     assert not fine.is_error
-    first, second = flat(node)
+    first, second = children_of(node)
     assert first.state is NodeState.Error
     assert isinstance(first.exception, DeniedError)
     assert isinstance(first.exception, TreefoldError)
@@ -629,7 +622,7 @@ async def approved(answer: str, **options: Any) -> tuple[Node, ScriptedModel, li
     async with Runtime([boss], models=model, hooks=hooks) as runtime, asyncio.timeout(60):
         node = runtime.invoke(boss)
         question = await question_of(runtime)
-        [child] = flat(node)
+        [child] = children_of(node)
         assert (question.kind, question.node_id) == ("approval", child.id)
         assert "Delete /x?" in question.text
         assert child.state is NodeState.Paused
@@ -658,7 +651,7 @@ async def test_a_call_sent_for_approval_may_be_denied_with_a_reason(answer: str)
     [result] = told(model.requests[1])
     assert result.is_error
     assert ("not that one" in result.content) == (answer != "deny")
-    assert isinstance(flat(node)[0].exception, DeniedError)
+    assert isinstance(children_of(node)[0].exception, DeniedError)
 
 
 async def test_a_call_sent_for_approval_may_be_allowed_with_edited_arguments():

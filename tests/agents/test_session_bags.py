@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import ended, run, run_agent, told, until
+from agent_scripts import ended, run, run_agent, told, until, worker
+from support import processes_in
 from treefold import (
-    AgentFunction,
     CodeFunction,
     NodeState,
     NoParentSessionError,
@@ -38,24 +38,8 @@ def counter(scope: SessionScope, name: str = "count") -> Tool[Any, Any]:
     return tool(count)
 
 
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
-
-
 def calls(name: str, times: int) -> list[ToolUse]:
     return [ToolUse(f"call_{next(NUMBERS)}", name) for _ in range(times)]
-
-
-def living(folder: Path) -> list[str]:
-    """Return the commands of the processes that work in *folder*."""
-    found: list[str] = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "cwd").readlink() == folder:
-                found.append((process / "cmdline").read_text().replace("\0", " ").strip())
-        except OSError:
-            continue
-    return sorted(line for line in found if line)
 
 
 async def test_what_an_agents_tools_keep_with_their_parent_lives_as_long_as_the_agent():
@@ -267,14 +251,14 @@ async def test_no_shell_process_outlives_its_tree(ending: str, tmp_path: Path):
     async with Runtime([boss], models=ScriptedModel(*script)) as runtime:
         node = runtime.invoke(boss)
         if hangs:
-            await until(lambda: any("sleep 303" in line for line in living(tmp_path)))
+            await until(lambda: any("sleep 303" in line for line in processes_in(tmp_path)))
             runtime.cancel(node.id, "enough")
             await ended(node)
             assert node.state is NodeState.Canceled
         else:
             await ended(node)
-            await until(lambda: any("sleep 302" in line for line in living(tmp_path)))
+            await until(lambda: any("sleep 302" in line for line in processes_in(tmp_path)))
         if ending == "deleted":
             runtime.delete(node.id)
-            await until(lambda: not living(tmp_path))
-    assert living(tmp_path) == []
+            await until(lambda: not processes_in(tmp_path))
+    assert processes_in(tmp_path) == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import StagedModel, asked, told
+from agent_scripts import StagedModel, asked, told, worker
 from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
@@ -26,10 +26,6 @@ from treefold import (
 )
 from treefold.core.errors import UnknownQuestionError, UsageError
 from treefold.testing import ScriptedModel, ScriptedRequest
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
 
 
 def boss(*, parallel_tools: bool) -> AgentFunction:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import ended, run, run_agent, told, until
+from agent_scripts import ended, run, run_agent, told, until, worker
 from treefold import (
     AgentException,
-    AgentFunction,
     CodeFunction,
     NodeState,
     RunContext,
@@ -36,10 +35,6 @@ PATCH = """\
 +violets are blue
  and so on
 """
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
 
 
 def asking(id: str, question: str, **more: Any) -> ToolUse:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from chat_helpers import OPENAI, add, adding, options, serving
-from driving import wait
+from support import wait
 from treefold import (
     AgentOptions,
     Client,

@@ -14,25 +14,18 @@ from chat_helpers import (
     Said,
     User,
     asked,
+    entries,
     heard,
     joined,
     options,
+    search,
     serving,
     text_of,
     told,
 )
-from treefold import Client, TextBlock, ThinkingBlock, TokenUsage, ToolUseBlock, tool
+from treefold import Client, TextBlock, ThinkingBlock, TokenUsage, ToolUseBlock
 from wire import Reply, in_pieces, openai_wire, stream
 from wire.openai_wire import chunk, completion
-
-
-@tool("search", "Search.", {"q": {"type": "string", "default": ""}})
-async def search(args: dict[str, Any]) -> str:
-    return f"found {args.get('q', '')}"
-
-
-def entries(*made: dict[str, Any]) -> dict[str, Any]:
-    return {"tool_calls": list(made)}
 
 
 def entry(index: int | None = 0, id: str | None = None, **function: Any) -> dict[str, Any]:

@@ -17,10 +17,12 @@ from chat_helpers import (
     adding,
     asked,
     call,
+    entries,
     failed,
     heard,
     joined,
     options,
+    search,
     serving,
     text_of,
     told,
@@ -33,20 +35,10 @@ from treefold import (
     ToolUseBlock,
     ToolUseDelta,
     ToolUseError,
-    tool,
 )
 from wire import anthropic_wire, openai_wire, stream
 from wire.openai_wire import completion
 from wire.protocols import Protocol
-
-
-@tool("search", "Search.", {"q": {"type": "string", "default": ""}})
-async def search(args: dict[str, Any]) -> str:
-    return f"found {args.get('q', '')}"
-
-
-def entries(*made: dict[str, Any]) -> dict[str, Any]:
-    return {"tool_calls": list(made)}
 
 
 def entry(index: int = 0, id: str | None = None, **function: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import pytest
 
 import survey_functions
 import survey_journals
-from command_results import Done, open_questions, treefold, wait
+from command_results import Done, open_questions, treefold
+from support import wait
 from survey_journals import Driver, driving
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import survey_journals
-from command_results import open_questions, treefold, wait
+from command_results import open_questions, treefold
+from support import wait
 from survey_journals import SURVEY, Driver, driving
 
 

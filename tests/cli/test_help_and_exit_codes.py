@@ -14,8 +14,8 @@ import pytest
 
 import survey_journals
 import warm_python
-from command_results import PATIENCE, Done, environment, treefold, wait
-from support import heed_interrupts
+from command_results import PATIENCE, Done, environment, treefold
+from support import heed_interrupts, wait
 from survey_journals import SURVEY, Journal, has_begun
 
 COMMANDS = [

@@ -21,5 +21,11 @@ def lives(nursery: Nursery) -> Lives:
 
 
 @pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where a journal will be."""
+    return tmp_path / "run.db"
+
+
+@pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from crash.effects import Effects
 from crash.nursery import Life, Nursery
+from support import wait
 from treefold import (
     CodeFunction,
     Function,
@@ -162,15 +163,6 @@ def main(arguments: Sequence[str]) -> None:
     getattr(module, name)(World(Path(folder), mortal=True))
 
 
-def wait(condition: Callable[[], T]) -> T:
-    """Wait until *condition* holds, and return what it gave."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.001)
-    return found
-
-
 def question_of(runtime: Any) -> Question:
     """Wait for the one open question."""
     [question] = wait(runtime.questions)
@@ -208,8 +200,3 @@ def failure(node: Node) -> BaseException:
 def numberless(view: NodeView) -> NodeView:
     """Return *view* without the number that says when it was looked at."""
     return replace(view, update_seqnum=0, children=tuple(map(numberless, view.children)))
-
-
-def flat(view: NodeView) -> list[NodeView]:
-    """Return *view* and all below it."""
-    return [view, *[one for child in view.children for one in flat(child)]]

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from journal.processes import Lives, World, flat, result, wait
+from agent_scripts import worker
+from journal.processes import Lives, World, result
+from support import wait
 from treefold import (
     AgentException,
     AgentFunction,
@@ -18,10 +20,7 @@ from treefold import (
 )
 from treefold.testing import HANGS, ScriptedRequest
 from treefold.toolbox import raise_exception
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
+from view_trees import flat
 
 
 def results(request: ScriptedRequest) -> str:

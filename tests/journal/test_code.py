@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from agent_scripts import until
-from journal.processes import Lives, World, flat, question_of, result
+from journal.processes import Lives, World, question_of, result
 from treefold import (
     AgentFunction,
     CodeFunction,
@@ -19,6 +19,7 @@ from treefold import (
     RecordedError,
     RunContext,
 )
+from view_trees import flat
 
 
 def composite(world: World, *uses: Function, name: str = "composite") -> Any:

@@ -4,18 +4,11 @@ import os
 import signal
 from pathlib import Path
 
-import pytest
-
 import warm_python
 from command_line import treefold
 from treefold import CodeFunction, Question, QuestionKind, RunContext, Runtime, attach
 from treefold.core.states import NodeState
 from treefold.runtime.crash_trials import MOST_DEATHS
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.db"
 
 
 def live(path: Path, *names: str) -> bool:

@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal.processes import (
-    Lives,
-    World,
-    answer_in_turn,
-    flat,
-    numberless,
-    question_of,
-    result,
-)
+from journal.processes import Lives, World, answer_in_turn, numberless, question_of, result
 from treefold import (
     AgentFunction,
     CodeFunction,
@@ -31,6 +23,7 @@ from treefold import (
 )
 from treefold.core.errors import UnknownNodeError, UsageError
 from treefold.stores import export_tree, import_tree
+from view_trees import flat
 
 
 def boss_of(world: World) -> AgentFunction:

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from journal.processes import Lives, World, failure, question_of, result, wait
+from journal.processes import Lives, World, failure, question_of, result
+from support import wait
 from treefold import (
     AgentFunction,
     CodeFunction,

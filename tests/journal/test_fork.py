@@ -5,15 +5,7 @@ from typing import Any
 
 import pytest
 
-from journal.processes import (
-    Lives,
-    World,
-    answer_in_turn,
-    flat,
-    numberless,
-    question_of,
-    result,
-)
+from journal.processes import Lives, World, answer_in_turn, numberless, question_of, result
 from treefold import (
     AgentFunction,
     CodeFunction,
@@ -30,6 +22,7 @@ from treefold import (
 )
 from treefold.core.errors import InvalidValueError, UnknownNodeError
 from treefold.testing import ScriptedModel
+from view_trees import flat
 
 # --- an agent with three steps
 

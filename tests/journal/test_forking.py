@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from driving import wait
+from support import wait
 from treefold import (
     CodeFunction,
     Edit,

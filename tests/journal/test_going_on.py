@@ -9,8 +9,7 @@ from typing import Any, Final
 import pytest
 from pydantic import BaseModel
 
-from driving import wait
-from support import forever
+from support import forever, wait
 from treefold import (
     Agent,
     CancellationException,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from journal.processes import Lives, World, failure, question_of, result, wait
+from journal.processes import Lives, World, failure, question_of, result
+from support import wait
 from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,

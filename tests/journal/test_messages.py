@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 import treefold
+from support import wait
 from treefold import (
     CodeFunction,
     MemoryStore,
@@ -54,19 +54,6 @@ class Unwilling(SqliteStore):
         if self.fails_to_forget:
             raise StoreError(self.name, "no room")
         super().done(message)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.db"
-
-
-def wait(condition: Callable[[], T | None]) -> T:
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.005)
-    return found
 
 
 def asked(store: Any) -> Question:

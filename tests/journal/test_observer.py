@@ -5,16 +5,8 @@ import asyncio
 import pytest
 
 import treefold
-from journal.processes import (
-    Lives,
-    World,
-    answer_in_turn,
-    failure,
-    numberless,
-    question_of,
-    result,
-    wait,
-)
+from journal.processes import Lives, World, answer_in_turn, failure, numberless, question_of, result
+from support import wait
 from treefold import (
     CancellationException,
     CodeFunction,

@@ -5,14 +5,8 @@ from typing import Any
 
 import pytest
 
-from journal.processes import (
-    Lives,
-    World,
-    answer_in_turn,
-    question_of,
-    result,
-    wait,
-)
+from journal.processes import Lives, World, answer_in_turn, question_of, result
+from support import wait
 from treefold import (
     AgentFunction,
     CancellationException,

@@ -6,16 +6,8 @@ from typing import Any
 
 import pytest
 
-from journal.processes import (
-    Lives,
-    World,
-    failure,
-    flat,
-    numberless,
-    question_of,
-    result,
-    wait,
-)
+from journal.processes import Lives, World, failure, numberless, question_of, result
+from support import wait
 from treefold import (
     AgentFunction,
     AgentOptions,
@@ -30,6 +22,7 @@ from treefold import (
     registries,
     tool,
 )
+from view_trees import flat
 
 
 def functions(world: World) -> dict[str, CodeFunction]:

@@ -5,18 +5,10 @@ from typing import Any
 
 import pytest
 
-from journal.processes import (
-    Lives,
-    World,
-    failure,
-    flat,
-    numberless,
-    question_of,
-    result,
-    wait,
-)
+from agent_scripts import worker
+from journal.processes import Lives, World, failure, numberless, question_of, result
+from support import wait
 from treefold import (
-    AgentFunction,
     CodeFunction,
     ModelProviderException,
     NodeState,
@@ -25,10 +17,7 @@ from treefold import (
 )
 from treefold.core.errors import UsageError
 from treefold.testing import ScriptedFailure, ScriptedModel
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
+from view_trees import flat
 
 
 def slow_code(world: World, *, slow: bool) -> CodeFunction:

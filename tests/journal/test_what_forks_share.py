@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from driving import wait
+from support import wait
 from treefold import (
     Budget,
     BudgetExceeded,

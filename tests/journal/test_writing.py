@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from journal.processes import World, failure, flat, numberless, question_of, result, wait
+from journal.processes import World, failure, numberless, question_of, result
+from support import wait
 from treefold import (
     AgentFunction,
     CancellationException,
@@ -24,6 +25,7 @@ from treefold import (
 )
 from treefold.core.store import Entry
 from treefold.testing import ScriptedModel
+from view_trees import flat
 
 
 def asker(*uses: Any, **options: Any) -> AgentFunction:

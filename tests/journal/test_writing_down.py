@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from command_line import environment
-from driving import wait
+from support import wait
 from treefold import (
     CodeFunction,
     Ensemble,

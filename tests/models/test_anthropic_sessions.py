@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from treefold import CodeFunction, registries, tool
+from support import look
+from treefold import CodeFunction
 from treefold.core.errors import ModelRefusedError
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.function import RunContext
@@ -18,13 +19,6 @@ from wire.protocols import PROTOCOLS, answer
 
 _, ANTHROPIC, _ = PROTOCOLS
 HEADER = "interleaved-thinking-2025-05-14"
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return at
 
 
 def marks(body: dict[str, Any]) -> list[tuple[int, int, Any]]:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from treefold import CodeFunction, registries, tool
+from support import look
+from treefold import CodeFunction
 from treefold.core.errors import ModelProviderException, ModelRefusedError
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.function import RunContext
@@ -16,13 +17,6 @@ from wire.gemini_wire import USAGE, call, chunk, reply, text
 from wire.protocols import PROTOCOLS, answer, asked
 
 _, _, GEMINI = PROTOCOLS
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return at
 
 
 def end_of(events: list[Any]) -> ResponseEnded:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from treefold import registries, tool
+from support import add
 from treefold.core.errors import InvalidValueError, ModelProviderException, ModelRefusedError
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.model import ModelSettings
@@ -25,13 +25,6 @@ from wire import ModelServer, Pause, Reply, anthropic_wire, failure, gemini_wire
 from wire.protocols import KEY, PROTOCOLS, Protocol, answer, asked, noting
 
 OPENAI, ANTHROPIC, GEMINI = PROTOCOLS
-
-with registries():
-
-    @tool
-    async def add(a: int, b: int) -> int:
-        """Add two integers."""
-        return a + b
 
 
 def sse(*objects: Any) -> Reply:

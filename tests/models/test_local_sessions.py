@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from treefold import Provider, registries, tool
+from support import add
+from treefold import Provider
 from treefold.core.errors import TreefoldError
 from treefold.core.exchange import Exchange
 from treefold.core.model import ModelSettings
@@ -19,13 +20,6 @@ from treefold.models import LocalModel, find_model, price
 from wire.protocols import answer, asked
 
 BRIEF = ModelSettings(max_tokens=12, temperature=0.0)
-
-with registries():
-
-    @tool
-    async def add(a: int, b: int) -> int:
-        """Add two integers."""
-        return a + b
 
 
 @pytest.mark.usefixtures("smollm2")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from support import add
 from treefold import CodeFunction, Provider, TokenUsage, registries, tool
 from treefold.core.errors import (
     DefinitionError,
@@ -54,11 +55,6 @@ class Place(BaseModel):
 
 
 with registries():
-
-    @tool
-    async def add(a: int, b: int) -> int:
-        """Add two integers."""
-        return a + b
 
     @tool
     async def visit(place: Place, others: list[Place] | None = None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import StagedModel, agent_node, ended, until
+from support import look
 from treefold import (
     AgentFunction,
     AgentNode,
@@ -22,17 +23,9 @@ from treefold import (
     Runtime,
     ToolUse,
     TreefoldError,
-    registries,
     tool,
 )
 from treefold.testing import ScriptedModel
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return f"{at} is fine"
 
 
 def nothing(ctx: RunContext) -> str:

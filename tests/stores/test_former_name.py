@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from driving import wait
+from support import wait
 from treefold import (
     AgentException,
     AgentOptions,

@@ -55,11 +55,6 @@ def recorded_view(path: Path) -> NodeView:
         return runtime.get_view(runtime.list_toplevel()[-1].id)
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return tmp_path / "run.db"
-
-
 def test_an_agent_with_functions_does_the_same_and_nothing_is_done(journal: Path):
     tools = Tools()
 

@@ -22,11 +22,6 @@ from treefold import (
 from treefold.testing import Divergence, ScriptedModel, replay
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return tmp_path / "run.db"
-
-
 def diff(path: str, function: str, *lines: str) -> str:
     name = f"{function} (node {path})"
     return "\n".join([f"--- recorded: {name}", f"+++ now: {name}", *lines])

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from treefold import TokenUsage, registries, tool
+from support import add
+from treefold import TokenUsage
 from treefold.core.errors import ModelProviderException, UsageError
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.model_events import (
@@ -18,13 +19,6 @@ from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUs
 from treefold.models import Timers, price
 from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
 from wire.protocols import answer, asked, noting
-
-with registries():
-
-    @tool
-    async def add(a: int, b: int) -> int:
-        """Add two integers."""
-        return a + b
 
 
 async def test_a_script_streams_its_text_and_keeps_what_the_model_was_shown():

@@ -8,7 +8,8 @@ from urllib.parse import quote
 import pytest
 
 import survey_journals
-from command_results import treefold, wait
+from command_results import treefold
+from support import wait
 from survey_journals import Driver, driving
 from viewer_process import Viewer, viewing
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import warm_python
-from command_results import PATIENCE, environment, treefold, wait
+from command_results import PATIENCE, environment, treefold
+from support import wait
 from survey_journals import SURVEY, Driver, driving, has_begun
 from viewer_process import Message, Viewer, viewing
 from wire import ModelServer, Wait
