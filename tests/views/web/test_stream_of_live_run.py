@@ -187,7 +187,8 @@ def test_a_question_is_told_and_so_is_that_it_is_gone(viewer: Viewer, driver: Dr
 
         while question not in told():
             pass
-        viewer.post(f"/api/questions/{question}", {"text": "red", "args": None})
+        sent = viewer.post(f"/api/questions/{question}", {"text": "red", "args": None})
+        assert sent.is_success, sent.text
         while question in told():
             pass
 
