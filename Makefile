@@ -84,7 +84,7 @@ crash: $(VENV)/dev.done
 
 pictures: $(VENV)/dev.done $(VENV)/browser.done
 	@echo "==> the pictures of the README, in docs/pictures"
-	@RENEW_PICTURES=1 $(BIN)/python -m pytest --quiet tests/browser/test_looks.py tests/views/test_picture.py
+	@RENEW_PICTURES=1 $(BIN)/python -m pytest --quiet tests/browser/test_appearance.py tests/views/test_picture.py
 
 clean:
 	rm -rf $(VENV) .demo build dist .pytest_cache .ruff_cache .import_linter_cache bench/results

@@ -34,7 +34,7 @@ SLOW: Final = (
     "tests/toolbox",
     "tests/turns/test_endurance",
     "tests/chat/test_llama",
-    "tests/chat/test_any",
+    "tests/chat/test_random",
     "tests/test_readme",
 )
 

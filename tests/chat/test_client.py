@@ -29,7 +29,7 @@ from chat_helpers import (
     until_failure,
     written,
 )
-from journeys.stage import REPORTED
+from journeys.roles import REPORTED
 from treefold import (
     AgentOptions,
     Client,

@@ -19,7 +19,7 @@ from chat_helpers import (
     text_of,
     told,
 )
-from journeys.stage import REPORTED, children
+from journeys.roles import REPORTED, children
 from treefold import (
     AgentNode,
     Budget,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import survey_journals
-from driving import Drive, Driver
+from journal_driver import Drive, Driver
 from small_journal import write_small_journal
 from survey_journals import Journal, driving
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.rich_life import (
+from journal.varied_program import (
     FUNCTIONS,
     ask_about_seven,
     greeting,

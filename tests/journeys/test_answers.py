@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from agent_scripts import ended
-from journeys.stage import REPORTED, Result, actor, assert_same, call, children, playing
+from journeys.roles import REPORTED, Result, actor, assert_same, call, children, playing
 from support import look
 from treefold import (
     CallGraphError,

@@ -3,7 +3,7 @@
 import asyncio
 
 from agent_scripts import until
-from journeys.stage import (
+from journeys.roles import (
     Result,
     actor,
     all_views,

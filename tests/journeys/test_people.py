@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import question_of, until
-from journeys.stage import (
+from journeys.roles import (
     Result,
     actor,
     all_views,

@@ -3,7 +3,7 @@
 import pytest
 
 from agent_scripts import agent_node
-from journeys.stage import REPORTED, Result, Said, actor, assert_same, call, children, playing
+from journeys.roles import REPORTED, Result, Said, actor, assert_same, call, children, playing
 from support import look
 from treefold import (
     CodeFunction,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recorded import Tools, record
+from replay_journals import Tools, record
 from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,

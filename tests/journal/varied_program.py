@@ -1,7 +1,8 @@
 """A program whose journal has something of everything, for reading journals of older versions.
 
-``python tests/journal/rich_life.py FILE`` runs it twice, killing it both times, and prints what an
-observer sees then. That is how ``recorded/version-1.db.gz`` and ``version-1.json`` were made.
+``python tests/journal/varied_program.py FILE`` runs it twice, killing it both times, and prints
+what an observer sees then. That is how ``recorded/version-1.db.gz`` and ``version-1.json`` were
+made.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from saving import entries, exchange, reached
+from saved_exchanges import entries, exchange, reached
 from treefold import SessionConflictError, SessionStore, ToolResult
 from treefold.core.exchange import Exchange
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser.conftest import Eyes
-from browser.stage import Stage, call, choose, gone, open_run, staged, state
+from browser.served_journal import Stage, call, choose, gone, open_run, staged, state
 from treefold import AgentFunction, CodeFunction, FunctionArg, ModelText, ThinkingPart, ToolUse
 from treefold.testing import ScriptedModel
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from browser import newsroom
 from browser.conftest import SCREENSHOTS, Eyes
-from browser.stage import Stage, call, choose, gone, open_run, staged, state, when
+from browser.served_journal import Stage, call, choose, gone, open_run, staged, state, when
 from treefold import CodeFunction, RunContext
 
 # The smallest contrast of any text that can be seen, and where it is: as WCAG counts it.

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser.conftest import Eyes
-from browser.stage import call, calls, staged, state
+from browser.served_journal import call, calls, staged, state
 from treefold import CodeFunction, MemoryStore, RunContext, Runtime
 from treefold.views.web import view
 

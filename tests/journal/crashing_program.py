@@ -1,8 +1,8 @@
 """A program with a call that kills it, and one that does not.
 
-``python -m journal.deadly run.db NAME ...`` begins the calls of those names, resumes what is open
-in the journal, and ends when nothing can continue. What kills it does so until the file ``mended``
-is there.
+``python -m journal.crashing_program run.db NAME ...`` begins the calls of those names, resumes
+what is open in the journal, and ends when nothing can continue. What kills it does so until the
+file ``mended`` is there.
 """
 
 import asyncio

@@ -14,7 +14,7 @@ from treefold.runtime.crash_trials import MOST_DEATHS
 def live(path: Path, *names: str) -> bool:
     """Run the program once; return whether it survived."""
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
-    done = warm_python.run("-m", "journal.deadly", str(path), *names, env=env)
+    done = warm_python.run("-m", "journal.crashing_program", str(path), *names, env=env)
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr
     return done.returncode == 0
 
