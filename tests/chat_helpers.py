@@ -1,4 +1,4 @@
-"""What the tests of the chat face share: options, tools, and one vocabulary for what was said.
+"""Helpers of the tests of chats: options, tools, and one vocabulary for what was said.
 
 What a request says to a model and what a client keeps as history are both read into `User`,
 `Assistant` and `Result`, whatever the protocol, so that whole conversations can be compared.

@@ -1,4 +1,4 @@
-"""The command as others run it: in a process of its own, with no terminal."""
+"""The command in a process of its own, with no terminal, and what it printed."""
 
 import json
 import os

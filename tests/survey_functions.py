@@ -1,4 +1,4 @@
-"""The functions that the journals of the views are made of, and the models that they talk to.
+"""The functions that ``survey_journals`` runs, and the models that they talk to.
 
 A module like those that people write: the command runs, checks and replays it.
 """

@@ -1,4 +1,4 @@
-"""What the tests of the views share: journals of every kind, and a process that drives one.
+"""Journals of every kind for the tests of commands and the viewer, and a process that drives one.
 
 ``python -m survey_journals FILE`` drives a journal and does what the lines on its stdin say,
 each one JSON; each is answered by one. ``Driver`` is the other end of it.

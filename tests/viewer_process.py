@@ -1,4 +1,4 @@
-"""``treefold view`` as others start it, and somebody who speaks HTTP to it."""
+"""``treefold view`` in a process of its own, and an HTTP client of it."""
 
 import json
 import re

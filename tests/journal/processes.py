@@ -1,4 +1,4 @@
-"""What the tests of the journal share: a world that outlives the programs that act in it.
+"""Programs that are killed in processes of their own, and the folder that outlives them.
 
 A test module has functions that take a World and run a program there. ``Lives`` runs one of them in
 a process of its own, which is then killed; the test goes on with the same world in its own process.
