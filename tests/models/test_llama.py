@@ -167,7 +167,9 @@ def test_closing_ends_what_is_open_and_leaves_the_others(server: LlamaServer, sm
 
 def test_a_server_may_be_closed_as_soon_as_it_was_started(smollm2: Path):
     for _ in range(3):
-        LlamaServer.start(smollm2, context=256).close()
+        started = LlamaServer.start(smollm2, context=256)
+        started.close()
+        assert started.closed
 
 
 def test_who_asks_for_the_same_gets_the_same(smollm2: Path):
