@@ -4,6 +4,5 @@
 ``agent_node``      AgentNode: a call of an agent
 ``conversation``    Conversation: of an agent's call with its model, one request at a time
 ``admission``       admits a request: pauses, leases, slots and budgets
-``stack``           the calls that lead to a node, as frames
 =================== ==============================================================================
 """
