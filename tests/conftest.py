@@ -38,6 +38,7 @@ SLOW: Final = (
     "tests/turns/test_endurance",
     "tests/chat/test_llama",
     "tests/chat/test_any",
+    "tests/test_public_names",
     "tests/test_readme",
 )
 

@@ -1,124 +1,20 @@
 """Agents are functions, and every run is a tree.
 
-The names are loaded when they are first used; ``__init__.pyi`` tells type checkers the same.
+The names are grouped by what they are for; each module is the table of contents of its group:
+
+    treefold.tree: functions and agents that call each other, the runtime, and the nodes of calls.
+    treefold.chat: a person talks to a model that calls functions.
+    treefold.turns: tools, turns and queues of them; the program decides what happens next.
+    treefold.toolbox: functions for agents: a shell, files, patches, questions to a person.
+    treefold.models, treefold.mcp: models of all providers; tools of MCP servers.
+    treefold.stores: journals and saved chats.
+    treefold.testing: a scripted model, replay of recorded runs.
+    treefold.errors: the tree of all exceptions.
+
+The most used names can be imported from here as well. Names and modules are loaded when they are
+first used; the list of them is ``__init__.pyi``, which type checkers read, too.
 """
 
 from treefold.exports import exports
 
-__getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDunderAll]
-    __name__,
-    {
-        "treefold.agents.decorator": ["agent"],
-        "treefold.agents.ensemble": ["Ensemble"],
-        "treefold.agents.function": ["AgentFunction"],
-        "treefold.agents.think_more": ["ThinkMore", "ThinkMoreDecorator"],
-        "treefold.chat.blocks": [
-            "AssistantMessage",
-            "SystemMessage",
-            "TextBlock",
-            "ThinkingBlock",
-            "ToolResultBlock",
-            "ToolUseBlock",
-            "ToolUseDelta",
-            "ToolUseError",
-            "UserMessage",
-        ],
-        "treefold.chat.client": ["Client", "query"],
-        "treefold.chat.options": ["AgentOptions"],
-        "treefold.chat.config": ["get_base_url", "get_model"],
-        "treefold.chat.context": ["compact_messages", "estimate_tokens", "truncate_messages"],
-        "treefold.core.agent_errors": [
-            "AgentException",
-            "BlockedError",
-            "BudgetExceeded",
-            "DeniedError",
-            "EnsembleError",
-            "NoAnswerError",
-            "StepLimitError",
-        ],
-        "treefold.core.budget": ["Budget"],
-        "treefold.core.code": ["CodeFunction"],
-        "treefold.core.decisions": [
-            "HOOK_POST_TOOL_USE",
-            "HOOK_PRE_TOOL_USE",
-            "HOOK_USER_PROMPT_SUBMIT",
-            "HookDecision",
-            "PostToolUseEvent",
-            "PreToolUseEvent",
-            "UserPromptSubmitEvent",
-        ],
-        "treefold.core.errors": [
-            "CallGraphError",
-            "CancellationException",
-            "CompletionCheckReturnError",
-            "FencedError",
-            "InDoubtError",
-            "ModelProviderException",
-            "ModelRefusedError",
-            "NoParentSessionError",
-            "TreefoldError",
-            "RecordedError",
-            "SafeExecutionError",
-            "SessionConflictError",
-            "StoreBusyError",
-            "StoreError",
-            "StoreOwnedError",
-            "TooLargeError",
-            "TurnTimeoutError",
-            "UnknownSessionError",
-            "UnregisteredAgentError",
-            "UnregisteredHookError",
-            "UnregisteredToolError",
-            "WrongRunMethodError",
-        ],
-        "treefold.core.frames": ["Frame"],
-        "treefold.core.forking": ["Edit"],
-        "treefold.core.from_file": ["FromFile"],
-        "treefold.core.function": ["Function", "Node", "RunContext", "SessionScope"],
-        "treefold.core.parameter": ["FunctionArg"],
-        "treefold.core.provider": ["Provider"],
-        "treefold.core.question": ["Question", "QuestionKind"],
-        "treefold.core.sessions": ["SessionInfo"],
-        "treefold.core.states": ["NodeState"],
-        "treefold.core.transcript": [
-            "ModelText",
-            "ThinkingPart",
-            "ThinkingSignature",
-            "ToolResult",
-            "ToolUse",
-            "TranscriptPart",
-            "UserText",
-        ],
-        "treefold.core.usage": ["TokenUsage"],
-        "treefold.core.views": ["NodeView"],
-        "treefold.runtime.conversations.agent_node": ["AgentNode"],
-        "treefold.runtime.trees.bags": ["SessionBag"],
-        "treefold.runtime.limits.limits": ["Limits"],
-        "treefold.runtime.calls.node": ["CodeNode"],
-        "treefold.runtime.observe.observer": ["Observer", "attach"],
-        "treefold.runtime.runtime": ["Runtime"],
-        "treefold.stores.memory_store": ["MemoryStore"],
-        "treefold.stores.sessions": ["SessionStore"],
-        "treefold.stores.sqlite_store": ["SqliteStore"],
-        "treefold.toolbox.raising": ["RaiseException"],
-        "treefold.turns.agent": ["Agent", "AgentRegistry"],
-        "treefold.turns.memory": ["ContextItem", "ContextPool", "ContextQueue"],
-        "treefold.turns.decorator": ["tool"],
-        "treefold.turns.tool_options": ["ToolType"],
-        "treefold.turns.hooks": [
-            "AgentHook",
-            "ContextPoolHook",
-            "ContextQueueHook",
-            "Hook",
-            "HookRegistry",
-            "ToolHook",
-            "TurnHook",
-            "hook",
-        ],
-        "treefold.turns.registry": ["registries"],
-        "treefold.turns.dict_tool": ["Tool"],
-        "treefold.turns.tools": ["ToolMetadata", "ToolRegistry"],
-        "treefold.turns.turn": ["StopReason", "Turn"],
-        "treefold.version": ["__version__"],
-    },
-)
+__getattr__, __dir__ = exports(__name__)

@@ -43,7 +43,7 @@ async def test_of_a_very_long_exception_the_middle_is_left_out():
     async with Client(chosen) as client:
         _, error, _ = await asked(client, "Go.")
     assert isinstance(error, ToolUseError)
-    assert error.error == f"{'x' * 2000}\n[1,000 characters left out]\n{'x' * 2000}"
+    assert error.error == f"{'x' * 2000}\n[... 1,000 characters left out ...]\n{'x' * 2000}"
 
 
 async def test_calls_whose_ids_differ_in_odd_letters_only_are_still_told_apart():

@@ -3,7 +3,7 @@
 import importlib
 import re
 
-from treefold.core import errors as drawing
+from treefold import errors as drawing
 from treefold.core.errors import TreefoldError
 
 _ELSEWHERE = (

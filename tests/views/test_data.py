@@ -264,7 +264,7 @@ def test_whatever_is_in_a_call_its_detail_is_json():
     ).encode()  # as a server sends it
     inputs = json.loads(written)["inputs"]
     assert without(inputs, "endless") == {
-        "shy": {"$repr": "<Shy>"},
+        "shy": {"$repr": "<Shy: its __repr__ raised RuntimeError>"},
         "half": "\\ud800",
         "bytes": {"$repr": "b'\\xff'"},
         "nan": {"$repr": "nan"},

@@ -23,6 +23,7 @@ from treefold.core.messages import Message
 from treefold.core.question import REPORT, QuestionKey
 from treefold.core.states import NodeState
 from treefold.core.transcript import ToolResult, ToolUse
+from treefold.core.truncation import truncate_middle
 
 _LONGEST: Final = 4000  # characters of an exception's message
 _NOTHING: Final = "[it returned nothing]"
@@ -227,7 +228,4 @@ def error_text(error: BaseException) -> str:
 
 def cut(text: str) -> str:
     """Return *text*, without its middle if it is very long."""
-    if len(text) <= _LONGEST:
-        return text
-    half = _LONGEST // 2
-    return f"{text[:half]}\n[{len(text) - _LONGEST:,} characters left out]\n{text[-half:]}"
+    return truncate_middle(text, _LONGEST)

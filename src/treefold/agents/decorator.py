@@ -94,7 +94,9 @@ def agent(
     name: str | None = None,
     **options: Any,
 ) -> AgentFunction | Callable[[Callable[..., Any]], AgentFunction]:
-    """Make an agent from a function that returns its prompt.
+    """Call tree: make an AgentFunction from a function that returns its prompt.
+
+    It makes no queue agent (``Agent``), and nothing that only a chat can use.
 
     The agent has the arguments of the function, of any type that pydantic can describe, its
     description, and its name unless *name* is given. *system* is the system prompt, *model* the

@@ -43,7 +43,9 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its definition
-    """A prompt with a signature: calling it has a model carry out the prompt.
+    """Call tree: a prompt with a signature; calling it has a model carry out the prompt.
+
+    It is not one of its calls: each is an AgentNode. Nor does it queue turns: that is ``Agent``.
 
     The model may call the functions in *uses*, and those that *model_tools* has for its provider.
     ``{name}`` of an argument is replaced in both prompts; other braces stay. A subclass may define

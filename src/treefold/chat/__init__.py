@@ -44,42 +44,4 @@ turns an edited history into exchanges, and ``saving`` writes them to a store.
 
 from treefold.exports import exports
 
-__getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDunderAll]
-    __name__,
-    {
-        "treefold.chat.blocks": [
-            "AssistantMessage",
-            "SystemMessage",
-            "TextBlock",
-            "ThinkingBlock",
-            "ToolResultBlock",
-            "ToolUseBlock",
-            "ToolUseDelta",
-            "ToolUseError",
-            "UserMessage",
-        ],
-        "treefold.chat.client": ["Client", "query"],
-        "treefold.chat.config": ["get_base_url", "get_model"],
-        "treefold.chat.context": ["compact_messages", "estimate_tokens", "truncate_messages"],
-        "treefold.chat.helpers": [
-            "ToolCallAggregator",
-            "create_client",
-            "format_messages",
-            "format_tools",
-        ],
-        "treefold.chat.options": ["AgentOptions"],
-        "treefold.core.decisions": [
-            "HOOK_POST_TOOL_USE",
-            "HOOK_PRE_TOOL_USE",
-            "HOOK_USER_PROMPT_SUBMIT",
-            "HookDecision",
-            "HookEvent",
-            "HookHandler",
-            "PostToolUseEvent",
-            "PreToolUseEvent",
-            "UserPromptSubmitEvent",
-        ],
-        "treefold.turns.decorator": ["tool"],
-        "treefold.turns.dict_tool": ["Tool"],
-    },
-)
+__getattr__, __dir__ = exports(__name__)

@@ -42,9 +42,4 @@ from treefold.core.decisions import (
     PreToolUseEvent as PreToolUseEvent,
     UserPromptSubmitEvent as UserPromptSubmitEvent,
 )
-from treefold.turns.decorator import (
-    tool as tool,
-)
-from treefold.turns.dict_tool import (
-    Tool as Tool,
-)
+from treefold.turns import Tool as Tool, tool as tool

@@ -22,9 +22,9 @@ _TEMPERATURE: Final = 0.7
 
 @dataclass(slots=True)
 class AgentOptions:
-    """The options of ``query`` and ``Client``: the model, its tools and the limits of a chat.
+    """Chat: the options of ``query`` and ``Client``: the model, its tools and the limits.
 
-    Not to be confused with an agent that is called as a function (``AgentFunction``, ``@agent``).
+    They are no agent and no options of one: an AgentFunction takes its own arguments.
 
     Attributes:
         system_prompt: instructions for the model: its role and its rules.

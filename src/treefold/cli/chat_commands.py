@@ -13,7 +13,8 @@ from treefold.cli.chat_file import default_name, read_chat, spoken, write_chat
 from treefold.cli.chat_screen import Screen
 from treefold.core.errors import TreefoldError
 from treefold.core.suggestions import did_you_mean
-from treefold.views.text import cut, printable
+from treefold.core.truncation import truncate
+from treefold.views.text import printable
 
 QUIT: Final = "/quit"
 
@@ -100,7 +101,7 @@ class ChatCommands:
 
     def _history(self, _argument: str) -> None:
         for speaker, text in spoken(self._client.history):
-            self._screen.note(f"{speaker}: {cut(printable(text), _LONGEST_IN_HISTORY)}")
+            self._screen.note(f"{speaker}: {truncate(printable(text), _LONGEST_IN_HISTORY)}")
 
     def _show_model(self, _argument: str) -> None:
         self._screen.note(self._model)

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from treefold.views.text import cut, printable, readable, short
+from treefold.core.truncation import truncate
+from treefold.views.text import printable, readable, short
 
 _PLAIN: Final = "{}"
 _DIM: Final = "\x1b[2m{}\x1b[22m"
@@ -48,8 +49,8 @@ class Screen(logging.Handler):
         self._end_lines()
         width = _width()
         given = ", ".join(f"{printable(key)}={short(value)}" for key, value in args.items())
-        name = cut(printable(name), _LONGEST_NAME)
-        line = cut(f"· {name}({given})", width * 2 // 3)
+        name = truncate(printable(name), _LONGEST_NAME)
+        line = truncate(f"· {name}({given})", width * 2 // 3)
         print(line, end="", file=sys.stderr, flush=True)
         self._call, self._room = id, width - len(line)
         self._calls[id] = name
@@ -64,14 +65,14 @@ class Screen(logging.Handler):
         elif self._call == id:
             self._end_call(f" → {_as_text(value)}")
         else:  # other output came in between
-            self.note(cut(printable(f"· {name} → {_as_text(value)}"), _width()))
+            self.note(truncate(printable(f"· {name} → {_as_text(value)}"), _width()))
 
     def failed(self, error: str) -> None:
         """Show that a call failed or was not made, unless the same was shown just before."""
         if self._call is not None:
             self._end_call(f" ✗ {error}")
         elif error != self._failure:
-            self.note(cut(printable(f"· ✗ {error}"), _width()))
+            self.note(truncate(printable(f"· ✗ {error}"), _width()))
         self._failure = error
 
     def note(self, text: str) -> None:
@@ -108,7 +109,7 @@ class Screen(logging.Handler):
 
     def _end_call(self, how: str = "") -> None:
         if self._call is not None:
-            print(cut(printable(how), self._room), file=sys.stderr, flush=True)
+            print(truncate(printable(how), self._room), file=sys.stderr, flush=True)
             self._call = self._failure = None
 
 

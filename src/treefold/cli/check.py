@@ -14,9 +14,10 @@ from treefold.cli.output import print_json
 from treefold.core.errors import CallGraphError, TreefoldError
 from treefold.core.function import Function
 from treefold.core.parameter import JsonSchema
+from treefold.core.truncation import truncate
 from treefold.runtime.graph import discover
 from treefold.runtime.limits.model_names import ModelNames
-from treefold.views.text import cut, printable
+from treefold.views.text import printable
 
 _WIDTH = 100
 
@@ -122,7 +123,7 @@ def _table(functions: Iterable[Function]) -> Iterator[str]:
         given = ", ".join(one.name for one in function.parameters.items)
         about = function.description.strip().partition("\n")[0]
         line = f"{kind} {function.name}({given})" + (f"  {about}" if about else "")
-        yield cut(printable(line), _WIDTH)
+        yield truncate(printable(line), _WIDTH)
 
 
 def _trees(functions: Sequence[Function], known: Sequence[Function]) -> Iterator[str]:

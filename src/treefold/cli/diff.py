@@ -9,11 +9,12 @@ from treefold.cli.exit_codes import DONE, FAILED
 from treefold.cli.journal import node_id, observe
 from treefold.cli.options import FILE, NODE_HELP, command, json_option, store_option
 from treefold.cli.output import columns, print_json
+from treefold.core.truncation import truncate
 from treefold.core.views import NodeView
 from treefold.views import data
 from treefold.views.difference import Pair, pairs_of
 from treefold.views.liveness import up_to_date
-from treefold.views.text import cut, printable
+from treefold.views.text import printable
 
 _ROWS: Final = {"function": "fn", "inputs": "args", "values": None, "transcript": None}
 
@@ -46,7 +47,7 @@ def diff(a: str, b: str, other: str | None, store: str | None, *, json: bool) ->
             continue
         different += 1
         for line in _lines(pair):
-            print(cut(line, columns()))
+            print(truncate(line, columns()))
     print(f"{different} calls differ, {same} are the same")
     return FAILED if different else DONE
 

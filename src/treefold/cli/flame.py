@@ -9,9 +9,9 @@ from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import node_id, observe
 from treefold.cli.options import command, depth_option, json_option, node_argument, store_option
 from treefold.cli.output import columns, duration, print_json
+from treefold.core.truncation import truncate
 from treefold.views import data
 from treefold.views.flame import By
-from treefold.views.text import cut
 
 _BAR_SHARE: Final = 3  # bars take one third of the columns
 _NARROWEST_BAR: Final = 10  # columns
@@ -54,7 +54,7 @@ def _lines(frames: Iterable[Mapping[str, Any]], by: By, room: int) -> Iterable[s
             amount += f" ({_amount(frame['own'], by)})"
         indent = "  " * frame["depth"]
         line = f"{_bar(frame, width)}  {indent}{frame['path']} {frame['fn']}  {amount}"
-        yield cut(line, room)
+        yield truncate(line, room)
 
 
 def _bar(frame: Mapping[str, Any], width: int) -> str:

@@ -3,19 +3,16 @@
 Reads the metadata of installed distributions, and imports none of them.
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from typing import Final
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
 _ALL: Final = "all"
-_REQUIREMENT: Final = re.compile(
-    r"(?P<name>[\w.-]+)\s*(\[(?P<extras>[^]]*)\])?\s*\(?(?P<wanted>[^;()]*)\)?\s*(;(?P<marker>.*))?"
-)
-_MARKER: Final = re.compile(r"""\s*\(?\s*extra\s*==\s*['"](?P<extra>[\w.-]+)['"]\s*\)?\s*""")
-_BOUND: Final = re.compile(r"\s*(?P<sign>>=|<|==)\s*(?P<number>[\d.]+)")
-_RELEASE: Final = re.compile(r"\d+(\.\d+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,11 @@ class Package:
         """Whether it is installed in a version that is accepted."""
         if self.version is None:
             return False
-        return all(_fits(self.version, bound) for bound in self.wanted.split(",") if bound)
+        try:
+            return SpecifierSet(self.wanted).contains(Version(self.version), prereleases=True)
+        except InvalidVersion:
+            # It cannot be compared, so it is not called wrong.
+            return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,33 +72,28 @@ def _needed(distribution: str, extra: str) -> list[Package]:
     found: dict[Package, None] = {}
     queue = [(distribution, extra)]
     for owner, asked in queue:  # the list grows while it is iterated
-        for name, extras, wanted in _listed(owner, asked):
-            if name not in {distribution, owner}:
-                found[Package(name, wanted, _installed(name))] = None
-            queue += [(name, more) for more in extras if (name, more) not in queue]
+        for needed in _listed(owner, asked):
+            if needed.name not in {distribution, owner}:
+                wanted = ",".join(sorted(map(str, needed.specifier), reverse=True))  # >= before <
+                found[Package(needed.name, wanted, _installed(needed.name))] = None
+            more = ((needed.name, each) for each in sorted(needed.extras))
+            queue += [each for each in more if each not in queue]
     return list(found)
 
 
-def _listed(distribution: str, extra: str) -> Iterator[tuple[str, list[str], str]]:
-    """Yield the requirements of an extra that apply on every system."""
+def _listed(distribution: str, extra: str) -> Iterator[Requirement]:
+    """Yield the requirements of an extra on this system, without those of the base."""
     try:
-        listed = requires(distribution) or []
+        lines = requires(distribution) or []
     except PackageNotFoundError:
         return
-    for line in listed:
-        found = _REQUIREMENT.fullmatch(line)
-        if found is None or _extra_of(found["marker"]) != extra:
-            continue
-        extras = [one.strip() for one in (found["extras"] or "").split(",") if one.strip()]
-        yield found["name"], extras, found["wanted"].replace(" ", "")
+    for needed in map(Requirement, lines):
+        if _applies(needed, extra) and not (extra and _applies(needed, "")):
+            yield needed
 
 
-def _extra_of(marker: str | None) -> str | None:
-    """Return the extra that a requirement belongs to; None if it applies on some systems only."""
-    if marker is None:
-        return ""
-    found = _MARKER.fullmatch(marker)
-    return found["extra"] if found else None
+def _applies(needed: Requirement, extra: str) -> bool:
+    return needed.marker is None or needed.marker.evaluate({"extra": extra})
 
 
 def _installed(name: str) -> str | None:
@@ -105,25 +101,3 @@ def _installed(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def _fits(version: str, bound: str) -> bool:
-    """Return whether a version is within a bound; what cannot be parsed is accepted."""
-    found, number = _BOUND.fullmatch(bound), _RELEASE.match(version)
-    if found is None or number is None:
-        return True
-    have, limit = _numbers(number[0]), _numbers(found["number"])
-    match found["sign"]:
-        case ">=":
-            return have >= limit
-        case "<":
-            return have < limit
-        case _:
-            return have == limit
-
-
-def _numbers(release: str) -> list[int]:
-    numbers = [int(part) for part in release.split(".") if part]
-    while numbers and not numbers[-1]:  # 3.0 equals 3
-        numbers.pop()
-    return numbers

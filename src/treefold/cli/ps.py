@@ -9,9 +9,9 @@ from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import observe, warn_if_not_driven
 from treefold.cli.options import command, json_option, store_option
 from treefold.cli.output import aligned, clock, columns, duration, print_json
+from treefold.core.truncation import truncate
 from treefold.runtime.observe.observer import Observer
 from treefold.views import data
-from treefold.views.text import cut
 
 _HEAD = ("ID", "PATH", "FUNCTION", "STATE", "STARTED", "ELAPSED", "QUESTIONS", "KEY")
 
@@ -36,7 +36,7 @@ def ps(store: str | None, *, json: bool) -> int:
             return DONE
         room = columns()
         for line in aligned(_table(trees, time.time())) if trees else ["no runs yet"]:
-            print(cut(line, room))
+            print(truncate(line, room))
         if any(tree["open"] for tree in trees):
             warn_if_not_driven(observer)
     return DONE

@@ -7,9 +7,10 @@ from treefold.cli.journal import node_id, observe, warn_if_not_driven
 from treefold.cli.options import command, json_option, node_argument, store_option
 from treefold.cli.output import columns, print_json
 from treefold.core.frames import agent_traceback
+from treefold.core.truncation import truncate
 from treefold.core.views import NodeView
 from treefold.views import data
-from treefold.views.text import cut, printable
+from treefold.views.text import printable
 
 
 @command("stack", exit_codes="0 it was shown, 2 it was not found")
@@ -34,7 +35,7 @@ def stack(node: str, store: str | None, *, json: bool) -> int:
             return DONE
         width = columns()
         for line in "\n\n".join(map(agent_traceback, stacks)).split("\n"):
-            print(cut(printable(line), width))
+            print(truncate(printable(line), width))
         if not view.state.final:
             warn_if_not_driven(observer)
     return DONE

@@ -9,9 +9,10 @@ from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import node_id, observe
 from treefold.cli.options import command, json_option, node_argument, store_option
 from treefold.cli.output import columns, print_json
+from treefold.core.truncation import truncate
 from treefold.core.views import NodeView
 from treefold.views import data
-from treefold.views.text import cut, printable, readable, short
+from treefold.views.text import printable, readable, short
 
 _MOST_NAMED: Final = 10  # other calls in a message
 
@@ -57,7 +58,10 @@ def _lines(part: Mapping[str, Any], names: Mapping[str, str], *, thinking: bool)
             yield from ("── thinking", text)
         case "thinking":
             length = f"  ({part['length']:,} characters; see --thinking)"
-            yield cut(f"── thinking: {printable(part['text'])}", columns() - len(length)) + length
+            yield (
+                truncate(f"── thinking: {printable(part['text'])}", columns() - len(length))
+                + length
+            )
         case "call":
             yield _call(part)
         case _:

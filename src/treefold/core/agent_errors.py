@@ -1,4 +1,4 @@
-"""Errors of calls that talk to a model; the whole error tree is drawn in ``core.errors``."""
+"""Errors of calls that talk to a model; the whole tree is drawn in ``treefold.errors``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -109,7 +109,20 @@ class BudgetExceeded(CallError):  # noqa: N818 - the name is part of the documen
 
 
 class UnknownPriceError(CallError):
-    """A budget in dollars cannot be enforced, because the price of the model is not known."""
+    """A budget in dollars cannot be enforced, because the price of the model is not known.
+
+    Example:
+        >>> from treefold import Budget, Runtime, agent
+        >>> from treefold.testing import ScriptedModel
+        >>> @agent
+        ... def greet() -> str:
+        ...     return "Greet."
+        >>> with Runtime(models=ScriptedModel("Hi."), budget=Budget(usd=1)) as runtime:
+        ...     runtime.invoke(greet).result()
+        Traceback (most recent call last):
+            ...
+        treefold.errors.UnknownPriceError: ...
+    """
 
 
 class NoAnswerError(CallError):

@@ -1,68 +1,15 @@
-"""The tree of all errors; the first branch says whose fault it was.
-
-TreefoldError
-├── UsageError                    the program is wrong: change the code (RuntimeError)
-│   ├── DefinitionError           a function cannot be made from this (TypeError)
-│   ├── DuplicateNameError        the name is taken (ValueError)
-│   ├── CallGraphError            functions call what they may not (ValueError)
-│   ├── UnregisteredError         no such name or id (KeyError)
-│   │   ├── UnregisteredToolError
-│   │   ├── UnregisteredAgentError
-│   │   ├── UnregisteredHookError
-│   │   ├── UnknownNodeError
-│   │   ├── UnknownQuestionError
-│   │   └── UnknownSessionError
-│   ├── InvalidValueError         a value cannot be used here (ValueError)
-│   │   └── OtherProtocolError    a saved conversation is in the protocol of another provider
-│   ├── WrongRunMethodError       returning() on a stream, or yielding() on a single value
-│   ├── SafeExecutionError        not allowed while the turn or agent is running
-│   ├── CompletionCheckReturnError
-│   ├── SerializationError        a value has no JSON form (TypeError)
-│   ├── NoParentSessionError      a top-level call has no parent bag
-│   ├── BlockingCallError         the call would block the loop that it waits for
-│   ├── ClosedError               the runtime is closed, or the calling call has ended
-│   ├── WeightsUnavailableError   a local model cannot be fetched (in treefold.models.local)
-│   └── IllegalTransitionError
-├── CallError                     one call failed: its caller decides what to do
-│   ├── InvalidArgumentsError     the arguments do not fit (ValueError)
-│   ├── CallTimeoutError          it took too long (TimeoutError)
-│   │   └── TurnTimeoutError
-│   ├── McpToolError              a tool of an MCP server failed (in treefold.mcp)
-│   ├── McpConnectionError        an MCP server cannot be reached (in treefold.mcp)
-│   ├── FileError                 a file is not as the call needs (in treefold.toolbox, ValueError)
-│   ├── CancellationException     it was cancelled
-│   ├── RecursionDepthError       a function called itself too often (RecursionError)
-│   ├── InDoubtError              it is not known whether it was done; a person chose 'fail'
-│   ├── TooLargeError             one of its values does not fit into the journal (ValueError)
-│   ├── RecordedError             stands for an exception of an earlier process
-│   ├── AgentException            an agent gave up (in core.agent_errors, with the rest)
-│   ├── DeniedError               a rule or a person denied it
-│   ├── BlockedError              a rule or a person denied it, in a chat (RuntimeError)
-│   ├── BudgetExceeded            a budget is used up
-│   ├── UnknownPriceError         a budget in dollars cannot be enforced
-│   ├── StepLimitError            an agent made too many requests
-│   ├── NoAnswerError             a model gave no usable answer
-│   ├── EnsembleError             too few candidates, or no model could reconcile them
-│   └── ModelRefusedError         the model refused to answer
-├── StoreError                    a file of treefold cannot be read or written: check the disk
-│   ├── SessionConflictError      another client has continued the session
-│   ├── StoreBusyError            another program has locked the file
-│   ├── StoreOwnedError           another runtime owns it
-│   └── FencedError               another runtime has written to it
-└── TracedError                   with an agent traceback; AgentException is one, too
-    └── ModelProviderException    a model's provider failed: not the agent's fault
-
-Exceptions that functions raise themselves propagate unchanged.
-"""
+"""The exceptions of ``treefold.errors``, which draws their tree; others are in ``agent_errors``."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from treefold.core.frames import Frame, agent_traceback
 
+PUBLIC_MODULE: Final = "treefold.errors"
+
 
 class TreefoldError(Exception):
-    """Base of every error that treefold raises; the whole tree is in ``treefold.core.errors``.
+    """Base of every error that treefold raises; the whole tree is drawn in ``treefold.errors``.
 
     Example:
         >>> from treefold import TreefoldError, Turn
@@ -73,17 +20,54 @@ class TreefoldError(Exception):
         no tool is called 'nothing'; import the module that decorates it with @tool first
     """
 
+    __module__ = PUBLIC_MODULE
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Name the public module in tracebacks, pickles and journals, for our own errors only."""
+        super().__init_subclass__(**options)
+        if cls.__module__.startswith("treefold."):
+            cls.__module__ = PUBLIC_MODULE
+
 
 class UsageError(TreefoldError, RuntimeError):
-    """The program is wrong; the message says what to change."""
+    """The program is wrong; the message says what to change.
+
+    Example:
+        >>> from treefold import Runtime
+        >>> from treefold.errors import UsageError
+        >>> try:
+        ...     Runtime(budget="much")
+        ... except UsageError as error:
+        ...     print(type(error).__name__)
+        InvalidValueError
+    """
 
 
 class DefinitionError(UsageError, TypeError):
-    """A function, hook or schema cannot be made from what was given."""
+    """A function, hook or schema cannot be made from what was given.
+
+    Example:
+        >>> from treefold import CodeFunction
+        >>> def greet(name: str) -> str: ...
+        >>> CodeFunction(callable=greet)
+        Traceback (most recent call last):
+            ...
+        treefold.errors.DefinitionError: the callable of 'greet' must take a RunContext first: ...
+    """
 
 
 class DuplicateNameError(UsageError, ValueError):
-    """The name is taken by something else."""
+    """The name is taken by something else.
+
+    Example:
+        >>> from treefold import Agent, registries
+        >>> with registries():
+        ...     first = Agent("worker", "Works.", [])
+        ...     second = Agent("worker", "Works, too.", [])
+        Traceback (most recent call last):
+            ...
+        treefold.errors.DuplicateNameError: ...
+    """
 
 
 class CallGraphError(UsageError, ValueError):
@@ -97,7 +81,7 @@ class CallGraphError(UsageError, ValueError):
         >>> Runtime([AgentFunction("greet", "Greet.", user_prompt_template="Greet {nam}!")])
         Traceback (most recent call last):
             ...
-        treefold.core.errors.CallGraphError: greet: its prompt has {nam}, which is none of its ...
+        treefold.errors.CallGraphError: greet: its prompt has {nam}, which is none of its ...
     """
 
     def __init__(self, faults: Sequence[str]) -> None:
@@ -110,7 +94,17 @@ class CallGraphError(UsageError, ValueError):
 
 
 class UnregisteredError(UsageError, KeyError):
-    """Nothing is registered under that name."""
+    """Nothing is registered under that name.
+
+    Example:
+        >>> from treefold import ToolRegistry
+        >>> from treefold.errors import UnregisteredError
+        >>> try:
+        ...     ToolRegistry.get("nothing")
+        ... except UnregisteredError as error:
+        ...     print(error)
+        no tool is called 'nothing'; import the module that decorates it with @tool first
+    """
 
     def __str__(self) -> str:
         # KeyError.__str__ would return the repr of the message, with quotes.
@@ -125,7 +119,7 @@ class UnregisteredToolError(UnregisteredError):
         >>> ToolRegistry.get("nothing")
         Traceback (most recent call last):
             ...
-        treefold.core.errors.UnregisteredToolError: no tool is called 'nothing'; import ...
+        treefold.errors.UnregisteredToolError: no tool is called 'nothing'; import ...
     """
 
 
@@ -137,7 +131,7 @@ class UnregisteredAgentError(UnregisteredError):
         >>> AgentRegistry.get("nobody")
         Traceback (most recent call last):
             ...
-        treefold.core.errors.UnregisteredAgentError: no agent is called 'nobody'; make it first: ...
+        treefold.errors.UnregisteredAgentError: no agent is called 'nobody'; make it first: ...
     """
 
 
@@ -149,16 +143,30 @@ class UnregisteredHookError(UnregisteredError):
         >>> HookRegistry.get("nothing")
         Traceback (most recent call last):
             ...
-        treefold.core.errors.UnregisteredHookError: no hook is called 'nothing'; decorate a ...
+        treefold.errors.UnregisteredHookError: no hook is called 'nothing'; decorate a ...
     """
 
 
 class InvalidValueError(UsageError, ValueError):
-    """A value cannot be used here."""
+    """A value cannot be used here.
+
+    Example:
+        >>> from treefold import Limits
+        >>> Limits(concurrent_requests=0)
+        Traceback (most recent call last):
+            ...
+        treefold.errors.InvalidValueError: concurrent_requests=0 would let no request through
+    """
 
 
 class OtherProtocolError(InvalidValueError):
-    """A saved conversation is in the protocol of another provider than the model's."""
+    """A saved conversation is in the protocol of another provider than the model's.
+
+    Example:
+        >>> from treefold.errors import OtherProtocolError
+        >>> issubclass(OtherProtocolError, ValueError)
+        True
+    """
 
 
 class WrongRunMethodError(UsageError):
@@ -172,7 +180,7 @@ class WrongRunMethodError(UsageError):
         >>> Turn(greet).yielding()
         Traceback (most recent call last):
             ...
-        treefold.core.errors.WrongRunMethodError: 'greet' returns a single value: use 'await ...
+        treefold.errors.WrongRunMethodError: 'greet' returns a single value: use 'await ...
     """
 
 
@@ -192,7 +200,7 @@ class SafeExecutionError(UsageError):
         >>> asyncio.run(main())
         Traceback (most recent call last):
             ...
-        treefold.core.errors.SafeExecutionError: <Turn of again> is running already; wait until ...
+        treefold.errors.SafeExecutionError: <Turn of again> is running already; wait until ...
     """
 
 
@@ -213,20 +221,49 @@ class CompletionCheckReturnError(UsageError):
         >>> asyncio.run(main())
         Traceback (most recent call last):
             ...
-        treefold.core.errors.CompletionCheckReturnError: completion check 'done' returned 'yes'; ...
+        treefold.errors.CompletionCheckReturnError: completion check 'done' returned 'yes'; ...
     """
 
 
 class SerializationError(UsageError, TypeError):
-    """A value has no JSON form."""
+    """A value has no JSON form.
+
+    Example:
+        >>> from treefold import Turn, registries, tool
+        >>> with registries():
+        ...     @tool
+        ...     async def greet(name: object) -> str: ...
+        ...     Turn(greet, kwargs={"name": object()}).to_dict()
+        Traceback (most recent call last):
+            ...
+        treefold.errors.SerializationError: ...
+    """
 
 
 class UnknownNodeError(UnregisteredError):
-    """The runtime has no call with that id."""
+    """The runtime has no call with that id.
+
+    Example:
+        >>> from treefold import attach
+        >>> from treefold.stores import MemoryStore
+        >>> attach(MemoryStore()).get_view(7)
+        Traceback (most recent call last):
+            ...
+        treefold.errors.UnknownNodeError: ...
+    """
 
 
 class UnknownQuestionError(UnregisteredError):
-    """There is no question with that id, or it has been answered."""
+    """There is no question with that id, or it has been answered.
+
+    Example:
+        >>> from treefold import Runtime
+        >>> with Runtime() as runtime:
+        ...     runtime.answer("1-1", "yes")
+        Traceback (most recent call last):
+            ...
+        treefold.errors.UnknownQuestionError: no question '1-1' waits for an answer ...
+    """
 
 
 class UnknownSessionError(UnregisteredError):
@@ -254,32 +291,99 @@ class NoParentSessionError(UsageError):
         ...     runtime.invoke(CodeFunction(callable=look)).result()
         Traceback (most recent call last):
             ...
-        treefold.core.errors.NoParentSessionError: look was called at top level and has ...
+        treefold.errors.NoParentSessionError: look was called at top level and has ...
     """
 
 
 class BlockingCallError(UsageError):
-    """The call would block the event loop that has to produce its result."""
+    """The call would block the event loop that has to produce its result.
+
+    Example:
+        >>> import asyncio
+        >>> from treefold import CodeFunction, Runtime
+        >>> def look(ctx) -> int: ...
+        >>> async def main():
+        ...     async with Runtime() as runtime:
+        ...         runtime.invoke(CodeFunction(callable=look)).result()
+        >>> asyncio.run(main())
+        Traceback (most recent call last):
+            ...
+        treefold.errors.BlockingCallError: ...
+    """
 
 
 class ClosedError(UsageError):
-    """The runtime is closed, or the call that wants to make another has ended."""
+    """The runtime is closed, or the call that wants to make another has ended.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> def look(ctx) -> int: ...
+        >>> with Runtime() as runtime:
+        ...     pass
+        >>> runtime.invoke(CodeFunction(callable=look))
+        Traceback (most recent call last):
+            ...
+        treefold.errors.ClosedError: ...
+    """
 
 
 class IllegalTransitionError(UsageError):
-    """A node cannot change from its state to the requested one."""
+    """A node cannot change from its state to the requested one.
+
+    Example:
+        >>> from treefold import NodeState
+        >>> from treefold.core.states import check_transition
+        >>> check_transition(NodeState.Success, NodeState.Running)
+        Traceback (most recent call last):
+            ...
+        treefold.errors.IllegalTransitionError: a node cannot go from success to running; legal: ...
+    """
 
 
 class CallError(TreefoldError):
-    """One call failed; its caller may recover."""
+    """One call failed; its caller may recover.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> from treefold.errors import CallError
+        >>> def half(ctx, n: int) -> float: ...
+        >>> with Runtime() as runtime:
+        ...     try:
+        ...         runtime.invoke(CodeFunction(callable=half), {"n": "two"}).result()
+        ...     except CallError as error:
+        ...         print(type(error).__name__)
+        InvalidArgumentsError
+    """
 
 
 class InvalidArgumentsError(CallError, ValueError):
-    """The arguments are invalid; the message names each one, so that a model can try again."""
+    """The arguments are invalid; the message names each one, so that a model can try again.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> def half(ctx, n: int) -> float: ...
+        >>> with Runtime() as runtime:
+        ...     runtime.invoke(CodeFunction(callable=half), {"m": 1}).result()
+        Traceback (most recent call last):
+            ...
+        treefold.errors.InvalidArgumentsError: half: missing argument 'n'; unknown argument 'm'; ...
+    """
 
 
 class CallTimeoutError(CallError, TimeoutError):
-    """The call took longer than its timeout."""
+    """The call took longer than its timeout.
+
+    Example:
+        >>> import asyncio
+        >>> from treefold import CodeFunction, Runtime
+        >>> async def sleep(ctx) -> None:
+        ...     await asyncio.sleep(60)
+        >>> with Runtime() as runtime:
+        ...     runtime.invoke(CodeFunction(callable=sleep), timeout=0.01).result()
+        Traceback (most recent call last):
+            ...
+        treefold.errors.CallTimeoutError: sleep (node 1): it took longer than 0.01 s
+    """
 
 
 class TurnTimeoutError(CallTimeoutError):
@@ -295,7 +399,7 @@ class TurnTimeoutError(CallTimeoutError):
         >>> asyncio.run(Turn(sleep, timeout=0.01).returning())
         Traceback (most recent call last):
             ...
-        treefold.core.errors.TurnTimeoutError: the turn of 'sleep' took longer than 0.01 s; ...
+        treefold.errors.TurnTimeoutError: the turn of 'sleep' took longer than 0.01 s; ...
     """
 
 
@@ -328,7 +432,7 @@ class InDoubtError(CallError):
         >>> raise InDoubtError("pay had begun when its process ended")
         Traceback (most recent call last):
         ...
-        treefold.core.errors.InDoubtError: pay had begun when its process ended
+        treefold.errors.InDoubtError: pay had begun when its process ended
     """
 
 
@@ -340,7 +444,7 @@ class TooLargeError(CallError, ValueError):
         >>> raise TooLargeError("the result takes 2,000,000,000 bytes")
         Traceback (most recent call last):
         ...
-        treefold.core.errors.TooLargeError: the result takes 2,000,000,000 bytes
+        treefold.errors.TooLargeError: the result takes 2,000,000,000 bytes
     """
 
 
@@ -460,6 +564,14 @@ class TracedError(TreefoldError):
         node_id: the id of its node.
         path: the path of that node in its tree.
         frames: the calls that led there, the top-level one first.
+
+    Example:
+        >>> from treefold import Frame
+        >>> from treefold.errors import TracedError
+        >>> error = TracedError("it failed")
+        >>> error.locate([Frame(function="find_bug", kind="agent", node_id=1, path="1")])
+        >>> error.path
+        '1'
     """
 
     agent: str = ""
@@ -494,7 +606,19 @@ def restored(kind: type[TracedError], args: tuple[Any, ...], fields: Mapping[str
 
 
 class RecursionDepthError(CallError, RecursionError):
-    """A function that may call itself exceeded its ``max_depth``."""
+    """A function that may call itself exceeded its ``max_depth``.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> async def down(ctx) -> int:
+        ...     return await ctx.invoke(deeper)
+        >>> deeper = CodeFunction(callable=down, uses_recursion=True, max_depth=3)
+        >>> with Runtime() as runtime:
+        ...     runtime.invoke(deeper).result()
+        Traceback (most recent call last):
+            ...
+        treefold.errors.RecursionDepthError: ...
+    """
 
 
 class ModelRefusedError(CallError):

@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
+from treefold.core.truncation import truncated_repr
 from treefold.core.usage import TokenUsage
-
-_LONGEST: Final = 60  # characters of one argument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +51,4 @@ def agent_traceback(frames: Iterable[Frame]) -> str:
 
 def short_arguments(args: Mapping[str, Any]) -> str:
     """Return *args* on one line, with long values truncated."""
-    return ", ".join(f"{name}={shortened(value)}" for name, value in args.items())
-
-
-def shortened(value: Any, limit: int = _LONGEST) -> str:
-    """Return the repr of *value*, truncated to *limit* characters; never raise."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - foreign code; the message that this is part of is needed
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return ", ".join(f"{name}={truncated_repr(value)}" for name, value in args.items())

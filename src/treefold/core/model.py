@@ -85,7 +85,9 @@ class ModelSettings:
 
 
 class Session(ABC):
-    """One conversation with a model.
+    """Models: one conversation with a model, in memory.
+
+    It is no saved chat (SavedSession), and no bag of objects (SessionBag).
 
     Its history always ends with a complete response: a request that fails or is abandoned adds
     nothing, and may be repeated.

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, cast
 
 from treefold.core.errors import InvalidValueError, SerializationError
-from treefold.core.frames import shortened
+from treefold.core.truncation import truncated_repr
 
 
 def to_plain(value: Any, what: str) -> Any:
@@ -89,7 +89,7 @@ def explained(error: Any, whole: str) -> str:
     """Return a pydantic ValidationError as one line; *whole* names the value that was checked."""
     return "; ".join(
         f"{'.'.join(map(str, fault['loc'])) or whole}: {fault['msg']}"
-        f" (got {shortened(fault['input'])})"
+        f" (got {truncated_repr(fault['input'])})"
         for fault in error.errors(include_url=False)
     )
 

@@ -5,10 +5,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, cast
 
-from treefold.core.errors import RecordedError
+from treefold.core.errors import PUBLIC_MODULE, RecordedError
 from treefold.core.events import Failure
 from treefold.core.plain import from_plain
 from treefold.core.value_codec import Unserializable
@@ -38,6 +39,9 @@ def exception_of(failure: Failure) -> Exception | SystemExit:
 
 def _module_of(failure: Failure) -> ModuleType | None:
     """Return the loaded module of the exception's class."""
+    if failure.module == PUBLIC_MODULE:
+        # It has no dependencies of its own, and finds the module that the class is defined in.
+        return import_module(PUBLIC_MODULE)
     if module := sys.modules.get(failure.module):
         return module
     # Some journals are older than the name of this package. A module of a package that is not

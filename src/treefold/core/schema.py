@@ -19,9 +19,9 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, to_jsonable_
 from typing_extensions import TypedDict
 
 from treefold.core.errors import DefinitionError, InvalidArgumentsError
-from treefold.core.frames import shortened
 from treefold.core.parameter import JsonSchema, Parameter
 from treefold.core.suggestions import did_you_mean
+from treefold.core.truncation import truncated_repr
 
 _LONGEST: Final = 80  # characters of an invalid value in a message
 _NO_TYPE: Final = (PydanticUserError, ArbitraryTypeWarning, NameError, TypeError, AttributeError)
@@ -100,7 +100,7 @@ class PydanticSchema:
                     f"unknown argument {place!r}; {hint}it takes {', '.join(self._items) or 'none'}"
                 )
             case _:
-                return f"{where}: {fault['msg']} (got {shortened(fault['input'], _LONGEST)})"
+                return f"{where}: {fault['msg']} (got {truncated_repr(fault['input'], _LONGEST)})"
 
 
 class _Untitled(GenerateJsonSchema):

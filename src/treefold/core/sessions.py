@@ -15,7 +15,9 @@ from treefold.core.transcript import ToolResult
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One row of the list of saved sessions.
+    """Chat: one row of the list of saved chats.
+
+    It is not the conversation: that is a SavedSession, once it is opened.
 
     Attributes:
         name: the name that it is opened by.
@@ -44,7 +46,9 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class SavedSession:
-    """A session as it was saved.
+    """Chat: the conversation of a client, as it was saved.
+
+    It is no conversation with a model: that is a Session, which continues its exchanges.
 
     Attributes:
         name: the name that it is opened by.

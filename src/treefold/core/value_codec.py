@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, cast
 
-from treefold.core.frames import shortened
 from treefold.core.from_file import FromFile
 from treefold.core.long_texts import LONG, LongTexts, Piece, in_form
 from treefold.core.plain import jsonable
+from treefold.core.truncation import truncated_repr
 
 _TAG: Final = "$"  # the key of a JSON object that encodes a value of another type
 _LARGE: Final = 10**1000  # Python limits the digits of decimals that it reads and writes
@@ -274,7 +274,7 @@ def has_unserializable(value: Any) -> bool:
 
 
 def _unserializable(value: Any) -> Unserializable:
-    return Unserializable(type(value).__name__, shortened(value, _REPR))
+    return Unserializable(type(value).__name__, truncated_repr(value, _REPR))
 
 
 def unpack(value: Any, text_of: Callable[[str], str]) -> Any:
@@ -359,7 +359,7 @@ def _built(kind: str, inner: Any) -> Any:
         if type(inner) is not list:
             raise
         items = cast("list[Any]", inner)
-        return Unserializable(kind, shortened(items, _REPR)) if kind == "dict" else items
+        return Unserializable(kind, truncated_repr(items, _REPR)) if kind == "dict" else items
 
 
 def _piece_text(piece: Any, text_of: Callable[[str], str]) -> str:

@@ -22,7 +22,7 @@ def checked_token(token: str, what: str) -> str:
     Example:
         >>> checked_token("secret", "token")
         Traceback (most recent call last):
-        treefold.core.errors.InvalidValueError: token must have at least 16 characters, got 6
+        treefold.errors.InvalidValueError: token must have at least 16 characters, got 6
     """
     if not token.isascii() or not token.isprintable() or " " in token:
         raise InvalidValueError(f"{what} must consist of ASCII letters, digits and punctuation")

@@ -9,12 +9,4 @@ runtime, over ``stdio`` or ``http``. Both sides share ``content`` and ``messages
 
 from treefold.exports import exports
 
-__getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDunderAll]
-    __name__,
-    {
-        "treefold.mcp.errors": ["McpConnectionError", "McpToolError"],
-        "treefold.mcp.function": ["McpFunction"],
-        "treefold.mcp.server": ["McpServer"],
-        "treefold.mcp.serving": ["serve"],
-    },
-)
+__getattr__, __dir__ = exports(__name__)

@@ -10,13 +10,14 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from treefold.core.errors import CallTimeoutError, ClosedError, TreefoldError
+from treefold.core.truncation import truncate_middle
 from treefold.mcp.content import error_text, to_value
 from treefold.mcp.errors import McpConnectionError, McpToolError
 from treefold.mcp.function import McpTool
 from treefold.mcp.output import wraps_result
 from treefold.mcp.secrets import Secrets
 from treefold.runtime.loops.resource_task import ResourceTask
-from treefold.toolbox.shell.output import cut_middle, plain_text
+from treefold.toolbox.shell.output import plain_text
 from treefold.version import __version__
 
 R = TypeVar("R")
@@ -168,7 +169,7 @@ def _tool(tool: types.Tool) -> McpTool:
     hints = tool.annotations or types.ToolAnnotations()
     return McpTool(
         name=tool.name,
-        description=cut_middle(plain_text(tool.description or ""), _LONGEST_DESCRIPTION),
+        description=truncate_middle(plain_text(tool.description or ""), _LONGEST_DESCRIPTION),
         input_schema=tool.input_schema,
         read_only=bool(hints.read_only_hint),
         idempotent=bool(hints.idempotent_hint),
@@ -197,7 +198,7 @@ def _is_connection_closed(error: MCPError) -> bool:
 
 def _cause(error: BaseException) -> str:
     first = _first(error)
-    text = cut_middle(" ".join(str(first).split()), _LONGEST_CAUSE)
+    text = truncate_middle(" ".join(str(first).split()), _LONGEST_CAUSE)
     return f"{type(first).__name__}: {text}" if text else type(first).__name__
 
 

@@ -17,9 +17,9 @@ from mcp_types import (
 from treefold.agents.prompts import as_text
 from treefold.core.errors import SerializationError
 from treefold.core.plain import to_plain
+from treefold.core.truncation import truncate_middle
 from treefold.mcp.output import OutputSchema
 from treefold.models.json_text import join_surrogates
-from treefold.toolbox.shell.output import cut_middle
 
 _NOTHING: Final = "[it returned nothing]"
 _UNITS: Final = ("bytes", "KB", "MB", "GB")
@@ -118,4 +118,4 @@ def _in_units(size: float) -> str:
 
 
 def _cut(text: str, max_chars: int | None) -> str:
-    return text if max_chars is None else cut_middle(text, max_chars)
+    return text if max_chars is None else truncate_middle(text, max_chars)

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, Self
 
 from treefold.core.errors import InvalidValueError, UsageError
 from treefold.core.function import checked_tags, checked_timeout
+from treefold.core.truncation import truncate
 from treefold.mcp.errors import McpConnectionError, missing_package
 from treefold.mcp.function import McpFunction, McpTool
 from treefold.mcp.naming import fit_names
@@ -208,8 +209,7 @@ def _checked_target(target: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def _label(url: str, command: Sequence[str]) -> str:
-    text = public_url(url) if url else shlex.join(command)
-    shown = text if len(text) <= _LONGEST_LABEL else f"{text[:_LONGEST_LABEL]}..."
+    shown = truncate(public_url(url) if url else shlex.join(command), _LONGEST_LABEL)
     return repr(shown) if command else shown
 
 

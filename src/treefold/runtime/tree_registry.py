@@ -7,6 +7,7 @@ from functools import partial
 from treefold.core.errors import UsageError
 from treefold.runtime.calls.node import CallNode, report_if_unseen
 from treefold.runtime.calls.walk import is_parked, root_of, subtree
+from treefold.runtime.loops.cancellation import wait_until
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.trees.bags import close_all
 
@@ -105,16 +106,11 @@ class TreeRegistry:
             raise asyncio.CancelledError
 
     async def _bags_closed(self) -> None:
-        interrupted = False
-        while self._closing:
-            try:
-                await asyncio.wait(self._closing)
-            except asyncio.CancelledError:
-                interrupted = True
-                for task in self._closing:
-                    task.cancel()
-        if interrupted:
-            raise asyncio.CancelledError
+        def cancel() -> None:
+            for task in self._closing:
+                task.cancel()
+
+        await wait_until(lambda: not self._closing, lambda: asyncio.wait(self._closing), cancel)
 
     def _root_ended(self, root: CallNode) -> None:
         self._open.discard(root)

@@ -185,7 +185,9 @@ class SqliteSessions(Sessions):
 
 
 class SessionStore(SqliteSessions):
-    """The sessions in a SQLite file on their own; ``SqliteStore(path).sessions`` has the same ones.
+    """Chat: the saved chats in a SQLite file; ``SqliteStore(path).sessions`` has the same ones.
+
+    It keeps no journal: that is a SqliteStore.
 
     Args:
         path: the file, which is created, readable by its owner only, if it does not exist;

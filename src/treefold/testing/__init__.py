@@ -1,28 +1,21 @@
 """Test agents without a provider.
 
-ScriptedModel
-    A model that gives scripted responses: texts, calls (``ToolUse``), ``ScriptedFailure``, or
-    ``HANGS``. It records each request as a ``ScriptedRequest``.
-replay, journal_fixture
-    Run a recorded tree again offline with the functions of today; a pytest fixture for that. The
-    outcome is a ``Replay``, with the first ``Divergence`` from the recording.
-StoreSuite
-    The tests that every Store has to pass.
+A model that follows a script:
+    ScriptedModel: gives scripted responses: texts, calls (``ToolUse``), failures.
+    ScriptedFailure, HANGS: a response that fails, and one that never comes.
+    ScriptedRequest: one request that it received, for a test to look at.
+
+Recorded runs:
+    replay: run a recorded tree again offline, with the functions of today.
+    Replay, Divergence: the outcome, and its first difference from the recording.
+    journal_fixture: a pytest fixture that replays a journal.
+
+Stores:
+    StoreSuite: the tests that every Store has to pass.
+
+The names are loaded on first use; type checkers read ``__init__.pyi``.
 """
 
-from treefold.testing.divergence import Divergence
-from treefold.testing.replaying import Replay, journal_fixture, replay
-from treefold.testing.scripted import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequest
-from treefold.testing.store_suite import StoreSuite
+from treefold.exports import exports
 
-__all__ = [
-    "HANGS",
-    "Divergence",
-    "Replay",
-    "ScriptedFailure",
-    "ScriptedModel",
-    "ScriptedRequest",
-    "StoreSuite",
-    "journal_fixture",
-    "replay",
-]
+__getattr__, __dir__ = exports(__name__)

@@ -7,8 +7,8 @@ from difflib import unified_diff
 from typing import Any, Final
 
 from treefold.core.events import Failure
-from treefold.core.frames import shortened
 from treefold.core.transcript import ToolResult, TranscriptPart, UserText
+from treefold.core.truncation import truncated_repr
 from treefold.core.value_codec import as_json
 
 _LONGEST: Final = 100_000  # characters
@@ -69,7 +69,7 @@ def value_text(value: Any) -> str:
     try:
         return json.dumps(as_json(value), indent=2, ensure_ascii=False, sort_keys=True)
     except (TypeError, ValueError):
-        return shortened(value, _LONGEST)
+        return truncated_repr(value, _LONGEST)
 
 
 def call_text(function: str, args: Mapping[str, Any]) -> str:
@@ -103,4 +103,4 @@ def distinct_texts(expected: str, actual: str, values: tuple[Any, Any]) -> tuple
     """Return both texts, or the reprs of the *values* if the texts are the same."""
     if expected != actual:
         return expected, actual
-    return shortened(values[0], _LONGEST), shortened(values[1], _LONGEST)
+    return truncated_repr(values[0], _LONGEST), truncated_repr(values[1], _LONGEST)

@@ -21,16 +21,4 @@ They are loaded on first use; type checkers read ``__init__.pyi``.
 
 from treefold.exports import exports
 
-__getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDunderAll]
-    __name__,
-    {
-        "treefold.agents.results": ["ReturnResult"],
-        "treefold.toolbox.editing.file_error": ["FileError"],
-        "treefold.toolbox.editing.text_editor": ["TextEditor", "text_editor"],
-        "treefold.toolbox.human": ["HumanInLoop", "human_in_loop"],
-        "treefold.toolbox.patching.apply_diff_patch": ["ApplyDiffPatch", "apply_diff_patch"],
-        "treefold.toolbox.raising": ["RaiseException", "raise_exception"],
-        "treefold.toolbox.returning": ["return_result"],
-        "treefold.toolbox.shell.bash": ["Bash", "bash"],
-    },
-)
+__getattr__, __dir__ = exports(__name__)

@@ -31,26 +31,4 @@ read ``__init__.pyi``.
 
 from treefold.exports import exports
 
-__getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDunderAll]
-    __name__,
-    {
-        "treefold.turns.agent": ["Agent", "AgentRegistry"],
-        "treefold.turns.decorator": ["tool"],
-        "treefold.turns.dict_tool": ["Tool"],
-        "treefold.turns.hooks": [
-            "AgentHook",
-            "ContextPoolHook",
-            "ContextQueueHook",
-            "Hook",
-            "HookRegistry",
-            "ToolHook",
-            "TurnHook",
-            "hook",
-        ],
-        "treefold.turns.memory": ["ContextItem", "ContextPool", "ContextQueue"],
-        "treefold.turns.registry": ["registries"],
-        "treefold.turns.tool_options": ["ToolType"],
-        "treefold.turns.tools": ["ToolMetadata", "ToolRegistry"],
-        "treefold.turns.turn": ["StopReason", "Turn"],
-    },
-)
+__getattr__, __dir__ = exports(__name__)

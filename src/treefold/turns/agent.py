@@ -30,13 +30,14 @@ AgentRegistry: "Registry[Agent]" = Registry(
 
 
 class Agent:
-    """A queue agent: runs queued turns in order and yields their values.
+    """Turns: a queue agent, which runs queued turns in order and yields their values.
 
-    Not a function that a model works on: that is ``@agent`` and AgentFunction. A Turn that a tool
-    returns or yields is queued, a ContextItem is stored in the agent's context, and any other value
-    is yielded by ``run()`` as ``(turn, value)``. A turn leaves the queue when it has completed; one
-    that raised, or whose stream you left early, stays first and starts again with the next
-    ``run()``.
+    It is no function that a model carries out: that is an AgentFunction, which ``@agent`` makes.
+
+    A Turn that a tool returns or yields is queued, a ContextItem is stored in the agent's context,
+    and any other value is yielded by ``run()`` as ``(turn, value)``. A turn leaves the queue when
+    it has completed; one that raised, or whose stream you left early, stays first and starts again
+    with the next ``run()``.
 
     Attributes:
         tools: the tools that its turns may run, including their subtools.

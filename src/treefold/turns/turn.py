@@ -25,6 +25,7 @@ from treefold.core.plain import from_plain, required_key, to_plain
 from treefold.core.states import NodeState
 from treefold.runtime.ambient import current_context
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.loops.cancellation import wait_until
 from treefold.turns.deferred import is_deferred, resolve
 from treefold.turns.hooks import Hook, HookPoint, TurnHook, fire
 from treefold.turns.memory import ContextItem
@@ -384,14 +385,7 @@ class TurnRun:
 async def _cancel_and_wait(node: CallNode) -> None:
     """Cancel *node* and wait until it has ended, even if this task is cancelled meanwhile."""
     node.cancel_on_loop("its turn was cancelled")
-    interrupted = False
-    while not node.state.final:
-        try:
-            await node.ended()
-        except asyncio.CancelledError:
-            interrupted = True
-    if interrupted:
-        raise asyncio.CancelledError
+    await wait_until(lambda: node.state.final, node.ended)
 
 
 def _resolve_tool(tool: str | Function) -> Function:

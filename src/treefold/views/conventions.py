@@ -21,8 +21,8 @@ from treefold.core.transcript import (
     TranscriptPart,
     UserText,
 )
+from treefold.core.truncation import truncate
 from treefold.core.usage import TokenUsage
-from treefold.views.text import cut
 
 Attributes = dict[str, str | bool | int | float | Sequence[str]]
 
@@ -173,11 +173,11 @@ def value(given: Any) -> str:
 
 def text(content: str) -> str:
     """Return *content* as a text that every exporter can send."""
-    return _without_surrogates(cut(content, _LONGEST_TEXT))
+    return _without_surrogates(truncate(content, _LONGEST_TEXT))
 
 
 def _name(given: str) -> str:
-    return _without_surrogates(cut(given, _LONGEST_NAME))
+    return _without_surrogates(truncate(given, _LONGEST_NAME))
 
 
 def _without_surrogates(content: str) -> str:

@@ -24,12 +24,13 @@ from treefold.core.transcript import (
     TranscriptPart,
     UserText,
 )
+from treefold.core.truncation import truncate
 from treefold.core.usage import TokenUsage
 from treefold.core.views import NodeView
 from treefold.views.difference import pairs_of
 from treefold.views.flame import By, flame_of
 from treefold.views.liveness import INTERRUPTED, state_of
-from treefold.views.text import cut, printable, short
+from treefold.views.text import printable, short
 from treefold.views.values import as_data, encodable
 
 LIMIT: Final = 20_000  # characters of a text, unless all of it is requested
@@ -143,7 +144,7 @@ def frame(call: Frame) -> dict[str, Any]:
     return {
         "id": call.node_id,
         "path": call.path,
-        "fn": printable(cut(call.function, _LINE)),
+        "fn": printable(truncate(call.function, _LINE)),
         "agent": call.kind == "agent",
         "state": call.state,
         "args": _line(call.arguments),
@@ -157,8 +158,10 @@ def frame(call: Frame) -> dict[str, Any]:
 
 def arguments(inputs: Mapping[str, Any]) -> str:
     """Return *inputs* on one line."""
-    shown = (f"{printable(cut(name, _NAME))}={short(v, _ARGUMENT)}" for name, v in inputs.items())
-    return cut(", ".join(shown), _LINE)
+    shown = (
+        f"{printable(truncate(name, _NAME))}={short(v, _ARGUMENT)}" for name, v in inputs.items()
+    )
+    return truncate(", ".join(shown), _LINE)
 
 
 def usage(spent: TokenUsage) -> dict[str, int]:
@@ -374,8 +377,8 @@ def _seconds(at: datetime | None) -> float | None:
 
 
 def _value(value: Any) -> str:
-    return cut(short(value, _LINE), _LINE)
+    return truncate(short(value, _LINE), _LINE)
 
 
 def _line(text: str) -> str:
-    return cut(printable(text[: _LINE + 1]), _LINE)
+    return truncate(printable(text[: _LINE + 1]), _LINE)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from treefold.core.frames import shortened
 from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
+from treefold.core.truncation import truncated_repr
 from treefold.core.views import NodeView
 
 _LONGEST: Final = 1000  # characters of the repr of a number or another object
@@ -69,4 +69,4 @@ def _texts_in(value: Any) -> Iterator[str]:
         elif isinstance(one, list | tuple | set | frozenset):
             values.extend(cast("list[Any]", one))
         else:
-            yield shortened(one, _LONGEST)
+            yield truncated_repr(one, _LONGEST)

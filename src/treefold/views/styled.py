@@ -15,9 +15,10 @@ from rich.segment import Segment
 from rich.style import Style
 
 from treefold.core.states import NodeState
+from treefold.core.truncation import truncate
 from treefold.core.views import NodeView
 from treefold.views.folding import CallCounter, CallCounts, CallRow, MoreRow, Row, fold
-from treefold.views.text import INTERRUPTED_SIGN, SIGNS, cut, elapsed, printable, short, sign_of
+from treefold.views.text import INTERRUPTED_SIGN, SIGNS, elapsed, printable, short, sign_of
 
 Line = list[Segment]
 
@@ -79,11 +80,11 @@ def _call(row: CallRow, room: int) -> Line:
         Segment(_lead(row.lead, room), _DIM),
         sign,
         Segment(number, _DIM),
-        Segment(cut(printable(view.fn), 40), _NAME),
+        Segment(truncate(printable(view.fn), 40), _NAME),
     ]
     more = [Segment(f" +{row.hidden:,}", _DIM)] if row.hidden else []
     left = max(0, room - line_width(head) - line_width(more))
-    given = ", ".join(f"{printable(cut(k, 40))}={short(v)}" for k, v in view.inputs.items())
+    given = ", ".join(f"{printable(truncate(k, 40))}={short(v)}" for k, v in view.inputs.items())
     args = Segment(f"({given})", _DIM)
     least = min(cell_len(args.text), _least_columns(view, left))
     tail = fit(_tail(view, left - least), left - least)
@@ -209,7 +210,7 @@ def _lead(lead: str, room: int) -> str:
 
 
 def _one_line(text: str) -> str:
-    return printable(" ".join(cut(text, _LONGEST_TEXT).split()))
+    return printable(" ".join(truncate(text, _LONGEST_TEXT).split()))
 
 
 def _ending(text: str, room: int) -> str:

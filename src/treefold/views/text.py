@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from treefold.core.states import NodeState
+from treefold.core.truncation import truncate, truncated_repr
 from treefold.core.views import NodeView
 from treefold.views.liveness import end_of
 
@@ -54,7 +55,7 @@ def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
     while stack:
         view, lead, below, tied = stack.pop()
         time = _time(view, now)
-        yield cut(lead + _line(view, tied=tied), width - len(time)) + time
+        yield truncate(lead + _line(view, tied=tied), width - len(time)) + time
         together = Counter(child.sequence for child in view.children)
         last = view.children[-1] if view.children else None
         stack.extend(
@@ -132,20 +133,9 @@ def readable(text: str) -> str:
 
 
 def _name(name: str) -> str:
-    return cut(printable(name), 40)
+    return truncate(printable(name), 40)
 
 
 def short(value: object, room: int = 60) -> str:
     """Return the repr of *value* on one line, cut to *room* characters before it is escaped."""
-    if type(value) is str:
-        value = value[: room + 1]  # do not build the repr of a text that is cut anyway
-    try:
-        shown = repr(value)
-    except Exception as error:  # noqa: BLE001 - foreign code must not hide the rest of the tree
-        shown = f"<{type(value).__name__}: its __repr__ raised {type(error).__name__}>"
-    return printable(cut(shown, room))
-
-
-def cut(text: str, width: int) -> str:
-    """Return *text*, cut to *width* characters with an ellipsis if it is longer."""
-    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
+    return printable(truncated_repr(value, room))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from treefold.core.frames import shortened
+from treefold.core.truncation import truncated_repr
 from treefold.core.value_codec import Unserializable, as_json
 
 _MAX_DEPTH: Final = 60  # of nested containers
@@ -67,7 +67,7 @@ class _Encoder:
         if kind is list or kind is tuple:
             return self._list(value, len(value), depth)
         if kind is set or kind is frozenset:
-            return self._list(sorted(value, key=shortened), len(value), depth)
+            return self._list(sorted(value, key=truncated_repr), len(value), depth)
         return self._other(value, depth)
 
     def _text(self, text: str) -> Any:
@@ -82,7 +82,7 @@ class _Encoder:
             if self.left <= 0:
                 shown["$more"] = len(items) - done
                 break
-            name = encodable(key if type(key) is str else shortened(key))
+            name = encodable(key if type(key) is str else truncated_repr(key))
             self.left -= len(name)
             shown[name] = self.encode(value, depth + 1)
         return shown
@@ -103,7 +103,7 @@ class _Encoder:
             plain = value
         if type(plain) in {str, int, float, bool, dict, list, type(None)}:
             return self.encode(plain, depth + 1)
-        return self._repr(shortened(value, _LONGEST_REPR))
+        return self._repr(truncated_repr(value, _LONGEST_REPR))
 
     def _repr(self, text: str) -> dict[str, str]:
         self.left -= len(text)

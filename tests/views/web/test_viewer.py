@@ -199,7 +199,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(journal: Path
         "import treefold.views.web\n"
         "try:\n"
         "    treefold.views.web.view(sys.argv[1])\n"
-        "except treefold.core.errors.UsageError as error:\n"
+        "except treefold.errors.UsageError as error:\n"
         "    print(error)\n"
     )
     assert in_python(script, str(journal), missing) == (

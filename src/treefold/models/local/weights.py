@@ -20,7 +20,13 @@ _ABANDONED_AFTER = 24 * 3600.0  # seconds
 
 
 class WeightsUnavailableError(UsageError):
-    """The weights are not cached and could not be downloaded; the message says what to do."""
+    """The weights are not cached and could not be downloaded; the message says what to do.
+
+    Example:
+        >>> from treefold.errors import UsageError, WeightsUnavailableError
+        >>> issubclass(WeightsUnavailableError, UsageError)
+        True
+    """
 
 
 @dataclass(frozen=True, slots=True)

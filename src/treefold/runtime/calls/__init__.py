@@ -1,11 +1,12 @@
 """A node: one call, from its request to its end.
 
 =================== ==============================================================================
-``node``            CallNode, CodeNode: runs one call as a task, from start to end
-``stated_node``     StatedNode: the state of a call, and its restoration from a record
-``placed_node``     PlacedNode: parent, children and the keys of calls
-``awaited_node``    AwaitedNode: waiting for a call from any thread or loop
+``task``            CallTask: runs one call, from its first line to its outcome
+``stack``           the calls that lead to a node, as frames
 ``walk``            walks a tree of nodes: subtree, root, upwards, parked
+``node``            CallNode, CodeNode: record, task, waiters and child calls of one call
+``waiters``         Waiters: those who wait for a call, on any loop or thread
+``child_calls``     ChildCalls: the calls that a call has made, and their keys
 ``budgets``         Account: what has been spent of a budget
 ``files``           reads arguments from files
 =================== ==============================================================================

@@ -18,7 +18,9 @@ from treefold.runtime.trees.tree import Tree
 
 
 class AgentNode(CallNode):
-    """A call of an agent, with its conversation.
+    """Call tree: one call of an AgentFunction, with its conversation.
+
+    It is not the agent: that is the AgentFunction, which can be called many times.
 
     Example:
         >>> from treefold import AgentFunction, AgentNode, Runtime

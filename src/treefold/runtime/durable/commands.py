@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.forking import UNCHANGED, Edit
-from treefold.core.frames import shortened
+from treefold.core.truncation import truncated_repr
 
 
 def read_command(body: str) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def read_command(body: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         command = None
     if not isinstance(command, dict):
-        raise InvalidValueError(f"a command must be a JSON object, got {shortened(body, 100)}")
+        raise InvalidValueError(f"a command must be a JSON object, got {truncated_repr(body, 100)}")
     return cast("dict[str, Any]", command)
 
 
@@ -54,7 +54,9 @@ def edit_of(data: Mapping[str, Any]) -> Edit:
     try:
         return Edit(**data)
     except TypeError as error:
-        raise InvalidValueError(f"not a valid edit of a fork: {shortened(data, 100)}") from error
+        raise InvalidValueError(
+            f"not a valid edit of a fork: {truncated_repr(data, 100)}"
+        ) from error
 
 
 def refusal_of(key: str, error: Exception) -> str:

@@ -4,5 +4,6 @@
 ``loop_handle``     LoopHandle, BackgroundLoop: runs code on the runtime's loop from any thread
 ``threads``         runs synchronous code in threads
 ``resource_task``   ResourceTask: holds a resource open in one task, for use from any other
+``cancellation``    waits for what must be finished, although the waiting task is cancelled
 =================== ==============================================================================
 """

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeVar
 
 from treefold.core.errors import ClosedError
+from treefold.runtime.loops.cancellation import wait_until
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -78,14 +79,7 @@ class ResourceTask(Generic[T]):
         except ClosedError:
             # It was never opened, or its task ended with its loop.
             return
-        interrupted = False
-        while not self._ended.done():
-            try:
-                await asyncio.wrap_future(_follower(self._ended))
-            except asyncio.CancelledError:
-                interrupted = True
-        if interrupted:
-            raise asyncio.CancelledError
+        await wait_until(self._ended.done, lambda: asyncio.wrap_future(_follower(self._ended)))
 
     def _post(self, function: Callable[..., object], *args: Any) -> None:
         if self._loop is None or self._ended.done():

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from treefold.runtime.loops.cancellation import wait_until
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 
 T = TypeVar("T")
@@ -34,16 +35,11 @@ async def finish_in_thread(function: Callable[[], None]) -> None:
         threading.Thread(target=work, name="treefold worker", daemon=True).start()
     except RuntimeError:
         work()
-    cancelled: asyncio.CancelledError | None = None
-    while not done.done():
-        try:
-            await asyncio.shield(done)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if errors:
-        raise errors[0]
-    if cancelled is not None:
-        raise cancelled
+    try:
+        await wait_until(done.done, lambda: asyncio.shield(done))
+    finally:
+        if errors:
+            raise errors[0]
 
 
 async def in_thread(function: Callable[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> T:

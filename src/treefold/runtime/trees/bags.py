@@ -24,7 +24,9 @@ class _Slot:
 
 
 class SessionBag:
-    """Objects that belong to one node, under a namespace and a key.
+    """Call tree: objects that belong to one node, under a namespace and a key.
+
+    It has no conversation: neither a Session with a model, nor a saved chat.
 
     Functions reach it through ``ctx.get_or_put``, whose scope selects the node. An object with an
     ``aclose()`` or ``close()`` method is closed when its tree is deleted or its runtime closes, not

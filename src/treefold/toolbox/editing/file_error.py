@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from treefold.core.errors import CallError
+from treefold.core.truncation import truncate_middle
 
 
 class FileError(CallError, ValueError):
@@ -18,7 +19,7 @@ class FileError(CallError, ValueError):
         ...     runtime.invoke(text_editor, {"command": "view", "path": "/dev/null"}).result()
         Traceback (most recent call last):
             ...
-        treefold.toolbox.editing.file_error.FileError: '/dev/null' is a device, not a text file
+        treefold.errors.FileError: '/dev/null' is a device, not a text file
     """
 
 
@@ -52,5 +53,4 @@ def translate_os_errors(path: str) -> Generator[None, None, None]:
 
 def short_repr(text: str, limit: int = 300) -> str:
     """Return the repr of *text*, without its middle if it is very long."""
-    half = limit // 2
-    return repr(text if len(text) <= limit else f"{text[:half]}…{text[-half:]}")
+    return repr(truncate_middle(text, limit, "…"))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from treefold.core.events import Failure
+from treefold.core.truncation import truncate
 from treefold.toolbox.editing.document import Document
 from treefold.toolbox.editing.file_error import short_repr
 from treefold.toolbox.patching.job import PatchJob
@@ -38,9 +39,7 @@ def describe_agent_failure(
     job: PatchJob, rejected: Sequence[RejectedHunk], error: Exception
 ) -> str:
     """Return why hunks were rejected, and that the agent that should apply them failed."""
-    failure = str(Failure.of(error))
-    if len(failure) > _MAX_ERROR_CHARS:
-        failure = f"{failure[:_MAX_ERROR_CHARS]}…"
+    failure = truncate(str(Failure.of(error)), _MAX_ERROR_CHARS)
     return f"{_rejected(job, rejected)}. An agent could not apply them either: {failure}"
 
 

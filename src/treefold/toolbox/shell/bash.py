@@ -13,6 +13,7 @@ from treefold.core.errors import (
     NoParentSessionError,
 )
 from treefold.core.function import RunContext, SessionScope
+from treefold.core.truncation import truncate
 from treefold.toolbox.shell.output import BoundedBytes, plain_text
 from treefold.toolbox.shell.session import CommandResult, ShellSession, describe_exit
 
@@ -177,8 +178,8 @@ def _plain(output: BoundedBytes) -> str:
 
 
 def _short(command: str) -> str:
-    first = command.strip().partition("\n")[0]
-    return repr(first if len(first) <= 60 and first == command.strip() else f"{first[:60]}...")
+    first, _, more = command.strip().partition("\n")
+    return repr(truncate(f"{first}…" if more else first, 60))
 
 
 bash: Final = Bash()

@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from treefold.core.truncation import join_ends, truncate_middle
+
 _ESCAPES: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours and cursor movements
     r"|\x1b[]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles and links
@@ -24,28 +26,6 @@ def plain_text(text: str) -> str:
         'red\n10%\n20%\n'
     """
     return _CONTROLS.sub("", _LINE_ENDS.sub("\n", _ESCAPES.sub("", text)))
-
-
-def cut_middle(text: str, limit: int) -> str:
-    """Return *text*, or if it is too long its beginning and end, and between them what is missing.
-
-    Example:
-        >>> print(cut_middle("beginning, middle and end", 12))
-        beginn
-        [... 13 characters left out ...]
-        nd end
-    """
-    if len(text) <= limit:
-        return text
-    middle = (limit + 1) // 2
-    return _join(text[:middle], text[middle:], 0, limit)
-
-
-def _join(head: str, tail: str, lost: int, limit: int) -> str:
-    """Return the beginning of *head* and the end of *tail*, between which *lost* are missing."""
-    first, last = head[: (limit + 1) // 2], tail[max(0, len(tail) - limit // 2) :]
-    left_out = lost + len(head) + len(tail) - len(first) - len(last)
-    return f"{first}\n[... {left_out:,} characters left out ...]\n{last}"
 
 
 class BoundedBytes:
@@ -70,10 +50,10 @@ class BoundedBytes:
             self._lost += excess
 
     def text(self, clean: Callable[[str], str]) -> str:
-        """Return it as text, cleaned by *clean* and cut to the limit in the middle."""
+        """Return it as text, cleaned by *clean* and truncated to the limit in the middle."""
         if not self._lost:
             whole = bytes(self._head + self._tail).decode(errors="replace")
-            return cut_middle(clean(whole), self._limit)
+            return truncate_middle(clean(whole), self._limit)
         head = clean(self._head.decode(errors="replace"))
         tail = clean(self._tail.decode(errors="replace"))
-        return _join(head, tail, self._lost, self._limit)
+        return join_ends(head, tail, self._lost, self._limit)

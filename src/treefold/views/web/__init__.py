@@ -10,6 +10,4 @@ client. The shapes of all data are those of ``treefold.views.data``.
 
 from treefold.exports import exports
 
-__getattr__, __dir__, __all__ = exports(  # pyright: ignore[reportUnsupportedDunderAll]
-    __name__, {"treefold.views.web.server": ["Viewer", "view"]}
-)
+__getattr__, __dir__ = exports(__name__)

@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn, cast
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
-from treefold.views.text import cut
+from treefold.core.truncation import truncate
 
 LARGEST: Final = 1_000_000  # bytes
 
@@ -39,7 +39,7 @@ async def read_fields(request: Request, names: tuple[str, ...]) -> dict[str, Any
     for name, value in given.items():
         kind, shown = _FIELD_TYPES[name]
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            got = cut(json.dumps(value), _LONGEST_SHOWN)
+            got = truncate(json.dumps(value), _LONGEST_SHOWN)
             raise HTTPException(400, f"{name} must be {shown}, got {got}")
     return given
 
