@@ -77,13 +77,14 @@ bench: $(VENV)/dev.done
 	@$(BIN)/python bench/agents.py
 	@$(BIN)/python bench/durable.py
 	@$(BIN)/python bench/tracing.py
+	@$(BIN)/python bench/walks.py
 
 crash: $(VENV)/dev.done
 	@PYTHONPATH=tests $(BIN)/python -m crash.exhaustive
 
 pictures: $(VENV)/dev.done $(VENV)/browser.done
 	@echo "==> the pictures of the README, in docs/pictures"
-	@RENEW_PICTURES=1 $(BIN)/python -m pytest --quiet tests/browser/test_looks.py tests/views/test_picture.py
+	@RENEW_PICTURES=1 $(BIN)/python -m pytest --quiet tests/browser/test_appearance.py tests/views/test_picture.py
 
 clean:
 	rm -rf $(VENV) .demo build dist .pytest_cache .ruff_cache .import_linter_cache bench/results

@@ -6,11 +6,13 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from treefold import (
+    AgentFunction,
     AgentNode,
     Function,
     Node,
     NodeView,
     Provider,
+    Question,
     Runtime,
     TokenUsage,
     ToolResult,
@@ -122,6 +124,11 @@ class StagedSession(WrappedSession):
             await events.aclose()
 
 
+def worker(name: str, *uses: Function, **options: Any) -> AgentFunction:
+    """Return an agent whose prompt tells its name."""
+    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
+
+
 async def until(condition: Callable[[], T]) -> T:
     """Wait until *condition* holds, and return what it gave."""
     async with asyncio.timeout(60):
@@ -160,6 +167,20 @@ async def run_agent(
 ) -> AgentNode:
     """Do the same with an agent."""
     return agent_node(await run(function, args, **options))
+
+
+async def question_of(runtime: Runtime) -> Question:
+    """Wait for the one open question."""
+    [question] = await until(runtime.questions)
+    return question
+
+
+def children_of(node: Node) -> list[Node]:
+    """Return the children of *node*, those that are tied included one by one."""
+    found: list[Node] = []
+    for child in node.get_children():
+        found += child if isinstance(child, list) else [child]
+    return found
 
 
 def agent_node(node: Node | list[Node]) -> AgentNode:

@@ -27,9 +27,6 @@ SLOW: Final = (
     "tests/journal",
     "tests/views/web",
     "tests/testing",
-    "tests/documents/test_seeing",
-    "tests/documents/test_journal",
-    "tests/documents/test_local",
     "tests/models/test_llama",
     "tests/models/test_local",
     "tests/models/test_weights",
@@ -37,7 +34,7 @@ SLOW: Final = (
     "tests/toolbox",
     "tests/turns/test_endurance",
     "tests/chat/test_llama",
-    "tests/chat/test_any",
+    "tests/chat/test_random",
     "tests/test_public_names",
     "tests/test_readme",
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import warm_python
-from documents.chat_stage import Said, written
+from chat_helpers import Said, written
 from wire import ModelServer, Request
 from wire.openai_wire import MODEL
 from wire.replies import compact

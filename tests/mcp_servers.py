@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import warm_python
+from support import processes_in
 
 SERVERS = Path(__file__).parent / "mcp" / "servers"
 SECRET = "s3cret-key"
@@ -37,18 +38,6 @@ def http_server(*command: str) -> Generator[tuple[str, subprocess.Popen[str]], N
             process.kill()
 
 
-def living(folder: Path) -> list[str]:
-    """Return the commands of the processes that work in *folder*."""
-    found: list[str] = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "cwd").readlink() == folder:
-                found.append((process / "cmdline").read_text().replace("\0", " ").strip())
-        except OSError:
-            continue
-    return sorted(line for line in found if line)
-
-
 def open_files() -> set[str]:
     """Return what this process has open."""
     found: set[str] = set()
@@ -63,5 +52,5 @@ def open_files() -> set[str]:
 async def until(folder: Path, command: str, count: int = 1) -> None:
     """Wait until *command* runs in *folder*, in so many processes."""
     async with asyncio.timeout(60):
-        while sum(command in line for line in living(folder)) < count:  # noqa: ASYNC110 - nobody tells us
+        while sum(command in line for line in processes_in(folder)) < count:  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.01)

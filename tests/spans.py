@@ -1,4 +1,4 @@
-"""Spans as tests want to see them."""
+"""Spans as tests want to see them, and a function to trace."""
 
 import logging
 from collections.abc import Generator, Iterable, Sequence
@@ -9,10 +9,19 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from treefold import CodeFunction, RunContext
 from treefold.views import otel
 
 PATIENCE: Final = 60  # seconds
 OURS: Final = "treefold.views.otel"  # the name of its log
+
+
+async def look(ctx: RunContext, what: str) -> str:
+    """Look something up."""
+    return f"{what}, twice"
+
+
+looking = CodeFunction(callable=look)
 
 
 def provider_for(exporter: SpanExporter, **options: Any) -> TracerProvider:

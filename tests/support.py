@@ -1,10 +1,16 @@
 """What many tests need."""
 
 import asyncio
+import json
 import signal
-from typing import Any
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
 
-from treefold import StopReason, Tool, Turn, registries, tool
+from treefold import Agent, StopReason, Tool, Turn, registries, tool
+
+T = TypeVar("T")
 
 with registries():  # so that no test finds their names taken
 
@@ -24,6 +30,16 @@ with registries():  # so that no test finds their names taken
     async def step(n: int) -> int:
         return n
 
+    @tool
+    async def add(a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    @tool
+    async def look(at: str) -> str:
+        """Look at something."""
+        return f"{at} is fine"
+
 
 def heed_interrupts() -> None:
     """Undo, in a child process, that whoever runs the tests may have SIGINT ignored."""
@@ -34,6 +50,43 @@ async def settle() -> None:
     """Let the loop go round often enough for everything to come to rest."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+def wait(condition: Callable[[], T | None]) -> T:
+    """Wait until *condition* holds, and return its value."""
+    end = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.005)
+    return found
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Return the command lines of the processes whose working directory is *folder*."""
+    found: list[str] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink() == folder:
+                found.append((process / "cmdline").read_text().replace("\0", " ").strip())
+        except OSError:
+            continue
+    return sorted(line for line in found if line)
+
+
+async def pairs(agent: Agent) -> list[tuple[Turn, Any]]:
+    """Run *agent* to its end; return its turns with the values that they gave."""
+    async with asyncio.timeout(60):
+        return [pair async for pair in agent.run()]
+
+
+async def values(agent: Agent) -> list[Any]:
+    """Run *agent* to its end; return the values that its turns gave."""
+    return [value for _, value in await pairs(agent)]
+
+
+def travel(data: dict[str, Any]) -> dict[str, Any]:
+    """Send *data* through JSON, as a file would."""
+    return json.loads(json.dumps(data))
 
 
 def watch_tool(made: Tool[Any, Any]) -> list[tuple[str, Any]]:

@@ -29,7 +29,8 @@ def test_the_first_program_is_at_most_fifteen_lines_and_prints_what_it_says():
 
 @pytest.mark.parametrize("code", [block for block in BLOCKS[1:] if "trips.db" not in block])
 def test_every_other_block_of_the_readme_runs(code: str):
-    run_block(code)
+    # One block only defines tools and hooks.
+    assert run_block(code) or code == BLOCKS[1]
 
 
 def test_the_call_tree_of_the_tour_prints_its_tree():

@@ -47,3 +47,8 @@ def planted(view: NodeView, path: str = "1", ids: Iterator[int] | None = None) -
 def after(seconds: float) -> datetime:
     """Return a moment."""
     return START + timedelta(seconds=seconds)
+
+
+def flat(view: NodeView) -> list[NodeView]:
+    """Return *view* and all below it, parents first."""
+    return [view, *[one for child in view.children for one in flat(child)]]

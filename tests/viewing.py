@@ -1,7 +1,6 @@
 """A viewer over a journal, and clients that ask it and follow it over real HTTP."""
 
 import json
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,15 +13,6 @@ from treefold.views.web import Viewer
 T = TypeVar("T")
 
 PATIENCE: Final = 60
-
-
-def wait(look: Callable[[], T]) -> T:
-    """Look until there is something to be seen."""
-    deadline = time.monotonic() + PATIENCE
-    while not (seen := look()):
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.005)
-    return seen
 
 
 @contextmanager

@@ -1,9 +1,8 @@
 """Leases, when several trees and several branches of one want them at once."""
 
 import asyncio
-from typing import Any
 
-from agent_scripts import StagedModel, ended, until
+from agent_scripts import StagedModel, ended, until, worker
 from support import settle
 from treefold import (
     AgentFunction,
@@ -15,10 +14,6 @@ from treefold import (
     Runtime,
 )
 from treefold.testing import ScriptedModel
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
 
 
 def side_by_side(*agents: AgentFunction) -> CodeFunction:

@@ -2,16 +2,11 @@
 
 import asyncio
 import threading
-from typing import Any
 
-from agent_scripts import StagedModel, ended, until
+from agent_scripts import StagedModel, ended, until, worker
 from support import settle
-from treefold import AgentFunction, CodeFunction, Limits, NodeState, RunContext, Runtime
+from treefold import CodeFunction, Limits, NodeState, RunContext, Runtime
 from treefold.testing import ScriptedModel
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
 
 
 async def test_a_paused_tree_lets_others_make_requests():

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import agent_node
+from agent_scripts import agent_node, worker
 from treefold import (
-    AgentFunction,
     CallGraphError,
     Ensemble,
     Provider,
@@ -16,10 +15,6 @@ from treefold import (
 )
 from treefold.core.errors import UsageError
 from treefold.testing import ScriptedFailure, ScriptedModel
-
-
-def worker(name: str, *uses: Any, **options: Any) -> AgentFunction:
-    return AgentFunction(name, "", user_prompt_template=f"I am {name}.", uses=uses, **options)
 
 
 def test_a_circle_through_the_functions_of_one_provider_is_found():

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 import warm_python
 from browser import newsroom
 from browser.conftest import Eyes
-from browser.stage import Stage, call, calls, choose, gone, open_run, staged, state, when
+from browser.served_journal import Stage, call, calls, choose, gone, open_run, staged, state, when
 from treefold import CodeFunction, InDoubtError, NodeState, RunContext, SqliteStore
 
 DIES = """

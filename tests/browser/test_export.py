@@ -10,9 +10,9 @@ from playwright.sync_api import Page, expect
 
 import treefold
 from browser.conftest import Eyes
-from browser.stage import call, calls, choose, gone, staged, state, when
-from browser.test_hostile import HOSTILE, agent, model
-from driving import wait
+from browser.served_journal import call, calls, choose, gone, staged, state, when
+from browser.test_hostile_text import HOSTILE, agent, model
+from support import wait
 from treefold.cli import main
 from treefold.views import data
 from treefold.views.html import page as html_page

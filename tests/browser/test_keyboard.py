@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 
 from browser import newsroom
 from browser.conftest import Eyes
-from browser.stage import Stage, call, calls, choose, open_run, staged, state, when
+from browser.served_journal import Stage, call, calls, choose, open_run, staged, state, when
 
 
 def opened(eyes: Eyes, stage: Stage) -> Page:

@@ -10,10 +10,10 @@ from playwright.sync_api import Locator, expect
 
 import warm_python
 from browser.conftest import Eyes
-from browser.stage import call, calls, choose, gone, open_run, staged, state, when
+from browser.served_journal import call, calls, choose, gone, open_run, staged, state, when
+from support import wait
 from treefold import CodeFunction, NodeState, RunContext, Runtime, SqliteStore, attach
 from treefold.views.web import view
-from viewing import wait
 
 PROGRAM = """
 import sys

@@ -6,8 +6,8 @@ from playwright.sync_api import Page, Request, expect
 
 from browser import newsroom
 from browser.conftest import Eyes
-from browser.relay import Relay
-from browser.stage import Stage, call, calls, open_run, staged, state, when
+from browser.proxy import Relay
+from browser.served_journal import Stage, call, calls, open_run, staged, state, when
 from treefold.views import data
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from documents.chat_stage import Assistant, Result, User, add, asked, call, written
+from chat_helpers import Assistant, Result, User, add, asked, call, written
 from treefold import AgentOptions, Client, ModelProviderException, ModelText, ToolUse
 from treefold.testing import HANGS, ScriptedFailure, ScriptedModel
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from documents.chat_stage import Assistant, Result, User, add, asked, call, heard, written
+from chat_helpers import Assistant, Result, User, add, asked, call, heard, written
 from treefold import AgentOptions, Client, Runtime, ToolUse
 from treefold.core.errors import SessionConflictError, StoreError
 from treefold.testing import ScriptedModel

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from documents.chat_stage import (
+from chat_helpers import (
     ANTHROPIC,
     Assistant,
     User,

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from driving import Drive, Driver
+import survey_journals
+from journal_driver import Drive, Driver
 from small_journal import write_small_journal
+from survey_journals import Journal, driving
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +37,16 @@ def drive(path: Path) -> Iterator[Drive]:
     yield start
     for driver in drivers:
         driver.kill()
+
+
+@pytest.fixture(scope="module", params=["live", "finished"])
+def survey(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Journal]:
+    """One survey, once running in another process and once finished."""
+    folder = tmp_path_factory.mktemp("survey")
+    if request.param == "finished":
+        yield survey_journals.finished(folder)
+        return
+    with driving(folder) as driver:
+        yield Journal(driver.file, (driver.survey(key="nightly"),), live=True)

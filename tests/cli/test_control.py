@@ -12,7 +12,8 @@ import pytest
 
 import warm_python
 from command_line import PATIENCE, environment, treefold
-from driving import ERRANDS, Drive, act, asked, is_over, seen, wait
+from journal_driver import ERRANDS, Drive, act, asked, is_over, seen
+from support import wait
 from terminal import Terminal
 from treefold import NodeState
 from treefold.views.liveness import ANSWERED

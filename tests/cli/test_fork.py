@@ -9,8 +9,8 @@ import pytest
 
 import warm_python
 from command_line import PATIENCE, environment
-from driving import ERRANDS, Drive, act, asked, is_over, seen
 from errands import buy, deploy, walk
+from journal_driver import ERRANDS, Drive, act, asked, is_over, seen
 from support import heed_interrupts
 from treefold import NodeState, Runtime, attach
 

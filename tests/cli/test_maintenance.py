@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from command_line import PATIENCE, environment
-from driving import Drive, act, asked, seen
+from journal_driver import Drive, act, asked, seen
 from terminal import CTRL_C, CTRL_D, Terminal
 from treefold import attach
 from treefold.views import data

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import warm_python
-from driving import asked
+from journal_driver import asked
 from support import heed_interrupts
 from terminal import Terminal
 from treefold import NodeState, NodeView, SqliteStore, attach

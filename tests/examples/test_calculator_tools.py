@@ -3,7 +3,7 @@
 import pytest
 
 from calculator_tools import QUESTION, TOOLS
-from documents.chat_stage import Assistant, Result, User, call, failed, serving
+from chat_helpers import Assistant, Result, User, call, failed, serving
 from example_runs import Run, calling, said, start
 from wire import openai_wire
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from chat_helpers import Assistant, Result, Saying, User, call, failed, serving
 from chat_hooks import PATTERNS, sanitize, security_gate
-from documents.chat_stage import Assistant, Result, Saying, User, call, failed, serving
 from example_runs import Run, calling, said, start
 from treefold import HookDecision, PreToolUseEvent, UserPromptSubmitEvent
 from wire import Reply, openai_wire

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from chat_helpers import Assistant, Result, User, call, serving
 from chat_session import show_sessions
-from documents.chat_stage import Assistant, Result, User, call, serving
 from example_runs import Run, calling, said, start
 from treefold import SessionStore
 from wire import ModelServer, openai_wire

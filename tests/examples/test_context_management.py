@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from chat_helpers import Assistant, User, options, serving
 from context_management import TASKS, stateless, truncating, with_memory, within_budget
-from documents.chat_stage import Assistant, User, options, serving
 from example_runs import said, start
 from treefold import estimate_tokens
 from wire import Reply, openai_wire

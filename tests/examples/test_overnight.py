@@ -12,7 +12,7 @@ import pytest
 
 import warm_python
 from agent_scripts import until
-from documents.chat_stage import User
+from chat_helpers import User
 from example_runs import EXAMPLES, Run, said
 from treefold import NodeState, attach
 from wire import ModelServer, openai_wire, stalled_after

@@ -1,6 +1,6 @@
 """``examples/simple_tool.py``, with a server that plays the model."""
 
-from documents.chat_stage import Assistant, Result, User, call, serving
+from chat_helpers import Assistant, Result, User, call, serving
 from example_runs import Run, calling, said, start
 from wire import openai_wire
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 from pydantic import BaseModel
 
-from driving import wait
+from support import wait
 from treefold import CodeFunction, MemoryStore, RunContext, Runtime, SqliteStore
 from treefold.stores import export_tree, import_tree
 

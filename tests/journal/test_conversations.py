@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Final
 
-from driving import wait
+from support import wait
 from treefold import (
     AgentFunction,
     Budget,

@@ -10,8 +10,7 @@ from typing import Final
 
 import pytest
 
-from driving import wait
-from support import double
+from support import double, wait
 from treefold import (
     HOOK_PRE_TOOL_USE,
     Budget,

@@ -3,8 +3,7 @@
 from contextlib import suppress
 from typing import Any, Final
 
-from driving import wait
-from support import forever
+from support import forever, wait
 from treefold import CancellationException, CodeFunction, MemoryStore, Node, RunContext, Runtime
 from treefold.testing import replay
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from pydantic import BaseModel
 
-from driving import wait
+from support import wait
 from treefold import CodeFunction, MemoryStore, QuestionKind, RunContext, Runtime
 
 PATIENCE: Final = 60  # seconds

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from driving import wait
+from support import wait
 from treefold import (
     AgentOptions,
     Client,

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 from pydantic import BaseModel, computed_field, model_validator
 
-from driving import wait
+from support import wait
 from treefold import (
     CodeFunction,
     MemoryStore,

@@ -4,7 +4,6 @@ import ast
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
@@ -14,6 +13,7 @@ import pytest
 import treefold
 import warm_python
 from journal.driver import plain
+from support import wait
 from treefold import NodeState, Observer, Question, Runtime, StoreError, StoreOwnedError
 from treefold.core.errors import (
     ClosedError,
@@ -59,11 +59,6 @@ class Driver:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.db"
-
-
-@pytest.fixture
 def drive(path: Path) -> Iterator[Callable[[], Driver]]:
     """Starts a process that drives the journal."""
     drivers: list[Driver] = []
@@ -80,15 +75,6 @@ def drive(path: Path) -> Iterator[Callable[[], Driver]]:
 
 
 Drive = Callable[[], Driver]
-
-
-def wait(condition: Callable[[], T | None]) -> T:
-    """Wait until *condition* holds, and return what it gave."""
-    end = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.005)
-    return found
 
 
 def question(observer: Observer, text: str) -> Question:

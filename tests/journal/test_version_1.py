@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from driving import wait
-from journal.rich_life import (
+from journal.varied_program import (
     FUNCTIONS,
     ask_about_seven,
     greeting,
@@ -15,6 +14,7 @@ from journal.rich_life import (
     open_runtime,
     summary,
 )
+from support import wait
 from treefold import (
     HOOK_PRE_TOOL_USE,
     CancellationException,

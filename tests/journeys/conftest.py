@@ -1,8 +1,3 @@
-import pytest
+from wire.protocols import protocol
 
-from wire.protocols import PROTOCOLS, Protocol
-
-
-@pytest.fixture(params=PROTOCOLS, ids=str)
-def protocol(request: pytest.FixtureRequest) -> Protocol:
-    return request.param
+__all__ = ["protocol"]

@@ -6,7 +6,8 @@ import pytest
 from pydantic import BaseModel
 
 from agent_scripts import ended
-from journeys.stage import REPORTED, Result, actor, assert_same, call, children, playing
+from journeys.roles import REPORTED, Result, actor, assert_same, call, children, playing
+from support import look
 from treefold import (
     CallGraphError,
     Ensemble,
@@ -17,8 +18,6 @@ from treefold import (
     TokenUsage,
     ToolResult,
     UserText,
-    registries,
-    tool,
 )
 from treefold.models import Profile
 from wire import Reply
@@ -32,14 +31,6 @@ class Place(BaseModel):
 
     town: str
     houses: int
-
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return f"{at} is fine"
 
 
 async def test_an_agent_below_returns_what_it_declares(protocol: Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import agent_node, ended, until
-from journeys.stage import (
+from journeys.roles import (
     REPORTED,
     Result,
     Said,

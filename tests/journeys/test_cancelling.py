@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_scripts import ended, until
-from journeys.stage import (
+from journeys.roles import (
     actor,
     all_views,
     assert_same,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent_scripts import agent_node, until
-from journeys.stage import REPORTED, actor, assert_same, children, playing
+from journeys.roles import REPORTED, actor, assert_same, children, playing
 from treefold import (
     Ensemble,
     EnsembleError,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import agent_node, ended
-from journeys.stage import Result, actor, assert_same, call, children, playing
+from journeys.roles import Result, actor, assert_same, call, children, playing
 from treefold import (
     AgentException,
     CodeFunction,

@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from journeys.stage import REPORTED, actor, call, children
+from journeys.roles import REPORTED, actor, call, children
 from treefold import Limits, NodeState, Runtime, TokenUsage, registries, tool
 from wire import Reply, Request, Wait
 from wire.protocols import PROTOCOLS

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent_scripts import agent_node
-from journeys.stage import Result, actor, assert_same, call, children, playing
+from journeys.roles import Result, actor, assert_same, call, children, playing
 from treefold import (
     CodeFunction,
     Function,

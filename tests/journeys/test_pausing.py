@@ -3,7 +3,7 @@
 import asyncio
 
 from agent_scripts import until
-from journeys.stage import (
+from journeys.roles import (
     Result,
     actor,
     all_views,
@@ -13,16 +13,10 @@ from journeys.stage import (
     playing,
     with_steps,
 )
-from treefold import NodeState, QuestionKind, Runtime, registries, tool
+from support import look
+from treefold import NodeState, QuestionKind, Runtime
 from wire import Wait
 from wire.protocols import Protocol
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return f"{at} is fine"
 
 
 async def test_what_is_under_way_ends_and_nothing_begins_until_it_is_resumed(protocol: Protocol):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent_scripts import until
-from journeys.stage import (
+from agent_scripts import question_of, until
+from journeys.roles import (
     Result,
     actor,
     all_views,
@@ -68,12 +68,6 @@ async def running(
     else:
         async with background(Runtime([lead], models=model, **options)) as runtime:
             yield runtime
-
-
-async def question_of(runtime: Runtime) -> Question:
-    """Wait for the one open question."""
-    [question] = await until(runtime.questions)
-    return question
 
 
 def states(view: NodeView) -> dict[str, NodeState]:

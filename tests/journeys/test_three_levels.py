@@ -3,7 +3,8 @@
 import pytest
 
 from agent_scripts import agent_node
-from journeys.stage import REPORTED, Result, Said, actor, assert_same, call, children, playing
+from journeys.roles import REPORTED, Result, Said, actor, assert_same, call, children, playing
+from support import look
 from treefold import (
     CodeFunction,
     Function,
@@ -17,18 +18,9 @@ from treefold import (
     ToolResult,
     ToolUse,
     UserText,
-    registries,
-    tool,
 )
 from wire import Reply
 from wire.protocols import Protocol
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return f"{at} is fine"
 
 
 def program(lead: Function) -> CodeFunction:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mcp_servers import SECRET, bare, living, open_files, until
-from support import settle
+from mcp_servers import SECRET, bare, open_files, until
+from support import processes_in, settle
 from treefold import CancellationException, Runtime
 from treefold.core.errors import CallTimeoutError, InvalidValueError
 from treefold.mcp import McpConnectionError, McpServer
@@ -51,7 +51,7 @@ async def test_a_server_that_cannot_be_used_is_said_to_be_so(
     told = await failure_of(server)
     assert all(word in told for word in (*words, "bare.py")), told
     assert SECRET not in told + caplog.text
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_a_program_that_is_not_there_is_named():
@@ -84,7 +84,7 @@ async def test_calls_under_way_fail_when_the_server_dies(tmp_path: Path):
             await runtime.invoke(functions["echo"])
         with pytest.raises(McpConnectionError, match="is disconnected"):
             await server.refresh()
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_who_calls_from_another_thread_is_told_the_same():
@@ -106,7 +106,7 @@ async def test_a_server_that_closes_its_output_is_gone(tmp_path: Path):
     async with asyncio.timeout(60), McpServer(bare(), cwd=tmp_path) as server:
         with pytest.raises(McpConnectionError, match="it closed its stdout"):
             await server.call("close")
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_its_children_go_with_it_even_if_it_went_first(tmp_path: Path):
@@ -115,13 +115,13 @@ async def test_its_children_go_with_it_even_if_it_went_first(tmp_path: Path):
         await until(tmp_path, "sleep 300", count=2)
         with pytest.raises(McpConnectionError, match="killed by SIGKILL"):
             await server.call("die")
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_a_server_that_does_not_want_to_end_is_killed(tmp_path: Path):
     async with asyncio.timeout(60), McpServer(bare("stubborn"), cwd=tmp_path) as server:
         await server.call("start")
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_a_server_that_stops_listening_costs_no_more_than_the_timeout(tmp_path: Path):
@@ -137,7 +137,7 @@ async def test_a_server_that_stops_listening_costs_no_more_than_the_timeout(tmp_
             with pytest.raises(CancellationException, match="enough"):
                 await node
             assert time.monotonic() - begun < 2
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_every_page_of_tools_is_read():
@@ -179,7 +179,7 @@ async def test_leaving_while_calls_run_ends_them_with_a_sentence(tmp_path: Path)
                 await node
         with pytest.raises(McpConnectionError, match="is not connected; use its functions inside"):
             await runtime.invoke(echo)
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_cancellation_inside_the_block_leaves_it_cleanly(tmp_path: Path):
@@ -196,7 +196,7 @@ async def test_cancellation_inside_the_block_leaves_it_cleanly(tmp_path: Path):
         await settle()
         task.cancel()
     assert task.cancelled()
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_cancelling_the_start_leaves_nothing(tmp_path: Path):
@@ -204,7 +204,7 @@ async def test_cancelling_the_start_leaves_nothing(tmp_path: Path):
         task = group.create_task(McpServer(bare("silent"), cwd=tmp_path).__aenter__())
         await until(tmp_path, "bare.py")
         task.cancel()
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 def test_a_loop_that_ends_around_it_leaves_no_process(tmp_path: Path):
@@ -212,7 +212,7 @@ def test_a_loop_that_ends_around_it_leaves_no_process(tmp_path: Path):
         await McpServer(bare(), cwd=tmp_path).__aenter__()
 
     asyncio.run(forget())
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_twenty_connections_leave_no_process_file_or_task(tmp_path: Path):
@@ -227,7 +227,7 @@ async def test_twenty_connections_leave_no_process_file_or_task(tmp_path: Path):
         for _ in range(20):
             await connect()
     gc.collect()
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
     assert open_files() == files
     assert len(asyncio.all_tasks()) == tasks
 

@@ -17,8 +17,8 @@ from mcp_types import ElicitResult
 from pydantic import BaseModel, Field
 
 import warm_python
-from mcp_servers import SERVERS, TOKEN, WITH_TOKEN, living, until
-from support import settle
+from mcp_servers import SERVERS, TOKEN, WITH_TOKEN, until
+from support import processes_in, settle
 from treefold import (
     AgentFunction,
     CancellationException,
@@ -133,7 +133,7 @@ async def test_cancelling_here_ends_the_programs_there(tmp_path: Path):
         node.cancel("enough")
         with pytest.raises(CancellationException, match="enough"):
             await node
-        while living(tmp_path):  # noqa: ASYNC110 - there is no event to wait for
+        while processes_in(tmp_path):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)
         assert (tmp_path / "ended").exists()
 
@@ -144,7 +144,7 @@ async def test_leaving_here_ends_the_programs_there(tmp_path: Path):
             (nap,) = [function for function in server.functions if function.name == "nap"]
             node = runtime.invoke(nap, {"folder": str(tmp_path)})
             await until(tmp_path, "sleep 300")
-        assert living(tmp_path) == []
+        assert processes_in(tmp_path) == []
         with pytest.raises(Exception, match="is disconnected"):
             await node
 

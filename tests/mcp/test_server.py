@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from mcp.server.mcpserver import MCPServer
 
-from mcp_servers import SECRET, http_server, living, open_files, tools, until
-from support import settle
+from mcp_servers import SECRET, http_server, open_files, tools, until
+from support import processes_in, settle
 from treefold import (
     AgentFunction,
     CancellationException,
@@ -205,7 +205,7 @@ async def test_a_program_gets_its_variables_and_its_folder_and_not_ours(
         assert await runtime.invoke(functions["folder"]) == str(tmp_path)
         await runtime.invoke(functions["start_others"], {"folder": str(tmp_path)})
         await until(tmp_path, "sleep 300")
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_headers_are_sent_with_every_request(address: str):

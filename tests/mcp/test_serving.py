@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 import warm_python
-from mcp_servers import SERVERS, TOKEN, WITH_TOKEN, living
-from support import heed_interrupts
+from mcp_servers import SERVERS, TOKEN, WITH_TOKEN
+from support import heed_interrupts, processes_in
 from treefold.mcp import McpServer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -85,9 +85,9 @@ def meeting(
         )
         assert done.returncode == 0, done.stderr
         end = time.monotonic() + 60  # a server over HTTP goes on, and ends its shells by itself
-        while living(folder) and time.monotonic() < end:
+        while processes_in(folder) and time.monotonic() < end:
             time.sleep(0.01)
-        assert living(folder) == []
+        assert processes_in(folder) == []
         yield Meeting(mode, transport, able, json.loads(done.stdout), done.stderr)
 
 
@@ -232,7 +232,7 @@ def napping(folder: Path, *command: str) -> Generator[subprocess.Popen[str], Non
         try:
             assert any("serving" in line for line in process.stderr)
             deadline = time.monotonic() + 60
-            while not living(folder):
+            while not processes_in(folder):
                 assert process.poll() is None
                 assert time.monotonic() < deadline
             yield process
@@ -257,7 +257,7 @@ def test_ending_the_server_ends_running_calls(how: str | signal.Signals, code: i
         assert [answer["id"] for answer in answers] in ([1], [1, 2])
         assert "Traceback" not in process.stderr.read()
     assert (tmp_path / "ended").exists()
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 def treefold(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:

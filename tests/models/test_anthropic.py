@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from treefold import CodeFunction, registries, tool
+from support import look
+from treefold import CodeFunction
 from treefold.core.errors import ModelRefusedError, UsageError
 from treefold.core.exchange import Finish
 from treefold.core.function import RunContext
@@ -18,13 +19,6 @@ from wire.anthropic_wire import Raw, Redacted, Text, Thinking, ToolUse as Use, e
 from wire.protocols import PROTOCOLS, answer, asked
 
 _, ANTHROPIC, _ = PROTOCOLS
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return at
 
 
 SIGNATURE = "EqQBCkYIBxgCKkD+/w==="

@@ -14,24 +14,17 @@ from typing import Any
 
 import pytest
 
-from treefold import registries, tool
+from support import add
 from treefold.core.errors import InvalidValueError, ModelProviderException, ModelRefusedError
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.model import ModelSettings
 from treefold.core.model_events import AttemptFailed
-from treefold.core.transcript import ToolResult, UserText
+from treefold.core.transcript import ModelText, ToolResult, UserText
 from treefold.models import AnthropicModel, OpenAIModel, Timers
 from wire import ModelServer, Pause, Reply, anthropic_wire, failure, gemini_wire, stream
 from wire.protocols import KEY, PROTOCOLS, Protocol, answer, asked, noting
 
 OPENAI, ANTHROPIC, GEMINI = PROTOCOLS
-
-with registries():
-
-    @tool
-    async def add(a: int, b: int) -> int:
-        """Add two integers."""
-        return a + b
 
 
 def sse(*objects: Any) -> Reply:
@@ -265,6 +258,7 @@ async def test_a_number_for_an_id_does_not_break_gemini():
         session = GEMINI.model(server).open("", [add])
         (found,) = asked(await answer(session, UserText("x")))
         await answer(session, ToolResult(found.id, "3"))
+    assert session.transcript == [UserText("x"), found, ToolResult(found.id, "3"), ModelText("ok")]
 
 
 def test_thinking_can_be_asked_of_claude_3_7():
@@ -332,6 +326,7 @@ async def test_nan_is_not_sent_back(protocol: Protocol):
         [asked_for] = asked(await answer(session, UserText("x")))
         await answer(session, ToolResult(asked_for.id, "no", is_error=True))
         json.loads(server.requests[1].body, parse_constant=pytest.fail)
+    assert session.transcript[-1] == ModelText("ok")
 
 
 async def test_a_junk_line_does_not_give_the_key_away(protocol: Protocol):

@@ -28,16 +28,49 @@ from treefold.models.local.llama import shared_server
 server = shared_server(Path(sys.argv[1]))
 """
 BUSY = f"""{SERVING}
+headers = {{"authorization": "Bearer " + server.api_key}}
+http = httpx.Client(base_url=server.base_url.removesuffix("/v1"), headers=headers, timeout=60)
+
 def ask():
-    body = {LONG}
-    headers = {{"authorization": "Bearer " + server.api_key}}
     try:
-        httpx.post(server.base_url + "/chat/completions", json=body, headers=headers, timeout=60)
+        http.post("/v1/chat/completions", json={LONG})
     except httpx.HTTPError:
         pass
 
 threading.Thread(target=ask, daemon=True).start()
-time.sleep(0.3)
+while not http.get("/slots").json()[0]["is_processing"]:
+    time.sleep(0.01)
+"""
+# Connects again and again and keeps the last connections open until the server's process, which
+# holds the other end of its standard input, has ended.
+PERSISTENT_CLIENT = """
+import collections, socket, sys, time
+
+connections = collections.deque(maxlen=20)
+while True:
+    try:
+        connections.append(socket.create_connection(("127.0.0.1", int(sys.argv[1]))))
+        connections[-1].sendall(sys.argv[2].encode())
+    except ConnectionRefusedError:
+        break
+    except OSError:  # shut down by the server
+        pass
+    print(flush=True)
+    time.sleep(0.005)
+sys.stdin.read()
+"""
+CROWDED = f"""{SERVING}
+import json, subprocess
+body = json.dumps({LONG})
+request = (
+    "POST /v1/chat/completions HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Length: %d\\r\\n"
+    "Authorization: Bearer %s\\r\\n\\r\\n%s"
+) % (len(body), server.api_key, body)
+port = server.base_url.removesuffix("/v1").rpartition(":")[2]
+command = [sys.executable, "-c", sys.argv[2], port, request]
+client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+for _ in range(5):
+    client.stdout.readline()
 """
 
 
@@ -61,7 +94,7 @@ def answers(server: LlamaServer) -> bool:
 
 def run(code: str, *args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *args]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def test_it_streams_an_answer(server: LlamaServer, capfd: pytest.CaptureFixture[str]):
@@ -134,7 +167,9 @@ def test_closing_ends_what_is_open_and_leaves_the_others(server: LlamaServer, sm
 
 def test_a_server_may_be_closed_as_soon_as_it_was_started(smollm2: Path):
     for _ in range(3):
-        LlamaServer.start(smollm2, context=256).close()
+        started = LlamaServer.start(smollm2, context=256)
+        started.close()
+        assert started.closed
 
 
 def test_who_asks_for_the_same_gets_the_same(smollm2: Path):
@@ -176,6 +211,11 @@ def test_without_xllamacpp_it_says_what_to_install(smollm2: Path):
 
 def test_a_process_ends_well_while_a_request_is_open(smollm2: Path):
     done = run(BUSY, str(smollm2))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_process_ends_well_while_another_keeps_connecting(smollm2: Path):
+    done = run(CROWDED, str(smollm2), PERSISTENT_CLIENT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

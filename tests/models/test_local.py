@@ -54,7 +54,11 @@ async def test_leaving_the_stream_stops_the_model(smollm2: Path):
     async with asyncio.timeout(60):
         await anext(stream)
         await stream.aclose()
-        await answer(LocalModel().open(settings=BRIEF), UserText("Hello"))  # computed one by one
+        # Requests are computed one by one: this one would wait for the end of the story.
+        other = LocalModel().open(settings=BRIEF)
+        await answer(other, UserText("Hello"))
+    assert session.transcript == []
+    assert isinstance(other.transcript[-1], ModelText)
 
 
 async def test_functions_that_the_model_does_not_get_to_see_are_told_of(smollm2: Path):

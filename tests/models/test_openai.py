@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from support import look
 from treefold import registries, tool
 from treefold.core.errors import (
     DefinitionError,
@@ -27,13 +28,6 @@ from wire import Stall, failure, in_pieces, openai_wire, stream, then
 from wire.protocols import KEY, PROTOCOLS, answer, asked, noting
 
 OPENAI, ANTHROPIC, _ = PROTOCOLS
-
-with registries():
-
-    @tool
-    async def look(at: str) -> str:
-        """Look at something."""
-        return at
 
 
 @pytest.mark.parametrize(

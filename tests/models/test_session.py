@@ -9,7 +9,8 @@ from types import FrameType
 
 import pytest
 
-from treefold import models, registries, tool
+from support import add
+from treefold import models
 from treefold.core.errors import InvalidValueError, SafeExecutionError, UsageError
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.model import ModelSettings
@@ -23,13 +24,6 @@ from treefold.core.model_events import (
 from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
 from wire import Stall, then, with_length
 from wire.protocols import Protocol, answer, asked
-
-with registries():
-
-    @tool
-    async def add(a: int, b: int) -> int:
-        """Add two integers."""
-        return a + b
 
 
 async def test_text_comes_in_pieces_and_then_as_one_part(protocol: Protocol):

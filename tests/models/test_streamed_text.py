@@ -168,10 +168,10 @@ def test_a_line_that_never_ends_is_given_up():
 
 @given(data=st.binary(max_size=400), places=st.lists(st.integers(0, 400)))
 def test_no_bytes_break_the_decoder(data: bytes, places: list[int]):
-    decoder = OpenAIDecoder(Profile())
-    for portion in cut(data, places):
-        decoder.feed(portion)
-    decoder.end()
+    whole, pieces = OpenAIDecoder(Profile()), OpenAIDecoder(Profile())
+    expected = [*whole.feed(data), *whole.end()]
+    found = [event for portion in cut(data, places) for event in pieces.feed(portion)]
+    assert [*found, *pieces.end()] == expected
 
 
 JSON = st.recursive(

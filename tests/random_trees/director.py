@@ -9,8 +9,8 @@ from typing import Any
 
 from agent_scripts import StagedModel
 from random_trees.plans import MOST_TOKENS, Act, Program
+from random_trees.program import Stage
 from random_trees.rules import FINAL, HELD, Witness, all_in, at_rest, not_over, unlike
-from random_trees.stage import Stage
 from support import settle
 from treefold import (
     AgentFunction,

@@ -1,4 +1,4 @@
-"""Which functions may call which, where the documents leave it open."""
+"""Which functions may call which, in the cases that the guides leave open."""
 
 from collections.abc import Sequence
 

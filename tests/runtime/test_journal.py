@@ -46,6 +46,7 @@ async def test_what_happens_during_a_long_commit_is_written_though_nothing_follo
         while len(store.entries(1)) < 2:  # noqa: ASYNC110 - nobody waits for it, that is the point
             await asyncio.sleep(0.001)
     journal.close()
+    assert [entry.kind for entry in store.entries(1)] == ["CallRequested", "CallStarted"]
 
 
 async def test_a_cancelled_call_is_not_shown_as_cancelled_before_that_is_written():

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from driving import wait
-from support import double, forever
+from support import double, forever, wait
 from treefold import CancellationException, CodeFunction, NodeState, RunContext, Runtime, Turn, tool
 from treefold.core.errors import (
     BlockingCallError,

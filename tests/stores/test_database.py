@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from permissions import without_privileges
-from saving import exchange, said, save
+from saved_exchanges import exchange, said, save
 from treefold import SessionStore
 from treefold.core.errors import InvalidValueError, StoreError, UsageError
 from treefold.stores.database import APPLICATION_ID, Database
@@ -260,7 +260,7 @@ def test_a_full_disk_says_so_and_keeps_what_was_there(path: Path):
 
 FILL_UP = """
 import resource, sys
-from saving import exchange, save
+from saved_exchanges import exchange, save
 from treefold import SessionStore
 from treefold.core.errors import StoreError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from saving import said, save
+from saved_exchanges import said, save
 from treefold import SessionStore, SqliteStore
 from treefold.stores.database import APPLICATION_ID
 from treefold.stores.schema import STEPS, VERSION

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import warm_python
-from saving import entries, reached, said, save
+from saved_exchanges import entries, reached, said, save
 from treefold import SessionConflictError, SessionStore
 
 TALK = """
 import sys
-from saving import exchange
+from saved_exchanges import exchange
 from treefold import SessionConflictError, SessionStore
 
 path, who, often = sys.argv[1:]

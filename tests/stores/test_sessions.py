@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from saving import entries, exchange, reached, said, save
+from saved_exchanges import entries, exchange, reached, said, save
 from treefold import SessionConflictError, SessionInfo, SessionStore, ToolResult
 from treefold.core.errors import (
     ClosedError,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from saving import said, save
+from saved_exchanges import said, save
 from treefold import NodeState, SessionStore, SqliteStore
 from treefold.core.errors import ClosedError, InvalidValueError, StoreError
 from treefold.stores import Entry

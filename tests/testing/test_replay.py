@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recorded import Tools, record
+from replay_journals import Tools, record
 from treefold import (
     HOOK_PRE_TOOL_USE,
     AgentFunction,
@@ -53,11 +53,6 @@ def shape(view: NodeView) -> Any:
 def recorded_view(path: Path) -> NodeView:
     with Runtime(store=path) as runtime:
         return runtime.get_view(runtime.list_toplevel()[-1].id)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return tmp_path / "run.db"
 
 
 def test_an_agent_with_functions_does_the_same_and_nothing_is_done(journal: Path):

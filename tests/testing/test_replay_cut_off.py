@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recorded import Tools, record
+from replay_journals import Tools, record
 from treefold import (
     CodeFunction,
     MemoryStore,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recorded import Tools, record
+from replay_journals import Tools, record
 from treefold import (
     HOOK_PRE_TOOL_USE,
     CodeFunction,
@@ -20,11 +20,6 @@ from treefold import (
     agent,
 )
 from treefold.testing import Divergence, ScriptedModel, replay
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return tmp_path / "run.db"
 
 
 def diff(path: str, function: str, *lines: str) -> str:

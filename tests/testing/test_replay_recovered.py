@@ -11,11 +11,6 @@ from treefold import CodeFunction, RunContext, Runtime, ToolUse, agent
 from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, replay
 
 
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    return tmp_path / "run.db"
-
-
 def test_a_request_that_was_made_again_after_a_crash_is_one_request(journal: Path):
     asked = threading.Event()
 

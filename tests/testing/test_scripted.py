@@ -7,7 +7,8 @@ from types import FrameType
 
 import pytest
 
-from treefold import Runtime, agent, registries, tool
+from support import add
+from treefold import Runtime, agent, registries
 from treefold.core.errors import InvalidValueError, ModelProviderException, UsageError
 from treefold.core.model_events import AttemptFailed, TextDelta, ThinkingDelta
 from treefold.core.transcript import ModelText, ThinkingPart, ToolResult, ToolUse, UserText
@@ -16,11 +17,6 @@ from treefold.testing import HANGS, ScriptedFailure, ScriptedModel, ScriptedRequ
 from wire.protocols import answer, asked, noting
 
 with registries():
-
-    @tool
-    async def add(a: int, b: int) -> int:
-        """Add two integers."""
-        return a + b
 
     @agent(uses=[add], max_steps=1000)
     def count_up() -> str:

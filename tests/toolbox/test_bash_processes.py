@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import processes_in
 from treefold import CancellationException, Node, RunContext, Runtime, tool
 from treefold.core.errors import CallTimeoutError
 from treefold.toolbox import Bash, bash
@@ -21,27 +22,15 @@ GRANDCHILDREN = (
 )
 
 
-def living(mark: Path) -> list[str]:
-    """Return the commands of the processes that work in *mark*."""
-    found: list[str] = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if (folder / "cwd").readlink() == mark:
-                found.append((folder / "cmdline").read_text().replace("\0", " ").strip())
-        except OSError:
-            continue
-    return sorted(line for line in found if line)
-
-
 async def gone(mark: Path) -> None:
     async with asyncio.timeout(60):
-        while living(mark):  # noqa: ASYNC110 - nobody tells us
+        while processes_in(mark):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.01)
 
 
 async def until(mark: Path, command: str) -> None:
     async with asyncio.timeout(60):
-        while command not in living(mark):  # noqa: ASYNC110 - nobody tells us
+        while command not in processes_in(mark):  # noqa: ASYNC110 - nobody tells us
             await asyncio.sleep(0.01)
 
 
@@ -58,7 +47,7 @@ async def test_a_command_that_takes_too_long_is_stopped_and_the_shell_is_left(tm
         assert "the shell is still there" in message
         assert "It had printed:\n" in message
         assert "before" in message
-        assert [line for line in living(tmp_path) if "sleep" in line] == ["sleep 300"]
+        assert [line for line in processes_in(tmp_path) if "sleep" in line] == ["sleep 300"]
         return await ctx.invoke(mine, {"command": "echo $x; jobs -r | grep -c 'sleep 300'"})
 
     async with Runtime() as runtime:
@@ -89,7 +78,7 @@ async def test_whatever_hangs_is_stopped_and_the_next_command_runs(command: str,
     async def caller(ctx: RunContext) -> str:
         with pytest.raises(CallTimeoutError, match="was stopped"):
             await ctx.invoke(mine, {"command": command, "timeout": 0.3})
-        assert not [line for line in living(tmp_path) if "bash" not in line]
+        assert not [line for line in processes_in(tmp_path) if "bash" not in line]
         told = await ctx.invoke(mine, {"command": "unset -f builtin; echo next", "timeout": 5})
         return told.splitlines()[-1]
 
@@ -137,7 +126,7 @@ async def test_cancelling_the_tree_ends_a_running_command_before_it_ends_itself(
         node.cancel("enough")
         with pytest.raises(CancellationException, match="enough"):
             await node
-        assert not [line for line in living(tmp_path) if "sleep" in line]
+        assert not [line for line in processes_in(tmp_path) if "sleep" in line]
     await gone(tmp_path)
 
 
@@ -176,12 +165,12 @@ async def test_a_stopped_command_takes_along_what_hides_from_its_session(how: st
             node.cancel("enough")
         with pytest.raises((CallTimeoutError, CancellationException)):
             await node
-        assert [line for line in living(tmp_path) if "sleep" in line] == ["sleep 300"]
+        assert [line for line in processes_in(tmp_path) if "sleep" in line] == ["sleep 300"]
         return await ctx.invoke(mine, {"command": "echo $x"})
 
     async with Runtime() as runtime:
         assert await runtime.invoke(caller, timeout=30) == "kept"
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 def test_nothing_of_a_shell_outlives_a_program_that_is_killed(tmp_path: Path):
@@ -200,7 +189,7 @@ def test_nothing_of_a_shell_outlives_a_program_that_is_killed(tmp_path: Path):
     ) as started:
         assert started.stdout is not None
         assert started.stdout.readline() == b"ready\n"
-        assert len(living(folder)) > 5
+        assert len(processes_in(folder)) > 5
         started.kill()
     asyncio.run(gone(folder))
 
@@ -221,7 +210,7 @@ async def test_a_program_that_is_no_python_has_shells_too(
 
     async with Runtime() as runtime:
         assert await runtime.invoke(caller, timeout=30) == "kept"
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_a_command_that_kills_all_it_can_name_ends_the_shell_and_nothing_is_left(
@@ -234,7 +223,7 @@ async def test_a_command_that_kills_all_it_can_name_ends_the_shell_and_nothing_i
     )
     assert "[the shell has ended (killed by SIGKILL)" in told[0]
     assert told[1].endswith("\non")
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def _twice(mine: Bash, command: str) -> list[str]:
@@ -262,7 +251,7 @@ async def test_a_stopped_command_leaves_alone_what_an_earlier_job_starts_meanwhi
 
     async with Runtime() as runtime:
         await runtime.invoke(caller, timeout=60)
-    assert living(tmp_path) == []
+    assert processes_in(tmp_path) == []
 
 
 async def test_a_finished_tree_keeps_its_shell_until_it_is_deleted(tmp_path: Path):
@@ -279,7 +268,7 @@ async def test_a_finished_tree_keeps_its_shell_until_it_is_deleted(tmp_path: Pat
 async def test_background_jobs_end_with_their_shell(ending: str, tmp_path: Path):
     async with Runtime() as runtime:
         await runtime.invoke(Bash(cwd=tmp_path), {"command": f"{GRANDCHILDREN} {ending}"})
-        assert living(tmp_path) == []
+        assert processes_in(tmp_path) == []
 
 
 def test_closing_a_runtime_from_another_thread_kills_and_reaps_all(tmp_path: Path):
@@ -287,8 +276,8 @@ def test_closing_a_runtime_from_another_thread_kills_and_reaps_all(tmp_path: Pat
         mine = Bash(cwd=tmp_path)
         told: Node = runtime.invoke(mine, {"command": f"{GRANDCHILDREN} echo shell=$$"})
         pid = int(re.findall(r"shell=(\d+)", told.result(60))[0])
-        assert living(tmp_path)
-    assert living(tmp_path) == []
+        assert processes_in(tmp_path)
+    assert processes_in(tmp_path) == []
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)  # not even a zombie
 

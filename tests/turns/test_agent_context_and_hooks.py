@@ -1,14 +1,9 @@
 """The context that tools get from their agent, and the arguments of the hooks of an agent."""
 
-import asyncio
 from typing import Any
 
+from support import pairs
 from treefold import Agent, ContextItem, ContextPool, ContextQueue, Turn, tool
-
-
-async def pairs(agent: Agent) -> list[tuple[Turn, Any]]:
-    async with asyncio.timeout(60):
-        return [pair async for pair in agent.run()]
 
 
 async def test_a_value_is_routed_before_the_next_turn_starts() -> None:

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from support import values
 from treefold import (
     Agent,
     AgentHook,
@@ -34,11 +35,6 @@ def echo_tool() -> Tool[Any, Any]:
 
 def saying(word: str) -> Turn:
     return Turn("echo", kwargs={"word": word})
-
-
-async def values(agent: Agent) -> list[Any]:
-    async with asyncio.timeout(60):
-        return [value async for _, value in agent.run()]
 
 
 def watch_puts(agent: Agent) -> Told:

@@ -5,12 +5,8 @@ from typing import Any
 
 import pytest
 
+from support import pairs
 from treefold import Agent, ContextItem, ContextPool, ContextQueue, Turn, tool
-
-
-async def pairs(agent: Agent) -> list[tuple[Turn, Any]]:
-    async with asyncio.timeout(60):
-        return [pair async for pair in agent.run()]
 
 
 async def test_a_returned_turn_is_put_and_run_and_not_yielded() -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from support import settle
+from support import settle, values
 from treefold import (
     Agent,
     CompletionCheckReturnError,
@@ -17,11 +17,6 @@ from treefold import (
     Turn,
     tool,
 )
-
-
-async def values(agent: Agent) -> list[Any]:
-    async with asyncio.timeout(60):
-        return [value async for _, value in agent.run()]
 
 
 def say_tool() -> Tool[Any, Any]:

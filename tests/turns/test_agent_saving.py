@@ -1,13 +1,12 @@
 """`to_dict()` and `Agent.from_dict()`, here and in another process."""
 
-import asyncio
 import json
 import subprocess
-from typing import Any
 
 import pytest
 
 import warm_python
+from support import travel, values
 from treefold import Agent, AgentRegistry, StopReason, Turn, UnregisteredToolError, tool
 
 RESTORE = """
@@ -28,16 +27,6 @@ async def main() -> None:
 
 asyncio.run(main())
 """
-
-
-async def values(agent: Agent) -> list[Any]:
-    async with asyncio.timeout(60):
-        return [value async for _, value in agent.run()]
-
-
-def travel(data: dict[str, Any]) -> dict[str, Any]:
-    """Send *data* through JSON, as a file would."""
-    return json.loads(json.dumps(data))
 
 
 async def clerk() -> Agent:

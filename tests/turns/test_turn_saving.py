@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import warm_python
+from support import travel
 from treefold import FromFile, StopReason, Turn, UnregisteredToolError, tool
 
 FIELDS = {
@@ -36,11 +37,6 @@ before = turn.to_dict()
 value = asyncio.run(turn.returning())
 print(json.dumps({"before": before, "value": value, "reason": turn.stop_reason.name}))
 """
-
-
-def travel(data: dict[str, Any]) -> dict[str, Any]:
-    """Send *data* through JSON, as a file would."""
-    return json.loads(json.dumps(data))
 
 
 def adding() -> Turn:

@@ -11,7 +11,18 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import treefold
-from spans import PATIENCE, facts, happenings, ids, named, provider_for, sent_of, shapes, traced
+from spans import (
+    PATIENCE,
+    facts,
+    happenings,
+    ids,
+    looking,
+    named,
+    provider_for,
+    sent_of,
+    shapes,
+    traced,
+)
 from treefold import (
     CancellationException,
     CodeFunction,
@@ -39,14 +50,6 @@ COUNTS = {
     "gen_ai.usage.reasoning.output_tokens": 1,
 }
 SECRET = "the colour is octarine"
-
-
-async def look(ctx: RunContext, what: str) -> str:
-    """Look something up."""
-    return f"{what}, twice"
-
-
-looking = CodeFunction(callable=look)
 
 
 @agent(uses=[looking], model="small")

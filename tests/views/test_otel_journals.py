@@ -14,7 +14,18 @@ from opentelemetry.trace import StatusCode
 
 import treefold
 import warm_python
-from spans import PATIENCE, facts, happenings, ids, named, provider_for, sent_of, shapes, traced
+from spans import (
+    PATIENCE,
+    facts,
+    happenings,
+    ids,
+    looking,
+    named,
+    provider_for,
+    sent_of,
+    shapes,
+    traced,
+)
 from treefold import (
     CodeFunction,
     Edit,
@@ -138,14 +149,6 @@ def test_a_run_that_was_killed_and_goes_on_elsewhere_is_one_trace(tmp_path: Path
     assert sorted(span.to_json() or "" for span in sent_of(path)) == sorted(
         span.to_json() or "" for span in [*before, *after]
     )
-
-
-async def look(ctx: RunContext, what: str) -> str:
-    """Look something up."""
-    return f"{what}, twice"
-
-
-looking = CodeFunction(callable=look)
 
 
 @agent(uses=[looking])

@@ -18,18 +18,10 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRat
 from opentelemetry.trace import NoOpTracerProvider
 
 import warm_python
-from spans import PATIENCE, complaints, ids, provider_for, shapes
+from spans import PATIENCE, complaints, ids, looking, provider_for, shapes
 from treefold import CodeFunction, MemoryStore, RunContext, Runtime, ToolUse, agent
 from treefold.testing import ScriptedModel
 from treefold.views import otel
-
-
-async def look(ctx: RunContext, what: str) -> str:
-    """Look something up."""
-    return f"{what}, twice"
-
-
-looking = CodeFunction(callable=look)
 
 
 async def look_often(ctx: RunContext, times: int) -> int:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+import pytest
+
 from treefold.core.model import Model, Session
 from treefold.core.model_events import ModelEvent, PartCompleted
 from treefold.core.transcript import ToolResult, ToolUse, UserText
@@ -151,3 +153,9 @@ PROTOCOLS = (
         lambda message: gemini_wire.error_event(503, "UNAVAILABLE", message),
     ),
 )
+
+
+@pytest.fixture(params=PROTOCOLS, ids=str)
+def protocol(request: pytest.FixtureRequest) -> Protocol:
+    """Each protocol in turn; the conftest.py of a folder imports it."""
+    return request.param

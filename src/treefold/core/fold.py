@@ -26,10 +26,12 @@ class TreeFold:
             record = self._add(event)
         else:
             record = self.records[event.node]
-            record.apply(event)
+            record.changes[type(event)](record, event)
         self._seqnum += 1
         record.changed = self._seqnum
-        _discard_views(record)
+        record.view = None
+        if (parent := record.parent) is not None and parent.view is not None:
+            _discard_views(parent)
         return record
 
     def apply_all(self, events: Iterable[Event]) -> None:
@@ -71,12 +73,11 @@ class TreeFold:
         return view
 
 
-def _discard_views(record: CallRecord) -> None:
+def _discard_views(record: CallRecord | None) -> None:
     """Discard the views that show *record*: its own, and those of the calls above it."""
-    record.view, above = None, record.parent
     # A call is in the view of its caller, so one without a view has no call with a view above it.
-    while above is not None and above.view is not None:
-        above.view, above = None, above.parent
+    while record is not None and record.view is not None:
+        record.view, record = None, record.parent
 
 
 def _view_of(record: CallRecord) -> NodeView:

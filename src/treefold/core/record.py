@@ -214,10 +214,6 @@ class CallRecord:
             cost=NO_COST if spending is None else spending.cost,
         )
 
-    def apply(self, event: Event) -> None:
-        """Change the record as *event* says, which happened to this call."""
-        self._changes[type(event)](self, event)
-
     def receive_answer(self, kind: QuestionKind, key: str) -> Answer | None:
         """Return the answer to the question with this *kind* and *key*, which is used up; or None.
 
@@ -369,7 +365,8 @@ class CallRecord:
             above.spending.add(usage, cost, responses)
             above = above.parent
 
-    _changes: ClassVar[dict[type[Event], Callable[["CallRecord", Any], None]]] = {
+    # What each type of event changes in the record of its call.
+    changes: ClassVar[dict[type[Event], Callable[["CallRecord", Any], None]]] = {
         CallStarted: _start,
         CallEnded: _end,
         ValueSent: _send,

@@ -60,7 +60,7 @@ class PydanticSchema:
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return *args* converted to their declared types, or raise InvalidArgumentsError."""
         try:
-            return cast("dict[str, Any]", self._validate(args))
+            return self._validate(args)
         except ValidationError as error:
             faults = "; ".join(self._explain(fault) for fault in error.errors(include_url=False))
             raise InvalidArgumentsError(f"{self._owner}: {faults}") from None

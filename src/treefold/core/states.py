@@ -23,10 +23,7 @@ class NodeState(StrEnum):
     # Enum.__hash__ is slow Python code; the hash of str fits, since a member equals its value.
     __hash__ = str.__hash__
 
-    @property
-    def final(self) -> bool:
-        """Whether a call in this state has ended."""
-        return not NEXT[self]
+    final: bool  # whether a call in this state has ended
 
 
 NEXT: dict[NodeState, tuple[NodeState, ...]] = {
@@ -42,6 +39,8 @@ NEXT: dict[NodeState, tuple[NodeState, ...]] = {
     NodeState.Error: (),
     NodeState.Canceled: (),
 }
+for _state, _next in NEXT.items():
+    _state.final = not _next
 
 
 def check_transition(now: NodeState, then: NodeState) -> None:

@@ -106,11 +106,13 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         function = checked_function(function, "a call")
         if self._node is not None:
             check_use(self._node.function, function)
-        if args is not None and not isinstance(args, Mapping):
+        # A dict is the usual case, and isinstance is slow for abstract classes.
+        if args is not None and not isinstance(args, dict) and not isinstance(args, Mapping):
             raise InvalidValueError(
                 f"the arguments of {function.name} go by name, {{'name': value}}, not {args!r}"
             )
-        timeout = checked_timeout(timeout, f"a call of {function.name}")
+        if timeout is not None:
+            timeout = checked_timeout(timeout, f"a call of {function.name}")
         if model is not None and not function.is_agent:
             raise InvalidValueError(f"model= is for agents; {function.name} is code, got {model!r}")
         if budget is not None and not isinstance(budget, Budget):
@@ -120,7 +122,7 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         request = CallRequest(
             function, dict(args or {}), timeout, tied_with, model=model, budget=budget, key=key
         )
-        return self.start(request)
+        return self._starter.start(request, self._node)
 
     def post_exception(self, error: AgentException) -> None:
         agent = self.node if isinstance(self.node, AgentNode) else self.node.parent

@@ -25,7 +25,7 @@ from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.loader import Loader
 from treefold.runtime.graph import discover
 from treefold.runtime.loops.loop_handle import LoopHandle
-from treefold.runtime.questions.pauses import start
+from treefold.runtime.questions.pauses import start_or_postpone
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.tree import Tree
@@ -81,6 +81,7 @@ class Engine:
         self.services = services
         self.resumer: Resumer | None = None  # set with the loader
         self._loader: Loader | None = None  # reads earlier trees, if the runtime has a store
+        self._journal: JournalWriter | None = None
         self._functions = functions
         self._checked = WeakSet(functions.values())  # functions whose call graph is valid
         self._trees = trees
@@ -92,13 +93,9 @@ class Engine:
         self._ids = itertools.count(1)
         self._numbers = itertools.count(1)
 
-    @property
-    def _journal(self) -> JournalWriter | None:
-        return None if self._loader is None else self._loader.journal
-
     def use_journal(self, loader: Loader, resumer: Resumer) -> None:
         """Record all calls in the journal of *loader*, and find earlier ones there."""
-        self._loader, self.resumer = loader, resumer
+        self._loader, self._journal, self.resumer = loader, loader.journal, resumer
         highest_id, highest_number = loader.store.highest()
         self.count_from(highest_id + 1, highest_number + 1)
 
@@ -139,6 +136,8 @@ class Engine:
                     " to be redacted; give another key"
                 )
         if parent is not None:
+            if loop_handle.is_current():
+                return self._start_child(loop_handle, request, parent)
             # The parent belongs to the loop, and must not be changed from other threads.
             return loop_handle.run_sync(self._start_child, loop_handle, request, parent)
         self._check(request.function)
@@ -151,7 +150,8 @@ class Engine:
             id = next(self._ids)
             tree = Tree(id, self.next_number(), kept=self._keeps_trees, journal=journal)
             node = self._make(id, request, loop_handle, tree, None)
-            self._trees.add(node)
+            self._trees.add_root(node)
+            self._trees.expect(node)
             if request.key is not None:
                 self._keyed[named(request.key)] = node
         loop_handle.run_soon(start_task, node, Context(self, node))
@@ -173,7 +173,10 @@ class Engine:
             self._open_accounts(node, request)
             if node.has_ended:
                 return node
-        start(node, Context(self, node))
+        if parent.tree.is_held:
+            start_or_postpone(node, Context(self, node))
+        else:
+            start_task(node, Context(self, node))
         return node
 
     def restart(self, root: CallNode, request: CallRequest, *, is_fork: bool) -> None:
@@ -333,8 +336,11 @@ class Engine:
             above = None if parent is None else nodes[parent]
             request = self._loader.request_of(record)
             node = nodes[record.id] = self._node(record, request, self._loop_handle(), tree, above)
-            self._trees.show(node)
-            if above is not None:
+            if above is None:
+                self._trees.add_root(node)
+            else:
+                self._trees.add(node)
+                above.calls.next_sequence = max(above.calls.next_sequence, node.sequence + 1)
                 above.expect_again(node)
             if not node.has_ended:
                 if self.resumer is not None:

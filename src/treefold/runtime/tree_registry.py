@@ -31,16 +31,12 @@ class TreeRegistry:
         return list(self._roots.values())
 
     def add(self, node: CallNode) -> None:
-        """Add a new node."""
-        self.show(node)
-        if node.parent is None:
-            self.expect(node)
-
-    def show(self, node: CallNode) -> None:
-        """Add a node that was loaded and does not run."""
+        """Add a node, which need not run."""
         self._nodes[node.id] = node
-        if node.parent is None:
-            self._roots[node.id] = node
+
+    def add_root(self, root: CallNode) -> None:
+        """Add a top-level node, which need not run."""
+        self._nodes[root.id] = self._roots[root.id] = root
 
     def expect(self, root: CallNode) -> None:
         """Count *root* among the open top-level calls until it ends."""

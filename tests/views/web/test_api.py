@@ -13,6 +13,7 @@ import pytest
 
 import treefold
 import warm_python
+from support import wait
 from treefold import (
     CodeFunction,
     HookDecision,
@@ -29,7 +30,7 @@ from treefold.testing import ScriptedModel
 from treefold.version import __version__
 from treefold.views import data
 from treefold.views.web import Viewer, view
-from viewing import client_of, wait
+from viewing import client_of
 
 
 @pytest.fixture

@@ -18,11 +18,12 @@ import pytest
 
 import treefold
 import warm_python
+from support import wait
 from treefold import AgentFunction, CodeFunction, MemoryStore, RunContext, Runtime, SqliteStore
 from treefold.models import OpenAIModel
 from treefold.stores import Store
 from treefold.views.web import Viewer, view
-from viewing import PATIENCE, Follower, Message, all_rows, client_of, messages, wait
+from viewing import PATIENCE, Follower, Message, all_rows, client_of, messages
 from wire import openai_wire
 from wire.replies import Wait
 from wire.server import ModelServer

@@ -15,11 +15,12 @@ import httpx
 import pytest
 
 import treefold
+from support import wait
 from treefold import CodeFunction, MemoryStore, RunContext, Runtime, StoreError
 from treefold.core.errors import InvalidValueError, UsageError
 from treefold.views.web import Viewer, view
 from treefold.views.web.server import PORT
-from viewing import client_of, wait
+from viewing import client_of
 
 
 async def add(ctx: RunContext, a: int, b: int) -> int:

@@ -3,8 +3,9 @@
 Behaviour of xllamacpp 2026.10 that this module works around, each found by experiment:
 
 - It stops a server when the last reference is dropped, while holding the GIL, and waits for every
-  open request, which may in turn wait for the GIL. So connections are shut down first; it does not
-  expose its sockets, so they are found among the open files of the process.
+  open request until its client disconnects, for which a client in this process needs the GIL. So
+  the listening socket is shut down first, then every connection; xllamacpp does not expose its
+  sockets, so they are found among the open files of the process.
 - A server that still runs when the process ends causes a segmentation fault, so all are closed at
   exit. A forked process has none of its threads, so there a server is neither closed nor started.
 - It returns from the constructor before the thread of its task queue runs, and a server that is
@@ -119,7 +120,7 @@ class LlamaServer:
         with _lock:
             if self._handle is None:
                 return
-            _shut_down_connections(int(self._address.rpartition(":")[2]))
+            _shut_down_sockets(int(self._address.rpartition(":")[2]))
             _running.discard(self)
             self._handle = None  # drops the last reference, which waits for its threads
 
@@ -235,15 +236,17 @@ def _load_error(path: Path) -> str:
     return "no reason given"
 
 
-def _shut_down_connections(port: int) -> None:
-    """Shut down every connection to *port* and wait until the server has noticed.
+def _shut_down_sockets(port: int) -> None:
+    """Have the server at *port* accept no more connections and close the open ones.
 
     Does nothing on systems that do not list the open files of a process (Windows).
     """
     deadline = time.monotonic() + _SHUTDOWN_TIMEOUT
+    for number, listener in _sockets(port, listening=True):
+        _stop_accepting(number, listener, deadline)
     while time.monotonic() < deadline:
         found = 0
-        for connection in _connections(port):
+        for _, connection in _sockets(port, listening=False):
             found += 1
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
@@ -252,18 +255,42 @@ def _shut_down_connections(port: int) -> None:
         time.sleep(0.01)
 
 
-def _connections(port: int) -> Iterator[socket.socket]:
-    """Yield the server's ends of the connections to *port*."""
+def _stop_accepting(number: int, listener: socket.socket, deadline: float) -> None:
+    """Shut down *listener* and wait until the server has closed its file descriptor *number*.
+
+    The server closes it when it fails to accept. Until then it may have accepted a connection that
+    is not among the open files yet.
+    """
+    inode = os.fstat(listener.fileno()).st_ino
+    # fstat() raises when the descriptor is closed, unless another file has its number by then.
+    # shutdown() raises where a listening socket cannot be shut down (macOS).
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+        while os.fstat(number).st_ino == inode and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
+def _sockets(port: int, *, listening: bool) -> Iterator[tuple[int, socket.socket]]:
+    """Yield the listening socket at *port*, or the server's ends of the connections to it.
+
+    Each comes with its file descriptor; the socket itself is a duplicate that is closed afterwards.
+    """
     folder = Path("/dev/fd")
     for name in os.listdir(folder) if folder.is_dir() else ():
-        # The file may be closed by now, or be a listening socket that has no peer.
+        # The file may be closed by now, or be a socket that has no peer.
         with contextlib.suppress(OSError):
-            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+            number = int(name)
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
-            with socket.socket(fileno=os.dup(int(name))) as connection:
-                inet = connection.family == socket.AF_INET
-                if inet and connection.getsockname()[1] == port and connection.getpeername():
-                    yield connection
+            with socket.socket(fileno=os.dup(number)) as found:
+                if found.getsockname() != (_HOST, port):
+                    continue
+                if listening:
+                    wanted = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+                else:
+                    wanted = found.getpeername()
+                if wanted:
+                    yield number, found
 
 
 @atexit.register

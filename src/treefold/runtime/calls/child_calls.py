@@ -18,7 +18,7 @@ N = TypeVar("N", bound=Node)
 class ChildCalls(Generic[N]):
     """The children of one node; changed on the runtime's loop only."""
 
-    __slots__ = ("_keys", "_next_sequence", "closed", "failed", "nodes", "running", "unclaimed")
+    __slots__ = ("_keys", "closed", "failed", "next_sequence", "nodes", "running", "unclaimed")
 
     def __init__(self) -> None:
         self.nodes: list[N] = []
@@ -27,29 +27,25 @@ class ChildCalls(Generic[N]):
         self.closed = False  # they are being cancelled, and no more are accepted
         # The calls of an earlier process that this one has not made yet, by key.
         self.unclaimed: dict[str, N] = {}
-        self._next_sequence = 1
+        self.next_sequence = 1
         self._keys: dict[str, int] = {}  # how often each key was requested
 
     def place(self, parent: Node, tied_with: Node | None) -> tuple[int, int]:
-        """Return the index and the sequence number of the next call.
+        """Return the index and the sequence number of the next call, which is added then.
 
         Raises:
             InvalidValueError: *tied_with* is not a child of *parent*.
         """
         index = len(self.nodes) + 1
         if tied_with is None:
-            return index, self._next_sequence
+            sequence = self.next_sequence
+            self.next_sequence = sequence + 1
+            return index, sequence
         if isinstance(tied_with, Node) and tied_with.parent is parent:
             return index, tied_with.sequence
         raise InvalidValueError(
             f"{tied_with!r} was called by another node; only siblings can be tied"
         )
-
-    def add(self, node: N, *, has_ended: bool = False) -> None:
-        """Add a call that was made, in this process or an earlier one."""
-        self.nodes.append(node)
-        self.running += not has_ended
-        self._next_sequence = max(self._next_sequence, node.sequence + 1)
 
     def key_of(self, request: CallRequest, content_key: str) -> str:
         """Return a new key for a call: the one it was given, or else *content_key*, counted.

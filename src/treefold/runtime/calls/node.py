@@ -78,13 +78,14 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         "_reason",
         "_repeat",
         "_repeated",
-        "_timers",
         "_traceback",
         "_waiters",
         "accounts",
         "asked_for",
         "board",
         "cancel_start",
+        "child_calls",
+        "conclusion",
         "context",
         "exception",
         "function",
@@ -95,6 +96,7 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         "record",
         "request",
         "task",
+        "timers",
         "tree",
         "waiting_on",
     )
@@ -126,10 +128,10 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         self.has_ended = False  # it has its outcome, and its waiters have been woken
         self.cancel_start: Callable[[], None] | None = None  # called if it ends unstarted
         self._parent = parent
-        self._calls: ChildCalls[CallNode] | None = None  # made for the first one
+        self.child_calls: ChildCalls[CallNode] | None = None  # made for the first one
         self._waiters = Waiters(loop_handle)
         self._traceback: TracebackType | None = None
-        self._conclusion: CallEnded | None = None  # its outcome, which may still have to be saved
+        self.conclusion: CallEnded | None = None  # its outcome, which may still have to be saved
         self._pauses = 0  # how many begin_pause calls have not been ended
         self._repeated = 0  # how many values it will send that are recorded already
         self._reason: str | None = None  # why it is being cancelled
@@ -137,14 +139,16 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         self._error: BaseException | None = None  # the error to fail with when it is cancelled
         self._confirmed = False  # it was abandoned, and then cancelled explicitly
         self._repeat: asyncio.TimerHandle | None = None  # cancels it again
-        self._timers: list[asyncio.TimerHandle] | tuple[()] = ()
+        self.timers: list[asyncio.TimerHandle] | tuple[()] = ()
         if (ended := record.ended) is not None:
-            self._conclusion, self.has_ended = ended, True
+            self.conclusion, self.has_ended = ended, True
             self._waiters.are_woken = True
             self.exception = None if ended.exception is None else exception_of(ended.exception)
             self.asked_for = True  # in the earlier process
         if parent is not None:
-            parent.calls.add(self, has_ended=self.has_ended)
+            siblings = parent.calls
+            siblings.nodes.append(self)
+            siblings.running += not self.has_ended
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path} {self.function.name} {self.state}>"
@@ -234,12 +238,12 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
     @property
     def concluded(self) -> bool:
         """Whether its outcome is decided, and published or recorded."""
-        return self._conclusion is not None
+        return self.conclusion is not None
 
     @property
     def is_ending(self) -> bool:
         """Whether its outcome is decided, and only has to be saved."""
-        return self._conclusion is not None and not self.record.state.final
+        return self.conclusion is not None and not self.record.state.final
 
     @property
     def knows_all(self) -> bool:
@@ -262,14 +266,14 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
     @property
     def calls(self) -> "ChildCalls[CallNode]":
         """The calls that it has made."""
-        if self._calls is None:
-            self._calls = ChildCalls()
-        return self._calls
+        if self.child_calls is None:
+            self.child_calls = ChildCalls()
+        return self.child_calls
 
     @property
     def children(self) -> "Sequence[CallNode]":
         """The calls that it has made, in order."""
-        return () if self._calls is None else self._calls.nodes
+        return () if self.child_calls is None else self.child_calls.nodes
 
     def get_children(self) -> list[Node | list[Node]]:
         batches: dict[int, list[Node]] = {}
@@ -277,15 +281,9 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
             batches.setdefault(child.sequence, []).append(child)
         return [batch if len(batch) > 1 else batch[0] for batch in batches.values()]
 
-    @property
-    def has_open_calls(self) -> bool:
-        """Whether one of its calls still runs, or was made in an earlier process and not again."""
-        calls = self._calls
-        return calls is not None and (calls.running > 0 or bool(calls.unclaimed))
-
     def check_open(self) -> None:
         """Raise ClosedError if it can make no more calls."""
-        if self.has_ended or (self._calls is not None and self._calls.closed):
+        if self.has_ended or (self.child_calls is not None and self.child_calls.closed):
             raise ClosedError(
                 f"{self.function.name} (node {self.path}) has ended and can make no more calls;"
                 " await what it starts before it returns"
@@ -344,65 +342,56 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
     def result(self, timeout: float | None = None) -> Any:
         self.asked_for = True
         if not self.has_ended:
-            caller = self._begin_wait()
+            caller, is_caller = self._begin_wait()
             is_over = False
             try:
                 self.loop_handle.refuse_blocking(f"result() of {self.function.name!r}")
-                is_over = self._waiters.block(timeout, is_caller=self._has_caller(caller))
+                is_over = self._waiters.block(timeout, is_caller=is_caller)
             finally:
-                self._end_wait(caller)
+                if caller is not None and caller.waiting_on is self:
+                    caller.waiting_on = None
             if not is_over:
                 raise TimeoutError(
                     f"{self.function.name} (node {self.path}) has not ended in {timeout} s;"
                     " it still runs: wait again, or cancel it"
                 )
-        return self._outcome()
+        if self.exception is None:
+            return self.outputs
+        raise self.exception.with_traceback(self._traceback)
 
     def __await__(self) -> Generator[Any, None, Any]:
         self.asked_for = True
         if not self.has_ended:
-            caller = self._begin_wait()
+            caller, is_caller = self._begin_wait()
             try:
-                yield from self._waiters.wait(self._abandon if self._has_caller(caller) else None)
+                yield from self._waiters.wait(self._abandon if is_caller else None)
             finally:
-                self._end_wait(caller)
-        return self._outcome()
-
-    def _begin_wait(self) -> "CallNode | None":
-        """Return the parent if the code that waits here belongs to it, otherwise None."""
-        asking = RunContext.active.get(None)
-        if asking is None:
-            return None
-        if asking is self.context:
-            raise UsageError(f"{self.function.name} (node {self.path}) cannot wait for itself")
-        parent = self._parent
-        if parent is not None and asking is parent.context:
-            parent.waiting_on = self
-            return parent
-        # This call may need a lease, so the call that waits here gives its own up.
-        asking.give_up_lease()
-        return None
-
-    def _end_wait(self, caller: "CallNode | None") -> None:
-        if caller is not None and caller.waiting_on is self:
-            caller.waiting_on = None
-
-    def _has_caller(self, caller: "CallNode | None") -> bool:
-        """Whether the code that waits here made this call, which is of no use to others.
-
-        That is its caller, or for a top-level call all code outside any call.
-        """
-        # A call in a journal outlives its waiters: Ctrl-C cancels the task that awaits it, too, and
-        # the next process resumes the call.
-        if caller is not None or self._parent is not None or self.tree.journal is not None:
-            return caller is not None
-        asking = RunContext.active.get(None)
-        return asking is None or asking is asking.runtime.get_ctx()
-
-    def _outcome(self) -> Any:
+                if caller is not None and caller.waiting_on is self:
+                    caller.waiting_on = None
         if self.exception is None:
             return self.outputs
         raise self.exception.with_traceback(self._traceback)
+
+    def _begin_wait(self) -> "tuple[CallNode | None, bool]":
+        """Return the parent if the code that waits here belongs to it, and whether it is a caller.
+
+        A caller is the code that made this call, which is of no use to others: its parent, or for a
+        top-level call all code outside any call.
+        """
+        asking, parent = RunContext.active.get(None), self._parent
+        if asking is not None:
+            if asking is self.context:
+                raise UsageError(f"{self.function.name} (node {self.path}) cannot wait for itself")
+            if parent is not None and asking is parent.context:
+                parent.waiting_on = self
+                return parent, True
+            # This call may need a lease, so the call that waits here gives its own up.
+            asking.give_up_lease()
+        # A call in a journal outlives its waiters: Ctrl-C cancels the task that awaits it, too, and
+        # the next process resumes the call.
+        if parent is not None or self.tree.journal is not None:
+            return None, False
+        return None, asking is None or asking is asking.runtime.get_ctx()
 
     def add_end_callback(self, wake: Wake) -> None:
         """Call *wake* on the loop when the call ends, or at once if it has ended."""
@@ -537,13 +526,13 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
 
     def start_timer(self, seconds: float, function: Callable[..., None], *args: Any) -> None:
         """Call *function* after a delay, unless the call has ended or its timers are stopped."""
-        self._timers = [*self._timers, self.call_later(seconds, function, *args)]
+        self.timers = [*self.timers, self.call_later(seconds, function, *args)]
 
     def stop_timers(self) -> None:
         """Stop the timers of ``start_timer``."""
-        for timer in self._timers:
+        for timer in self.timers:
             timer.cancel()
-        self._timers = ()
+        self.timers = ()
 
     # Ending it
 
@@ -559,7 +548,7 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         """Publish the outcome of the call, unless it was published, and wake its waiters."""
         if self.has_ended:  # it was ended early, by Ctrl-C or a cancellation
             return
-        if self._conclusion is None:
+        if self.conclusion is None:
             self.tree.publish(self._conclude(outcome))
         else:
             self._show_conclusion()
@@ -592,9 +581,12 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
     def _conclude(self, outcome: Outcome) -> CallEnded:
         """Decide the outcome, and return the event that states it."""
         state, value, error = outcome
+        before = self.record.state
         # A call that asked a question may return without waiting for the answer.
-        if state is not NodeState.Success or self.record.state is not NodeState.Paused:
-            check_transition(self.record.state, state)
+        if before is NodeState.Paused and state is NodeState.Success:
+            before = NodeState.Running
+        if before is not NodeState.Running:
+            check_transition(before, state)
         failure, stop = None, None
         if error is not None:
             failure = Failure.of(error)
@@ -602,28 +594,29 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
                 stop = Stop(self._cause, self._reason or _CANCELLED, self.path)
         self.exception = error
         self._traceback = None if error is None else error.__traceback__
-        self._conclusion = CallEnded(self.id, state, time.time(), value, failure, stop)
-        return self._conclusion
+        self.conclusion = CallEnded(self.id, state, time.time(), value, failure, stop)
+        return self.conclusion
 
     def _show_conclusion(self) -> None:
-        if self._conclusion is not None and not self.record.state.final:
-            self.tree.show(self._conclusion)
+        if self.conclusion is not None and not self.record.state.final:
+            self.tree.show(self.conclusion)
 
     def settle(self) -> None:
         """Mark the call as ended, release what it holds, and wake its waiters."""
         if (parent := self._parent) is not None:
-            parent.calls.running -= 1
-            parent.calls.failed += self.record.state is NodeState.Error
+            siblings = parent.calls
+            siblings.running -= 1
+            siblings.failed += self.record.state is NodeState.Error
         # Ctrl-C is delivered at calls, and there is none between the counters above and this line.
         self.has_ended = True
         self._waiters.are_woken = True
         self.task = None
         self.tree.paused.discard(self)
-        if self._calls is not None and self._calls.failed:
-            for child in self._calls.nodes:
+        if self.child_calls is not None and self.child_calls.failed:
+            for child in self.child_calls.nodes:
                 report_if_unseen(child)
         self.context = None  # breaks a reference cycle
-        if self._timers:
+        if self.timers:
             self.stop_timers()
         if self._repeat is not None:
             self._repeat.cancel()
@@ -704,13 +697,13 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
     def restore_outputs(self, value: Any) -> None:
         """Replace the recorded value of the call by *value*, restored to its type."""
         if (ended := self.record.ended) is not None and value is not ended.outputs:
-            self.record.ended = self._conclusion = replace(ended, outputs=value)
+            self.record.ended = self.conclusion = replace(ended, outputs=value)
 
     def reopen(self) -> None:
         """Reopen an ended call: it must run again, because its outcome cannot be restored."""
         self.tree.publish(CallReopened(self.id, time.time()))
         self.has_ended = self._waiters.are_woken = False
-        self._conclusion, self.exception = None, None
+        self.conclusion, self.exception = None, None
         for child in self.children:
             self.expect_again(child)
         if self._parent is not None:

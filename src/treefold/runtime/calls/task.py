@@ -1,4 +1,4 @@
-"""``CallTask``: runs one call, from its first line to its outcome.
+"""Runs one call, from its first line to its outcome.
 
 When its function is done, the call waits for the children that still run (cancelling them first if
 it failed), so that no call outlives its caller. The outcome is what the function returned or
@@ -19,18 +19,19 @@ from treefold.core.from_file import FromFile
 from treefold.core.function import RunContext
 from treefold.core.states import NodeState
 from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.files import read_files
 from treefold.runtime.calls.node import CallNode, Outcome
 
 
 def start_task(node: CallNode, context: RunContext) -> None:
     """Start the task of a call, with a copy of the current context variables."""
-    if node.has_ended or node.is_ending:  # it was cancelled before
-        return
+    if node.has_ended or (node.conclusion is not None and not node.record.state.final):
+        return  # it was cancelled before
     node.context = context
     node.cancel_start = None
-    work = _send_again(node) if node.record.state.final else CallTask(node).run(context)
-    task = node.loop_handle.loop.create_task(work, name=node.function.name)
+    work = _send_again(node) if node.record.state.final else _run(node, context)
+    task = node.loop_handle.loop.create_task(work, name=node.record.requested.function)
     if node.task is None and not node.has_ended:  # the loop does not start tasks eagerly
         node.task = task
         task.add_done_callback(node.end_if_never_begun)
@@ -46,182 +47,180 @@ async def _send_again(node: CallNode) -> None:
         node.settle()
 
 
-class CallTask:
-    """The work of the task of one call."""
-
-    __slots__ = ("_node",)
-
-    def __init__(self, node: CallNode) -> None:
-        self._node = node
-
-    async def run(self, context: RunContext) -> None:
-        """Run the call and end its node."""
-        node = self._node
-        outcome: Outcome
+async def _run(node: CallNode, context: RunContext) -> None:
+    """Run the call and end its node."""
+    outcome: Outcome
+    try:
+        _begin(node, context)
         try:
-            self._begin(context)
-            try:
-                if node.request.timeout is not None or node.accounts:
-                    self._start_timers()
-                outcome = NodeState.Success, await self._work(context), None
-            except asyncio.CancelledError:
-                node.suspend_if_loop_ends()
-                outcome = node.cancelled_outcome()
-            except BaseException as error:
-                if self._ends_the_loop(error):
-                    raise
-                # Whatever else a function raises is the outcome of the call.
-                outcome = NodeState.Error, None, error
-            node.has_returned = True
-            if node.has_open_calls:
-                await self._join(cancel=outcome[0] is not NodeState.Success)
+            if node.request.timeout is not None or node.accounts:
+                _start_timers(node)
+            outcome = NodeState.Success, await _work(node, context), None
+        except asyncio.CancelledError:
+            node.suspend_if_loop_ends()
+            outcome = node.cancelled_outcome()
+        except BaseException as error:
+            if _ends_the_loop(node, error):
+                raise
+            # Whatever else a function raises is the outcome of the call.
+            outcome = NodeState.Error, None, error
+        node.has_returned = True
+        if node.child_calls is not None:
+            await _join(node, node.child_calls, cancel=outcome[0] is not NodeState.Success)
+        if node.timers:
             node.stop_timers()
-            if node.tree.journal is None and (node.parent is not None or node.tree.kept):
-                node.end(outcome)
-            else:
-                await self._finish(outcome)
-        # Ctrl-C may come at any line, and nothing can be awaited after it.
-        except KeyboardInterrupt as error:
-            self._interrupt(error)
-            raise
-
-    def _begin(self, context: RunContext) -> None:
-        node = self._node
-        RunContext.active.set(context)
-        if node.task is None:  # the loop starts its tasks eagerly
-            node.task = asyncio.current_task()
-        else:
-            node.task.remove_done_callback(node.end_if_never_begun)
-        if node.record.state is NodeState.Waiting:
-            node.tree.publish(CallStarted(node.id, time.time()))
-
-    async def _work(self, context: RunContext) -> Any:
-        node = self._node
-        args, function, request = node.record.inputs, node.function, node.request
-        if request.gate is not None or function.uses_recursion:
-            try:
-                args = await self._pass_gate(context)
-            except Concluded as known:
-                return known.value
-        if not node.knows_all:
-            for value in args.values():
-                if type(value) is FromFile:
-                    args = await read_files(args, function.name)
-                    break
-            if not request.checked:
-                args = function.parameters.validate(args)
-        if node.tree.journal is not None:
-            await node.tree.journal.saved(node)
-        return await function.run(context, args)
-
-    async def _pass_gate(self, context: RunContext) -> Mapping[str, Any]:
-        """Wait for the gate, and return the arguments to run with."""
-        node = self._node
-        if node.function.uses_recursion:
-            self._check_depth()
-        if node.request.gate is not None:
-            args = await node.request.gate(context)
-            if args is not node.inputs:
-                node.tree.publish(ArgumentsEdited(node.id, args))
-            node.tree.publish(CallAllowed(node.id))
-        return node.inputs
-
-    def _check_depth(self) -> None:
-        function = self._node.function
-        depth, above = 0, self._node.parent
-        while above is not None:
-            depth += above.function is function
-            above = above.parent
-        if depth >= function.max_depth:
-            raise RecursionDepthError(
-                f"{function.name} may call itself {function.max_depth} deep and not"
-                " deeper: solve this without calling it again, or give it a greater max_depth"
-            )
-
-    # Its time limits
-
-    def _start_timers(self) -> None:
-        node = self._node
-        if node.request.timeout is not None:
-            node.start_timer(node.request.timeout, self._time_out, node.request.timeout)
-        for account in node.accounts:
-            if (seconds := account.seconds_left()) is not None:
-                node.start_timer(seconds, self._exceed, account)
-
-    def _time_out(self, timeout: float) -> None:
-        node, reason = self._node, f"it took longer than {timeout} s"
-        error = CallTimeoutError(f"{node.function.name} (node {node.path}): {reason}")
-        node.fail_with(error, reason, StopCause.Timeout)
-
-    def _exceed(self, account: Account) -> None:
-        reason = f"{account.budget.seconds:g} s are over"
-        error = BudgetExceeded(reason, account.owner or self._node, account.name)
-        self._node.fail_with(error, reason, StopCause.Budget)
-
-    # Its end
-
-    async def _join(self, *, cancel: bool) -> None:
-        """Wait for the children that still run; the outcome of this call stays the same."""
-        node, calls = self._node, self._node.calls
-        if calls.unclaimed:
-            self._leave_unclaimed()
-        while calls.running:
-            if cancel:
-                calls.closed = True
-                for child in calls.nodes:
-                    child.cancel_on_loop(node.reason or f"{node.function.name} ended without it")
-            try:
-                for child in calls.nodes:
-                    await child.ended()
-            except asyncio.CancelledError:
-                node.suspend_if_loop_ends()
-                cancel = True
-
-    def _leave_unclaimed(self) -> None:
-        """Cancel the recorded calls that were not made again, and publish a notice of them."""
-        node = self._node
-        left = node.calls.take_unclaimed()
-        for child in left:
-            reason = f"{node.function.name} did not ask for it again"
-            child.cancel_on_loop(reason, cause=StopCause.Unclaimed)
-        if node.reason is None:
-            names = ", ".join(f"{child.function.name} (node {child.path})" for child in left)
-            text = f"these calls of an earlier process were not asked for again: {names}"
-            indexes = tuple(child.index for child in left)
-            node.tree.publish(NoticeGiven(node.id, text, indexes))
-
-    async def _finish(self, outcome: Outcome) -> None:
-        """End the call after its outcome is saved, or after the bags of its tree are closed."""
-        node = self._node
-        if (journal := node.tree.journal) is not None:
-            node.record_outcome(journal, outcome)
-            await node.end_saved(journal)
-            return
-        try:
-            await node.tree.close_bags()
-        finally:
+        if node.tree.journal is None and (node.tree.kept or node.record.parent is not None):
             node.end(outcome)
-
-    def _ends_the_loop(self, error: BaseException) -> bool:
-        """Whether *error* is not the function's own: the loop is ending, or has ended."""
-        return isinstance(error, KeyboardInterrupt) or not self._node.loop_handle.loop.is_running()
-
-    def _interrupt(self, error: KeyboardInterrupt) -> None:
-        """End the call at once, at whatever point it is."""
-        node = self._node
-        if node.tree.journal is not None:
-            # The call stays open in the journal, and the next driver resumes it.
-            node.tree.journal.suspend()
-        for child in node.children:
-            child.cancel_on_loop("interrupted")
-        if (task := asyncio.current_task()) is not None:
-            # Retrieve the exception: asyncio would log that it was never retrieved.
-            task.add_done_callback(lambda task: task.exception())
-        if node.has_ended:
-            node.wake()
-        elif node.record.state.final:
-            node.settle()
-        elif node.record.state is NodeState.Waiting:
-            node.end(node.cancelled_outcome())
         else:
-            node.end((NodeState.Error, None, error))
+            await _finish(node, outcome)
+    # Ctrl-C may come at any line, and nothing can be awaited after it.
+    except KeyboardInterrupt as error:
+        _interrupt(node, error)
+        raise
+
+
+def _begin(node: CallNode, context: RunContext) -> None:
+    RunContext.active.set(context)
+    if node.task is None:  # the loop starts its tasks eagerly
+        node.task = asyncio.current_task()
+    else:
+        node.task.remove_done_callback(node.end_if_never_begun)
+    if node.record.state is NodeState.Waiting:
+        node.tree.publish(CallStarted(node.id, time.time()))
+
+
+async def _work(node: CallNode, context: RunContext) -> Any:
+    args, function, request = node.record.inputs, node.function, node.request
+    if request.gate is not None or function.uses_recursion:
+        try:
+            args = await _pass_gate(node, context)
+        except Concluded as known:
+            return known.value
+    if not (function.is_agent and node.knows_all):
+        for value in args.values():
+            if type(value) is FromFile:
+                args = await read_files(args, function.name)
+                break
+        if not request.checked:
+            args = function.parameters.validate(args)
+    if node.tree.journal is not None:
+        await node.tree.journal.saved(node)
+    return await function.run(context, args)
+
+
+async def _pass_gate(node: CallNode, context: RunContext) -> Mapping[str, Any]:
+    """Wait for the gate, and return the arguments to run with."""
+    if node.function.uses_recursion:
+        _check_depth(node)
+    if node.request.gate is not None:
+        args = await node.request.gate(context)
+        if args is not node.inputs:
+            node.tree.publish(ArgumentsEdited(node.id, args))
+        node.tree.publish(CallAllowed(node.id))
+    return node.inputs
+
+
+def _check_depth(node: CallNode) -> None:
+    function = node.function
+    depth, above = 0, node.parent
+    while above is not None:
+        depth += above.function is function
+        above = above.parent
+    if depth >= function.max_depth:
+        raise RecursionDepthError(
+            f"{function.name} may call itself {function.max_depth} deep and not"
+            " deeper: solve this without calling it again, or give it a greater max_depth"
+        )
+
+
+# Its time limits
+
+
+def _start_timers(node: CallNode) -> None:
+    if node.request.timeout is not None:
+        node.start_timer(node.request.timeout, _time_out, node, node.request.timeout)
+    for account in node.accounts:
+        if (seconds := account.seconds_left()) is not None:
+            node.start_timer(seconds, _exceed, node, account)
+
+
+def _time_out(node: CallNode, timeout: float) -> None:
+    reason = f"it took longer than {timeout} s"
+    error = CallTimeoutError(f"{node.function.name} (node {node.path}): {reason}")
+    node.fail_with(error, reason, StopCause.Timeout)
+
+
+def _exceed(node: CallNode, account: Account) -> None:
+    reason = f"{account.budget.seconds:g} s are over"
+    error = BudgetExceeded(reason, account.owner or node, account.name)
+    node.fail_with(error, reason, StopCause.Budget)
+
+
+# Its end
+
+
+async def _join(node: CallNode, calls: ChildCalls[CallNode], *, cancel: bool) -> None:
+    """Wait for the children that still run; the outcome of this call stays the same."""
+    if calls.unclaimed:
+        _leave_unclaimed(node)
+    while calls.running:
+        if cancel:
+            calls.closed = True
+            for child in calls.nodes:
+                child.cancel_on_loop(node.reason or f"{node.function.name} ended without it")
+        try:
+            for child in calls.nodes:
+                await child.ended()
+        except asyncio.CancelledError:
+            node.suspend_if_loop_ends()
+            cancel = True
+
+
+def _leave_unclaimed(node: CallNode) -> None:
+    """Cancel the recorded calls that were not made again, and publish a notice of them."""
+    left = node.calls.take_unclaimed()
+    for child in left:
+        reason = f"{node.function.name} did not ask for it again"
+        child.cancel_on_loop(reason, cause=StopCause.Unclaimed)
+    if node.reason is None:
+        names = ", ".join(f"{child.function.name} (node {child.path})" for child in left)
+        text = f"these calls of an earlier process were not asked for again: {names}"
+        indexes = tuple(child.index for child in left)
+        node.tree.publish(NoticeGiven(node.id, text, indexes))
+
+
+async def _finish(node: CallNode, outcome: Outcome) -> None:
+    """End the call after its outcome is saved, or after the bags of its tree are closed."""
+    if (journal := node.tree.journal) is not None:
+        node.record_outcome(journal, outcome)
+        await node.end_saved(journal)
+        return
+    try:
+        await node.tree.close_bags()
+    finally:
+        node.end(outcome)
+
+
+def _ends_the_loop(node: CallNode, error: BaseException) -> bool:
+    """Whether *error* is not the function's own: the loop is ending, or has ended."""
+    return isinstance(error, KeyboardInterrupt) or not node.loop_handle.loop.is_running()
+
+
+def _interrupt(node: CallNode, error: KeyboardInterrupt) -> None:
+    """End the call at once, at whatever point it is."""
+    if node.tree.journal is not None:
+        # The call stays open in the journal, and the next driver resumes it.
+        node.tree.journal.suspend()
+    for child in node.children:
+        child.cancel_on_loop("interrupted")
+    if (task := asyncio.current_task()) is not None:
+        # Retrieve the exception: asyncio would log that it was never retrieved.
+        task.add_done_callback(lambda task: task.exception())
+    if node.has_ended:
+        node.wake()
+    elif node.record.state.final:
+        node.settle()
+    elif node.record.state is NodeState.Waiting:
+        node.end(node.cancelled_outcome())
+    else:
+        node.end((NodeState.Error, None, error))

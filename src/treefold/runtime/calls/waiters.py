@@ -61,9 +61,12 @@ class Waiters:
         """
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
-        is_own_loop = loop is self._loop_handle.loop
-        wake = partial(settle, ended) if is_own_loop else threadsafe_resolver(ended)
-        self._loop_handle.run_soon(self._add, wake, abandon is not None)
+        if loop is self._loop_handle.loop:
+            wake = partial(settle, ended)
+            self.add(wake, is_caller=abandon is not None)
+        else:
+            wake = threadsafe_resolver(ended)
+            self._loop_handle.run_soon(self._add, wake, abandon is not None)
         try:
             yield from ended
         except asyncio.CancelledError:

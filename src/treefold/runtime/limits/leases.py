@@ -80,8 +80,6 @@ class Lease:
 def usable_lease(node: CallNode) -> Lease | None:
     """Return the lease with which *node* may send a request, or None."""
     leases = node.tree.part(Leases).by_holder
-    if not leases:
-        return None
     above = upwards(node)
     for one in above:
         lease = leases.get(one)

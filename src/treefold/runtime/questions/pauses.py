@@ -43,6 +43,7 @@ class Pause:
         )
         self._pauses = node.tree.part(Pauses).by_node
         self._pauses[node] = self
+        node.tree.is_held = True
         node.add_end_callback(self.lift)
 
     def postpone(self, child: CallNode, context: RunContext, caller: CallNode) -> None:
@@ -71,6 +72,7 @@ class Pause:
         if self._pauses.get(self.node) is not self:
             return
         del self._pauses[self.node]
+        self.node.tree.is_held = bool(self._pauses)
         self.node.remove_end_callback(self.lift)
         self.node.board.close(self.question.id)
         for waiting in tuple(self._waiting):
@@ -80,7 +82,7 @@ class Pause:
             child.cancel_start = None
             if child.parent is not None:
                 child.parent.end_pause()
-            variables.run(start, child, context)
+            variables.run(start_or_postpone, child, context)
 
     def _answered(self, answer: Answer) -> None:
         if answer.text == CANCEL:
@@ -110,14 +112,15 @@ def why_not_paused(node: CallNode) -> str:
 
 def pause_over(node: CallNode | None) -> Pause | None:
     """Return the pause of *node* or of the nearest paused node above it, or None."""
-    if node is not None and (pauses := node.tree.part(Pauses).by_node):
+    if node is not None and node.tree.is_held:
+        pauses = node.tree.part(Pauses).by_node
         for one in upwards(node):
             if one in pauses:
                 return pauses[one]
     return None
 
 
-def start(node: CallNode, context: RunContext) -> None:
+def start_or_postpone(node: CallNode, context: RunContext) -> None:
     """Start *node*, or postpone that while a node above it is paused."""
     caller = node.parent
     if caller is not None and (pause := pause_over(caller)) is not None:

@@ -74,6 +74,7 @@ class Tree:
         "_parts",
         "_waiting",
         "id",
+        "is_held",
         "journal",
         "kept",
         "last_death",
@@ -90,6 +91,7 @@ class Tree:
         self.kept = kept  # until it is deleted; otherwise only while it runs
         self.last_death: ProcessDied | None = None  # if there was no progress since
         self.paused: set[Node] = set()  # the nodes whose state is Paused
+        self.is_held = False  # whether a pause holds some of its calls before they start
         self._fold = TreeFold()
         self._parts: dict[type, Any] = {}
         self._bags: dict[int, SessionBag] = {}

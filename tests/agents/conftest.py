@@ -1,0 +1,3 @@
+from wire.protocols import protocol
+
+__all__ = ["protocol"]

@@ -1,0 +1,156 @@
+"""Whatever functions and models say stays text: it runs nothing, loads nothing, turns nothing."""
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from browser.conftest import Eyes
+from browser.served_journal import Stage, call, choose, gone, open_run, staged, state
+from treefold import AgentFunction, CodeFunction, FunctionArg, ModelText, ThinkingPart, ToolUse
+from treefold.testing import ScriptedModel
+
+MARKUP = (
+    "<script>window.owned = 1; alert(1)</script>"
+    '<img src=x onerror="window.owned = 1; alert(2)">'
+    "<svg onload=alert(3)><iframe src='javascript:alert(4)'></iframe>"
+    '"><style>body { display: none }</style><a href="javascript:alert(5)">free</a>'
+    "</script></pre></textarea><!--<script>"
+    "<img src='http://evil.example/pixel.png'><link rel=stylesheet href='//evil.example/x.css'>"
+    "{{constructor.constructor('alert(6)')()}}"
+)
+ESCAPES = "\x1b[2J\x1b]0;owned\x07\x1b[31mred\x1b[0m\x00\x08\x7f\x9b31m\r\nnext\rback"
+TURNS = (
+    "pay \u202e001\u202c to \u2066evil\u2069 \u200fx\u200e \ufeff\u00ad\u061c \u2028 \U000e0041."
+)
+JOINED = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 and \U0001f469\u200d\U0001f680"
+ZALGO = "z" + "\u0301\u0489\u0334" * 200
+HOSTILE = "\n".join([MARKUP, ESCAPES, TURNS, JOINED, ZALGO])
+
+
+def hostile_tool(ctx: Any, text: str) -> str:
+    if "fail" in text:
+        raise ValueError(HOSTILE)
+    return HOSTILE
+
+
+tool = CodeFunction(callable=hostile_tool, name="tool", repeatable=True)
+agent = AgentFunction(
+    "agent",
+    "Hostile.",
+    args=[FunctionArg("text", str, "Anything")],
+    system_prompt="Be hostile.",
+    user_prompt_template="{text}",
+    uses=[tool],
+)
+
+
+def model() -> ScriptedModel:
+    return ScriptedModel(
+        [
+            ThinkingPart(HOSTILE),
+            ModelText(HOSTILE),
+            ToolUse("1", "tool", {"text": HOSTILE}),
+            ToolUse("2", "tool", {"text": f"fail {HOSTILE}"}),
+            ToolUse(HOSTILE, HOSTILE, {HOSTILE: HOSTILE}),
+        ],
+        HOSTILE,
+        name="<b>model</b>\u202e",
+    )
+
+
+def check_harmless(page: Page) -> None:
+    """Nothing ran, nothing came into the document that the page did not put there."""
+    assert page.evaluate("() => window.owned") is None
+    foreign = "script:not([src]), img, iframe, style, object, embed, a[href^='javascript']"
+    assert page.locator(f"body :is({foreign})").count() == 0
+    assert page.locator("head style, head script:not([src])").count() == 0
+    assert page.locator("body").is_visible()
+
+
+def look_at_everything(page: Page, stage: Stage) -> None:
+    open_run(page)
+    state(call(page, "agent"), "success")
+    for path in ("1", "1.1", "1.2"):
+        choose(page, path)
+        for summary in page.get_by_role("complementary").locator("summary").all():
+            summary.click()
+        check_harmless(page)
+    for tab in ("Timeline", "Flame graph"):
+        page.get_by_role("tab", name=tab).click()
+        check_harmless(page)
+    page.get_by_role("tab", name="Tree").click()
+
+
+@pytest.mark.parametrize("wide", [True, False], ids=["wide", "narrow"])
+def test_hostile_text_is_shown_as_text(eyes: Eyes, wide: bool):  # noqa: FBT001 - by pytest
+    with staged(agent, script=model()) as stage:
+        stage.runtime.invoke(agent, {"text": HOSTILE}, key=f"key {MARKUP}")
+        page = eyes.open(stage.url, wide=wide)
+        check_harmless(page)
+        if wide:
+            look_at_everything(page, stage)
+            detail = choose(page, "1")
+        else:
+            open_run(page)
+            state(call(page, "agent"), "success")
+            call(page, "agent").click()
+            detail = page.get_by_role("complementary")
+        said = detail.get_by_label("Transcript").locator("li").filter(has_text="model").first
+        expect(said).to_contain_text("<script>window.owned = 1; alert(1)</script>")
+        expect(said).to_contain_text("\\x1b[2J\\x1b]0;owned\\x07")
+        expect(said).to_contain_text("pay \\u202e001\\u202c to \\u2066evil\\u2069")
+        expect(said).to_contain_text("\\u200f")
+        expect(said).to_contain_text("\\U000e0041")
+        expect(said).to_contain_text(JOINED)
+        check_harmless(page)
+
+
+def test_a_question_with_hostile_text_and_choices_is_only_text(eyes: Eyes):
+    async def ask(ctx: Any) -> str:
+        return await ctx.ask(HOSTILE, [MARKUP, TURNS])
+
+    function = CodeFunction(callable=ask, name="ask")
+    with staged(function) as stage:
+        node = stage.runtime.invoke(function)
+        page = eyes.open(stage.url)
+        page.get_by_role("button", name="1 question for you").click()
+        panel = page.get_by_role("region", name="Open questions")
+        check_harmless(page)
+        eyes.picture(page)
+        panel.get_by_role("button", name="pay").click()
+        gone(panel)
+        assert node.result(60) == TURNS
+        check_harmless(page)
+
+
+def test_ten_million_characters_on_one_line_do_not_stop_the_page(eyes: Eyes):
+    line = "x" * 10_000_000 + "<b>the end</b>"
+    said = ScriptedModel([ToolUse("1", "tool", {"text": "long"})], "done")
+
+    def give(ctx: Any, text: str) -> str:
+        return line
+
+    long_tool = CodeFunction(callable=give, name="tool", repeatable=True)
+    top = AgentFunction(
+        "agent",
+        "Reads.",
+        args=[FunctionArg("text", str, "Anything")],
+        system_prompt="Read.",
+        user_prompt_template="{text}",
+        uses=[long_tool],
+    )
+    with staged(top, script=said) as stage:
+        stage.runtime.invoke(top, {"text": "a"})
+        page = eyes.open(stage.url)
+        open_run(page)
+        state(call(page, "agent"), "success")
+        detail = choose(page, "1")
+        button = detail.get_by_role("button", name="Show all 10,000,014 characters")
+        button.click()
+        expect(button).to_have_count(0)
+        page.keyboard.press("Escape")
+        page.evaluate("() => new Promise(requestAnimationFrame)")
+        choose(page, "1.1")
+        eyes.picture(page)
+        assert page.locator("body").evaluate("(body) => body.innerText.length") < 1_000_000

@@ -1,0 +1,271 @@
+"""What a driver makes of the messages that others leave in its journal."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import pytest
+
+import treefold
+from support import wait
+from treefold import (
+    CodeFunction,
+    MemoryStore,
+    NodeState,
+    Question,
+    RunContext,
+    Runtime,
+    SqliteStore,
+    StoreError,
+    StoreOwnedError,
+)
+from treefold.core.errors import UnknownQuestionError
+from treefold.stores import Entry
+
+T = TypeVar("T")
+
+PATIENCE: Final = 60  # seconds
+
+
+async def ask(ctx: RunContext) -> str:
+    return await ctx.ask("Well?")
+
+
+asking = CodeFunction(callable=ask, repeatable=True)
+
+
+class Unwilling(SqliteStore):
+    """A store that will not write some things while it is told so."""
+
+    fails_to_append = fails_to_forget = False
+    failures = 0
+
+    def append(self, entries: Sequence[Entry]) -> int:
+        if self.fails_to_append:
+            self.failures += 1
+            raise StoreError(self.name, "no room")
+        return super().append(entries)
+
+    def done(self, message: int) -> None:
+        if self.fails_to_forget:
+            raise StoreError(self.name, "no room")
+        super().done(message)
+
+
+def asked(store: Any) -> Question:
+    [question] = wait(store.questions)
+    return question
+
+
+def park(path: Path) -> Question:
+    """Leave a tree that waits for an answer."""
+    with Runtime([asking], store=path) as runtime:
+        runtime.invoke(asking)
+        return asked(runtime)
+
+
+def test_what_is_no_message_is_dropped_and_the_next_one_is_followed(
+    path: Path, caplog: pytest.LogCaptureFixture
+):
+    with SqliteStore(path) as store, Runtime([asking], store=path) as runtime:
+        node = runtime.invoke(asking)
+        bodies = [
+            "junk",
+            "[" * 100_000,
+            "7",
+            "{}",
+            json.dumps({"do": "dance", "node": 1}),
+            json.dumps({"do": "cancel", "node": 99, "reason": ""}),
+            json.dumps({"do": "cancel", "node": 2**80, "reason": ""}),
+            json.dumps({"do": "resume", "node": node.id}),
+            json.dumps({"do": "answer", "id": "9-9", "text": "", "args": None}),
+            json.dumps({"do": "answer", "id": "x", "text": "", "args": 5}),
+        ]
+        for body in bodies:
+            store.post(body)
+        wait(lambda: not store.inbox())
+        assert store.post(json.dumps({"do": "cancel", "node": node.id, "reason": "enough"}))
+        wait(lambda: node.state is NodeState.Canceled)
+    dropped = [one for one in caplog.messages if one.startswith("what another process asked for")]
+    assert len(dropped) == len(bodies)
+    assert all("was not done" in one for one in dropped)
+
+
+def test_a_message_is_kept_until_what_came_of_it_is_written_down(path: Path):
+    question = park(path)
+    store = Unwilling(path)
+    with Runtime([asking], store=store) as runtime, treefold.attach(path) as observer:
+        [node] = runtime.recover()
+        store.fails_to_append = True
+        observer.answer(question.id, "yes")
+        wait(lambda: store.failures > 3)  # it is tried again at each look into the inbox
+        assert len(store.inbox()) == 1
+        assert "QuestionSettled" not in [entry.kind for entry in store.entries(node.id)]
+        store.fails_to_append = False
+        assert node.result(PATIENCE) == "yes"
+        wait(lambda: not store.inbox())
+
+
+def test_a_message_that_could_not_be_forgotten_is_followed_once(path: Path):
+    question = park(path)
+    with treefold.attach(path) as observer:
+        observer.cancel(question.node_id)
+        with Runtime([asking], store=path):
+            observer.watch(question.node_id, timeout=PATIENCE).result()
+            wait(lambda: not observer.trees()[0].open)
+        observer.resume(question.node_id)
+        store = Unwilling(path)
+        store.fails_to_forget = True
+        with Runtime([asking], store=store) as runtime:
+            again = asked(runtime)
+            assert len(store.inbox()) == 1
+        with Runtime([asking], store=path) as runtime:
+            assert asked(runtime) == again
+            wait(lambda: _is_empty(path))
+            runtime.answer(again.id, "yes")
+            assert runtime.recover()[-1].result(PATIENCE) == "yes"
+        assert [tree.source for tree in observer.trees()] == [0, question.node_id]
+
+
+def _is_empty(path: Path) -> bool:
+    with SqliteStore(path) as store:
+        return not store.inbox()
+
+
+async def test_what_comes_while_the_runtime_closes_is_left_for_the_next(path: Path):
+    begun, closing = asyncio.Event(), asyncio.Event()
+
+    async def lingers(ctx: RunContext) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closing.set()
+            await asyncio.sleep(0.5)  # longer than it takes to look for messages
+
+    question = await asyncio.to_thread(park, path)
+    lingering = CodeFunction(callable=lingers)
+
+    async def leave(runtime: Runtime) -> None:
+        async with runtime:
+            runtime.invoke(lingering)
+            await begun.wait()
+            raise ZeroDivisionError
+
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        runtime = Runtime([asking, lingering], store=path)
+        left = group.create_task(_left(leave(runtime)))
+        await closing.wait()
+        with treefold.attach(path) as observer:
+            observer.answer(question.id, "yes")
+        await left
+    async with asyncio.timeout(PATIENCE), Runtime([asking], store=path) as runtime:
+        nodes = {node.id: node for node in runtime.recover()}
+        assert await nodes[question.node_id] == "yes"
+
+
+async def _left(work: Any) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await work
+
+
+def test_an_answer_is_taken_though_somebody_looked_at_the_tree_before(path: Path):
+    question = park(path)
+    with Runtime([asking], store=path) as runtime:
+        [node] = runtime.list_toplevel()
+        assert runtime.get_view(node.id).state is NodeState.Paused
+        runtime.answer(question.id, "yes")
+        assert node.result(PATIENCE) == "yes"
+        assert runtime.questions() == []
+
+
+def test_whoever_is_refused_a_store_leaves_it_to_those_who_use_it(path: Path):
+    for store in MemoryStore(), SqliteStore(path):
+        with Runtime([asking], store=store) as runtime:
+            node = runtime.invoke(asking)
+            with pytest.raises(StoreOwnedError):
+                Runtime([asking], store=store)
+            with treefold.attach(store) as observer:
+                question = asked(observer)
+            runtime.answer(question.id, "yes")
+            assert node.result(PATIENCE) == "yes"
+            assert runtime.questions() == []
+
+
+def test_keys_are_shown_as_they_were_given():
+    store = MemoryStore()
+    with Runtime([asking], store=store) as runtime:
+        runtime.invoke(asking, key="a")
+        runtime.invoke(asking)
+        wait(lambda: len(store.questions()) == 2)
+        with treefold.attach(store) as observer:
+            assert [tree.key for tree in observer.trees()] == ["a", ""]
+
+
+async def test_an_answer_from_outside_that_was_accepted_is_not_overruled_in_the_process(path: Path):
+    async with asyncio.timeout(PATIENCE), Runtime([asking], store=path) as runtime:
+        node = runtime.invoke(asking)
+        with treefold.attach(path) as observer:
+            while not (questions := observer.questions()):  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.005)
+            observer.answer(questions[0].id, "outside")
+            with pytest.raises(UnknownQuestionError, match="been answered already"):
+                runtime.answer(questions[0].id, "inside")
+            assert await node == "outside"
+            with pytest.raises(UnknownQuestionError, match="been answered already"):
+                observer.answer(questions[0].id, "again")
+
+
+async def test_an_answer_in_the_process_is_not_overruled_from_outside(path: Path):
+    store = SqliteStore(path)
+    async with asyncio.timeout(PATIENCE), Runtime([asking], store=store) as runtime:
+        node = runtime.invoke(asking)
+        with treefold.attach(path) as observer:
+            while not (questions := observer.questions()):  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.005)
+            runtime.answer(questions[0].id, "inside")
+            with pytest.raises(UnknownQuestionError, match="been answered already"):
+                observer.answer(questions[0].id, "outside")
+            assert await node == "inside"
+            while observer.questions() or store.inbox():  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.005)
+
+
+def test_exactly_one_of_two_answers_at_the_same_time_wins(path: Path):
+    with Runtime([asking], store=path) as runtime, treefold.attach(path) as observer:
+        nodes = [runtime.invoke(asking) for _ in range(30)]
+        wait(lambda: len(observer.questions()) == len(nodes))
+        begin, accepted = threading.Barrier(2), set[tuple[int, str]]()
+
+        def answer(answer: Callable[..., None], text: str) -> None:
+            begin.wait(PATIENCE)
+            for node in nodes:
+                with suppress(UnknownQuestionError):
+                    answer(f"{node.id}-1", text)
+                    accepted.add((node.id, text))
+
+        threads = [
+            threading.Thread(target=answer, args=[runtime.answer, "inside"]),
+            threading.Thread(target=answer, args=[observer.answer, "outside"]),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert {(node.id, node.result(PATIENCE)) for node in nodes} == accepted
+
+
+def test_an_answer_that_was_announced_by_a_killed_process_does_not_hide_the_question(path: Path):
+    question = park(path)
+    with SqliteStore(path) as store:
+        claim = {"do": "claim", "id": question.id, "by": "somebody"}
+        assert store.post(json.dumps(claim), question=question.id)
+        assert store.questions() == []
+    with Runtime([asking], store=path) as runtime, treefold.attach(path) as observer:
+        assert asked(observer) == question
+        observer.answer(question.id, "yes")
+        assert runtime.recover()[0].result(PATIENCE) == "yes"
