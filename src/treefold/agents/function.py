@@ -332,8 +332,8 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
         if not ctx.node.function.is_agent:
             raise UsageError(f"{self.name} is an agent: call it by ctx.invoke, not run()")
         conversation: AgentConversation = ctx.conversation
-        model_ref = conversation.model_ref
-        model_ref = self.default_model if model_ref is None else model_ref
+        requested = conversation.model_ref
+        model_ref = self.default_model if requested is None else requested
         try:
             model = conversation.find_model(model_ref)
         except TreefoldError as error:

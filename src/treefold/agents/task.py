@@ -72,7 +72,6 @@ class AgentPolicy:
         self._name = ctx.node.function.name
         self._conversation = conversation
         self._task = task
-        self._calls = Calls(ctx, conversation, task.functions, self)
         self._history = History(conversation)
         self._reminders = 0
         self._exceeded: BudgetExceeded | None = None  # once set, only one answer is allowed
@@ -126,7 +125,8 @@ class AgentPolicy:
         # The model asks for calls although it has no functions any more.
         if self._exceeded is not None:
             raise self._exceeded
-        return await self._calls.follow(at_once=self._task.parallel_tools)
+        calls = Calls(self._ctx, self._conversation, self._task.functions, self)
+        return await calls.follow(at_once=self._task.parallel_tools)
 
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
         """Prepare one more request, without functions, if the budget allows that."""

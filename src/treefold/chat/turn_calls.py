@@ -30,14 +30,14 @@ class TurnCalls:
         self._ctx = ctx
         self._turn = turn
         self._conversation = conversation
-        self._calls = Calls(ctx, conversation, functions, self)
+        self._functions = functions
         self._shown: set[str] = set()  # ids of calls that were passed to the reader
         self._denied: set[str] = set()  # ids of calls that were forbidden
         self._blocked: BlockedError | None = None  # ends the turn
 
     async def make(self) -> tuple[Any, Inputs]:
         """Make the calls of the last response, and return the inputs to send next."""
-        return await self._calls.follow(at_once=False)
+        return await self._calls().follow(at_once=False)
 
     async def leave(self) -> None:
         """Leave the calls of the last response to the program: pass them to the reader.
@@ -45,13 +45,13 @@ class TurnCalls:
         Raises:
             BlockedError: a call is forbidden, and ``on_blocked`` is "raise".
         """
-        ctx = self._ctx
+        ctx, calls = self._ctx, self._calls()
         for call in tuple(self._conversation.pending):
             made = MadeCall(call, None)
             if call.fault is not None:
                 await self.settle(made, None)
                 continue
-            gate, args = await self._calls.decide(call)
+            gate, args = await calls.decide(call)
             try:
                 edited = ctx.node.inputs if gate is None else await gate(ctx)
             except DeniedError as error:
@@ -59,6 +59,9 @@ class TurnCalls:
                 await self.settle(made, error)
                 continue
             self._show(call, args if edited is ctx.node.inputs else edited)
+
+    def _calls(self) -> Calls:
+        return Calls(self._ctx, self._conversation, self._functions, self)
 
     # What happens around a call
 
