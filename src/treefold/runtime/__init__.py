@@ -1,29 +1,30 @@
 """Runs functions as trees of nodes; the only folder that starts tasks and threads.
 
-A call takes one way: ``Runtime`` passes a ``CallRequest`` to its ``Engine``, which makes a node;
-the node runs the function as a task and publishes events to its ``Tree``; the tree folds them into
-views and records them through the ``JournalWriter``. ``Recovery`` makes nodes from recorded events
-instead. An ``Observer`` reads the journal from another process. ``docs/architecture.md`` explains
-the words.
+A call takes one way: ``Runtime`` passes a ``CallRequest`` to its ``Engine``, which publishes it to
+the ``Tree`` of the call and makes a node; the node runs the function as a task and publishes what
+happens. The tree applies each event to the ``CallRecord`` of its call, from which views are made,
+and records it through the ``JournalWriter``. ``Loader`` reads the records of earlier processes, and
+``Recovery`` resumes them. An ``Observer`` reads the journal from another process.
+``docs/architecture.md`` explains the words.
 
 The modules and folders, each of which imports only from those below it:
 
 =================== ==============================================================================
 ``ambient``         the default runtime of calls made outside any Runtime, one per event loop
 ``runtime``         Runtime: the public facade
-``recovery``        Recovery: loads, resumes and forks the trees of earlier processes
+``recovery``        Recovery: resumes and forks the trees of earlier processes
 ``engine``          Engine: ids, keys, starting calls and attaching to recorded ones
 ``tree_registry``   TreeRegistry: finds nodes by id, knows the open trees, deletes trees
 ``context``         Context: what a function can ask of the framework while it runs
 ``observe/``        Observer: watches and controls the runs of another process
-``durable/``        the journal: JournalWriter, TreeReader, the inbox
+``durable/``        the journal: JournalWriter, Loader, the inbox
 ``conversations/``  AgentNode: a call of an agent, its conversation and its requests
 ``services``        Services: the objects that all calls of a runtime share
 ``graph``           checks which functions there are and which may call which
 ``questions/``      asks people, pauses calls
 ``limits/``         Limits, leases: how many model requests are under way
-``calls/``          CallNode: runs one call as a task, from start to end
-``trees/``          Tree: the events of one top-level call, and what its nodes share
+``calls/``          CallNode: one call, from its request to its end
+``trees/``          Tree: the records of one top-level call and all below it
 ``loops/``          LoopHandle: runs code on the runtime's event loop from any thread
 =================== ==============================================================================
 """

@@ -3,7 +3,7 @@
 =================== ==============================================================================
 ``journal_writer``  JournalWriter: writes events to the store in batches, with retries
 ``tree_reader``     TreeReader: reads the events of a tree from a store
-``loader``          Loader: makes the nodes of recorded trees
+``loader``          Loader: reads recorded trees, attaches requests to their calls
 ``crash_trials``    CrashTrials: resumes trees whose process died, suspicious ones in turn
 ``inbox``           Inbox: executes the commands that observers post
 ``commands``        the JSON form of commands and refusals
