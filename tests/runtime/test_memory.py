@@ -1,6 +1,5 @@
 """Finished trees of a runtime with a store do not stay in memory."""
 
-import asyncio
 import gc
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +45,7 @@ async def test_ten_thousand_finished_trees_take_no_more_memory_than_a_few(tmp_pa
         counts: list[int] = []
         for some in numbers(TREES):
             nodes = [runtime.invoke(DOUBLE, {"n": n}, key=f"call {n}") for n in some]
-            assert await asyncio.gather(*nodes) == [2 * n for n in some]
+            assert [await node for node in nodes] == [2 * n for n in some]
             del nodes
             counts.append(in_memory() - before)
         # A node and a record for each tree that is kept.

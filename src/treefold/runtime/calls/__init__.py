@@ -7,6 +7,7 @@
 ``node``            CallNode, CodeNode: record, task, waiters and child calls of one call
 ``waiters``         Waiters: those who wait for a call, on any loop or thread
 ``child_calls``     ChildCalls: the calls that a call has made, and their keys
+``cancellation``    Cancellation: why a call is being stopped
 ``budgets``         Account: what has been spent of a budget
 ``files``           reads arguments from files
 =================== ==============================================================================

@@ -15,13 +15,12 @@ from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from types import TracebackType
-from typing import Any, Final
+from typing import Any
 
 from treefold.core.call_keys import of_content
 from treefold.core.call_request import CallRequest
 from treefold.core.decisions import Rules
 from treefold.core.errors import (
-    CancellationException,
     ClosedError,
     FencedError,
     TooLargeError,
@@ -34,7 +33,6 @@ from treefold.core.events import (
     CallResumed,
     Event,
     Failure,
-    Stop,
     StopCause,
     ValueSent,
 )
@@ -44,6 +42,7 @@ from treefold.core.restoring import exception_of
 from treefold.core.states import NodeState, check_transition
 from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage
 from treefold.runtime.calls.budgets import Account
+from treefold.runtime.calls.cancellation import Cancellation
 from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.waiters import Waiters, Wake
 from treefold.runtime.loops.loop_handle import LoopHandle, settle
@@ -52,8 +51,6 @@ from treefold.runtime.trees.question_board import QuestionBoard
 from treefold.runtime.trees.tree import Recorder, Tree
 
 log = logging.getLogger(__name__)
-
-_CANCELLED: Final = "its task was cancelled"  # the reason if none was given
 
 Outcome = tuple[NodeState, Any, BaseException | None]
 
@@ -69,14 +66,10 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
     __slots__ = (
         "__weakref__",
         "_calls",
-        "_cause",
+        "_cancellation",
         "_conclusion",
-        "_confirmed",
-        "_error",
         "_parent",
         "_pauses",
-        "_reason",
-        "_repeat",
         "_repeated",
         "_traceback",
         "_waiters",
@@ -134,11 +127,7 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         self.conclusion: CallEnded | None = None  # its outcome, which may still have to be saved
         self._pauses = 0  # how many begin_pause calls have not been ended
         self._repeated = 0  # how many values it will send that are recorded already
-        self._reason: str | None = None  # why it is being cancelled
-        self._cause = StopCause.Cancelled
-        self._error: BaseException | None = None  # the error to fail with when it is cancelled
-        self._confirmed = False  # it was abandoned, and then cancelled explicitly
-        self._repeat: asyncio.TimerHandle | None = None  # cancels it again
+        self._cancellation: Cancellation | None = None  # made when it is first cancelled
         self.timers: list[asyncio.TimerHandle] | tuple[()] = ()
         if (ended := record.ended) is not None:
             self.conclusion, self.has_ended = ended, True
@@ -434,21 +423,22 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
             self.loop_handle.run_soon(self._cancel_or_insist, reason)
 
     def _cancel_or_insist(self, reason: str) -> None:
-        if self._cause is not StopCause.Abandoned or self._confirmed:
-            self.cancel_on_loop(reason, insist=self._reason is not None)
-            return
-        # Code that stops waiting often cancels the call as well: that is one cancel, not two. Its
-        # reason says more than that of the abandonment.
-        self._confirmed, self._reason = True, reason
+        if self._cancellation is None or not self._cancellation.confirm(reason):
+            self.cancel_on_loop(reason, insist=self.reason is not None)
 
     def _abandon(self) -> None:
         self.cancel_on_loop("its caller stopped waiting for it", cause=StopCause.Abandoned)
 
     def fail_with(self, error: BaseException, reason: str, cause: StopCause) -> None:
         """Cancel the call for this *reason*; it fails with *error* unless it had an outcome."""
-        if self._reason is None and not self.has_returned:
-            self._error = error
+        if self.reason is None and not self.has_returned:
+            self._cancelling().error = error
         self.cancel_on_loop(reason, cause=cause)
+
+    def _cancelling(self) -> Cancellation:
+        if self._cancellation is None:
+            self._cancellation = Cancellation()
+        return self._cancellation
 
     def cancel_on_loop(
         self, reason: str, *, insist: bool = False, cause: StopCause = StopCause.Cancelled
@@ -459,10 +449,10 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         they clean up, unless *insist*. A call that has not ended after ``patience`` seconds is
         cancelled again.
         """
-        if self.has_ended or (self._reason is not None and not insist):
+        if self.has_ended or (self.reason is not None and not insist):
             return
-        if self._reason is None:
-            self._cause = cause
+        if self.reason is None:
+            self._cancelling().cause = cause
         self._cancel_subtree(reason, insist=insist)
         self._repeat_later()
 
@@ -471,11 +461,12 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         unrun: list[CallNode] = []  # nodes whose task will not end them, callers first
         while stack:
             node, why = stack.pop()
-            if node.has_ended or (node._reason is not None and not insist):
+            if node.has_ended or (node.reason is not None and not insist):
                 continue
             if repeated and node._is_being_saved:
                 continue
-            node._reason = node._reason or why
+            cancellation = node._cancelling()
+            cancellation.reason = cancellation.reason or why
             below = f"{node.function.name} was cancelled: {reason}"
             stack.extend((child, below) for child in node.children)
             if node.task is not None:
@@ -490,19 +481,18 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
 
         ``asyncio.wait_for`` does on Python 3.11, if what it waits for is done at the same moment.
         """
-        if self._repeat is not None:
-            self._repeat.cancel()
-        if not self.has_ended and not self.loop_handle.loop.is_closed():
-            self._repeat = self.call_later(self.loop_handle.patience, self._cancel_again)
+        over = self.has_ended or self.loop_handle.loop.is_closed()
+        patience, again = self.loop_handle.patience, self._cancel_again
+        self._cancelling().repeat_at(None if over else self.call_later(patience, again))
 
     def _cancel_again(self) -> None:
-        self._cancel_subtree(self._reason or "cancelled", insist=True, repeated=True)
+        self._cancel_subtree(self.reason or "cancelled", insist=True, repeated=True)
         self._repeat_later()
 
     @property
     def reason(self) -> str | None:
         """Why it is being cancelled, itself or with a call above it; None if it is not."""
-        return self._reason
+        return None if self._cancellation is None else self._cancellation.reason
 
     @property
     def _is_being_saved(self) -> bool:
@@ -538,11 +528,9 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
 
     def cancelled_outcome(self) -> Outcome:
         """Return the outcome of the call if it is cancelled."""
-        if self._error is not None:
-            return NodeState.Error, None, self._error
-        reason = self._reason or _CANCELLED
-        error = CancellationException(self.function.name, self.path, reason)
-        return NodeState.Canceled, None, error
+        cancellation = self._cancelling()
+        state = NodeState.Canceled if cancellation.error is None else NodeState.Error
+        return state, None, cancellation.outcome(self.function.name, self.path)
 
     def end(self, outcome: Outcome) -> None:
         """Publish the outcome of the call, unless it was published, and wake its waiters."""
@@ -590,8 +578,11 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         failure, stop = None, None
         if error is not None:
             failure = Failure.of(error)
-            if state is NodeState.Canceled or error is self._error:
-                stop = Stop(self._cause, self._reason or _CANCELLED, self.path)
+            cancellation = self._cancellation
+            if cancellation is not None and (
+                state is NodeState.Canceled or error is cancellation.error
+            ):
+                stop = cancellation.stop(self.path)
         self.exception = error
         self._traceback = None if error is None else error.__traceback__
         self.conclusion = CallEnded(self.id, state, time.time(), value, failure, stop)
@@ -618,9 +609,8 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         self.context = None  # breaks a reference cycle
         if self.timers:
             self.stop_timers()
-        if self._repeat is not None:
-            self._repeat.cancel()
-            self._repeat = None
+        if self._cancellation is not None:
+            self._cancellation.repeat_at(None)
         if self.cancel_start is not None:
             self.cancel_start()
         self._waiters.wake()
@@ -669,7 +659,7 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         Then no end is recorded, and the next process resumes the call.
         """
         journal, task = self.tree.journal, self.task
-        if journal is None or self._reason is not None or task is None or not task.cancelling():
+        if journal is None or self.reason is not None or task is None or not task.cancelling():
             return
         if not journal.is_closed and self.loop_handle.is_ending():
             journal.suspend()
