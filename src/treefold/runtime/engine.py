@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from treefold.core.call_keys import named
 from treefold.core.call_request import CallRequest
@@ -89,7 +89,8 @@ class Engine:
         self._keeps_trees = keeps_trees
         self._policy = policy
         self._lock = threading.Lock()  # guards ids, numbers and keys
-        self._keyed: dict[str, CallNode] = {}  # top-level calls by their keys
+        # Top-level calls by their keys, as long as they are in memory.
+        self._keyed: WeakValueDictionary[str, CallNode] = WeakValueDictionary()
         self._ids = itertools.count(1)
         self._numbers = itertools.count(1)
 
@@ -292,7 +293,7 @@ class Engine:
 
     def forget_key(self, root: CallNode) -> None:
         """Forget the key of a top-level call."""
-        self._keyed = {key: node for key, node in self._keyed.items() if node is not root}
+        self._keyed.pop(root.record.requested.key, None)
 
     # Finding nodes, in memory and in the store
 
@@ -348,6 +349,8 @@ class Engine:
                 if above is not None and above.function.is_agent and above.waiting_on is None:
                     # Agents await their calls in order: until it is resumed, this is the first.
                     above.waiting_on = node
+        if nodes[id].has_ended:
+            self._trees.note_finished(nodes[id])
         return nodes[id]
 
     def knows_model(self, model_ref: Any) -> bool:

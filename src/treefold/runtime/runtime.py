@@ -256,13 +256,16 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     def list_toplevel(self) -> list[Node]:
         """Return the top-level calls, oldest first, including those of earlier processes.
 
+        With a store, only the latest finished trees are kept in memory, and others are read again.
         A tree that cannot be read is left out, with a warning in the log.
         """
+        roots = {root.id: root for root in self._trees.roots}
         if self._recovery is not None and not self._closed:
             with gc_disabled():
                 for row in self._recovery.store.trees():
-                    self._readable(row.id)
-        return sorted(self._trees.roots, key=lambda root: root.id)
+                    if (root := self._readable(row.id)) is not None:
+                        roots[root.id] = root
+        return sorted(roots.values(), key=lambda root: root.id)
 
     def get_subtree(self, id: int) -> list[Node]:
         """Return the node with this id and all below it, each node before its children."""

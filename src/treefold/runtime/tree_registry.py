@@ -1,8 +1,11 @@
 """The trees of one runtime: which there are, which are open, and how they are deleted."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Final
+from weakref import WeakValueDictionary
 
 from treefold.core.errors import UsageError
 from treefold.runtime.calls.node import CallNode, report_if_unseen
@@ -11,11 +14,16 @@ from treefold.runtime.loops.cancellation import wait_until
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.trees.bags import close_all
 
+# How many finished trees of a journal stay in memory; older ones are read again on demand.
+FINISHED_IN_MEMORY: Final = 256
+
 
 class TreeRegistry:
     """Finds nodes by id, keeps or drops finished trees, and waits for the open ones to end.
 
-    Nodes may be added and found from any thread; trees end and are deleted on the runtime's loop.
+    Without a journal, finished trees stay until they are deleted, or are dropped at once if not
+    *keeps_finished*. Nodes may be added and found from any thread; trees end and are deleted on the
+    runtime's loop.
     """
 
     def __init__(self, *, keeps_finished: bool) -> None:
@@ -23,6 +31,9 @@ class TreeRegistry:
         self._nodes: dict[int, CallNode] = {}
         self._roots: dict[int, CallNode] = {}
         self._open: set[CallNode] = set()  # top-level calls that have not ended
+        self._finished: deque[CallNode] = deque()  # top-level calls that can be read again
+        # The nodes of dropped trees that the program still uses: they are found as the same ones.
+        self._dropped: WeakValueDictionary[int, CallNode] = WeakValueDictionary()
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
@@ -45,7 +56,7 @@ class TreeRegistry:
 
     def get(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory, otherwise None."""
-        return self._nodes.get(id)
+        return self._nodes.get(id) or self._dropped.get(id)
 
     def check_over(self, root: CallNode) -> None:
         """Raise UsageError unless *root* is a top-level call that has ended."""
@@ -113,12 +124,33 @@ class TreeRegistry:
         if not self._keeps_finished:
             report_if_unseen(root)
             self.forget(root)
+        elif root.tree.journal is not None:
+            self.note_finished(root)
+
+    def note_finished(self, root: CallNode) -> None:
+        """Note that the finished tree of *root* is in the journal; drop the oldest if need be."""
+        self._finished.append(root)
+        if len(self._finished) > FINISHED_IN_MEMORY:
+            self._drop(self._finished.popleft())
+
+    def _drop(self, root: CallNode) -> None:
+        """Drop a finished tree from memory, if it can be read again."""
+        journal = root.tree.journal
+        # The objects in its bags live until the tree is deleted.
+        if root in self._open or root.tree.has_bags or journal is None or journal.is_closed:
+            return
+        report_if_unseen(root)
+        if self._roots.get(root.id) is root:
+            self._dropped.update({node.id: node for node in subtree(root)})
+            self.forget(root)
 
     def forget(self, root: CallNode) -> None:
         """Remove a tree and all of its nodes."""
         self._roots.pop(root.id, None)
-        for node in subtree(root):
-            self._nodes.pop(node.id, None)
+        self._nodes.pop(root.id, None)
+        if root.children:
+            for node in subtree(root):
+                self._nodes.pop(node.id, None)
 
     def _close_bags(self, root: CallNode) -> "asyncio.Task[None] | None":
         """Start the task that closes the bags of a tree; None if it has no bags."""

@@ -180,6 +180,11 @@ class Tree:
                 raise ClosedError(f"the tree of node {id} is gone, and its session bags with it")
             return self._bags.setdefault(id, SessionBag())
 
+    @property
+    def has_bags(self) -> bool:
+        """Whether one of its nodes has a bag."""
+        return bool(self._bags)
+
     async def close_bags(self) -> None:
         """Close the bags, newest first; no more can be made."""
         if self._bags:
