@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -39,6 +39,7 @@ from treefold.stores import Entry
 from treefold.testing import ScriptedModel
 
 PATIENCE: Final = 60  # seconds
+NO_NODE: Final[Any] = None  # no call waits for it
 
 
 # --- questions
@@ -206,7 +207,7 @@ async def test_whoever_is_written_down_first_is_told_first() -> None:
 
     async def end(node: int) -> None:
         journal.record(node, CallRequested(node, None, 1, 1, "f", {}, key=f"#{node}"))
-        await journal.saved(None)
+        await journal.saved(NO_NODE)
         told.append(node)
 
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from typing import Any, Final
 
 import pytest
 
@@ -12,6 +13,8 @@ from treefold.core.errors import StoreError
 from treefold.core.events import CallRequested, CallStarted
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.stores import Entry
+
+NO_NODE: Final[Any] = None  # no call waits for it
 
 
 class Slow(MemoryStore):
@@ -37,7 +40,7 @@ async def test_what_happens_during_a_long_commit_is_written_though_nothing_follo
     journal = JournalWriter(store, None, no_trouble)
     async with asyncio.timeout(60):
         journal.record(1, CallRequested(1, None, 1, 1, "f", {}, key="#1"))
-        waiting = asyncio.get_running_loop().create_task(journal.saved(None))
+        waiting = asyncio.get_running_loop().create_task(journal.saved(NO_NODE))
         await asyncio.to_thread(store.begun.wait, 10)
         journal.record(1, CallStarted(1, 0.0))
         await asyncio.sleep(0.1)  # longer than an event is kept back
