@@ -26,7 +26,7 @@ def name_in(key: str) -> str:
     return key.removeprefix(_NAMED) if key.startswith(_NAMED) else ""
 
 
-def used(response: int, tool_use_id: str) -> str:
+def of_tool_use(response: int, tool_use_id: str) -> str:
     """Return the key of a call that a model asked for in the response with this number."""
     return f"{_USED}{response}/{tool_use_id}"
 

@@ -46,7 +46,7 @@ class CallPolicy(Protocol):
 class Resumer(Protocol):
     """Deals with trees of earlier processes; see ``Recovery``."""
 
-    def adopt(self, root: CallNode, function: Function) -> None:
+    def resume_with(self, root: CallNode, function: Function) -> None:
         """Resume a tree that was left open because its *function* was unknown."""
         ...
 
@@ -273,7 +273,7 @@ class Engine:
             tree = self._loader.store.find_key(key)
             node = None if tree is None else self.find(tree)
         if node is not None and self._checked_same(request, node) and self.resumer is not None:
-            node.loop_handle.run_sync(self.resumer.adopt, node, request.function)
+            node.loop_handle.run_sync(self.resumer.resume_with, node, request.function)
         return node
 
     def _checked_same(self, request: CallRequest, node: CallNode) -> CallNode:

@@ -62,7 +62,7 @@ class Recovery:
         self.journal = loader.journal
         self.inbox = Inbox(self.journal)
         self.parked: set[int] = set()  # trees that wait for a person
-        self.recovered: dict[int, None] = {}  # trees that were resumed, in order
+        self.recovered: dict[int, None] = {}  # open trees of earlier processes that can be resumed
         self._board = engine.services.board
         self._loader = loader
         self._engine = engine
@@ -204,7 +204,7 @@ class Recovery:
         self._engine.restart(root, request, is_fork=is_fork)
         return root
 
-    def adopt(self, root: CallNode, function: Function) -> None:
+    def resume_with(self, root: CallNode, function: Function) -> None:
         """Resume a tree that was left open because its function was unknown, now with *function*.
 
         Such a tree was started with a function that is not among those of the runtime.

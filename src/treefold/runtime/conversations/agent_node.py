@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from treefold.core.agent_errors import AgentException
-from treefold.core.call_keys import is_past, used
+from treefold.core.call_keys import is_past, of_tool_use
 from treefold.core.call_request import CallRequest
 from treefold.core.decisions import RuleChain
 from treefold.core.exchange import Exchange
@@ -121,4 +121,4 @@ class AgentNode(CallNode):
     def _content_key(self, request: CallRequest) -> str:
         if request.tool_use_id is None:
             return super()._content_key(request)
-        return used(self.responses, request.tool_use_id)
+        return of_tool_use(self.responses, request.tool_use_id)

@@ -19,7 +19,7 @@ from treefold.core.agent_events import (
     ResponseCompleted,
     ResponseStreamed,
 )
-from treefold.core.call_keys import used
+from treefold.core.call_keys import of_tool_use
 from treefold.core.conversation import PriorConversation
 from treefold.core.decisions import RuleChain
 from treefold.core.errors import OtherProtocolError, UsageError
@@ -34,6 +34,10 @@ from treefold.core.model_events import (
     PartCompleted,
     ResponseEnded,
     ResponseStarted,
+    TextDelta,
+    TextWasThinking,
+    ThinkingDelta,
+    ToolUseDelta,
 )
 from treefold.core.record import ConversationRecord
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
@@ -85,10 +89,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._unsent: tuple[UserText | ToolResult, ...] = ()  # to be sent again on resume
         self._charged = TokenUsage()  # the part of the session's usage that has been charged
         # Done when the model begins to answer.
-        self._first = node.loop_handle.loop.create_future()
-        node.add_end_callback(partial(settle, self._first))
+        self._answering = node.loop_handle.loop.create_future()
+        node.add_end_callback(partial(settle, self._answering))
         if self.responses:  # the model has answered in an earlier process
-            settle(self._first)
+            settle(self._answering)
 
     @property
     def _record(self) -> ConversationRecord:
@@ -196,7 +200,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return self._services.pauses_on_tool_error
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
-        known = self._node.calls.unclaimed.get(used(self.responses, tool_use_id))
+        known = self._node.calls.unclaimed.get(of_tool_use(self.responses, tool_use_id))
         if known is None or known.record.started is not None or not known.record.edited:
             return None
         return known.inputs
@@ -280,7 +284,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     def when_answering(self, wake: Callable[[], None]) -> None:
         """Call *wake* when the model has begun to answer, or the call has ended."""
-        self._first.add_done_callback(lambda _: wake())
+        self._answering.add_done_callback(lambda _: wake())
 
     async def request(
         self,
@@ -340,9 +344,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             case ResponseStarted():
                 pass  # there is no text yet
             case PartCompleted() | ResponseEnded():
-                settle(self._first)
-            case _:
-                settle(self._first)
+                settle(self._answering)
+            case TextDelta() | ThinkingDelta() | TextWasThinking() | ToolUseDelta():
+                settle(self._answering)
+                # For observers: the complete response is published.
                 node.tree.stream(ResponseStreamed(node.id, event))
 
     def _expected(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
