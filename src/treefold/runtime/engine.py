@@ -149,7 +149,8 @@ class Engine:
                 # Another thread has started it in the meantime.
                 return self._checked_same(request, self._keyed[named(request.key)])
             id = next(self._ids)
-            tree = Tree(id, self.next_number(), kept=self._keeps_trees, journal=journal)
+            number = next(self._numbers)
+            tree = Tree(id, number, kept=self._keeps_trees, journal=journal)
             node = self._make(id, request, loop_handle, tree, None)
             self._trees.add_root(node)
             self._trees.expect(node)
@@ -188,8 +189,9 @@ class Engine:
 
     def _check(self, function: Function) -> None:
         """Check the call graph of a function when it is first called at top level."""
-        if not function.is_plain and function not in self._checked:
-            discover([function], self.services.models, self._functions)
+        if function not in self._checked:
+            if not function.is_plain:
+                discover([function], self.services.models, self._functions)
             self._checked.add(function)
 
     # Making nodes

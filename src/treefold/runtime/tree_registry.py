@@ -122,7 +122,8 @@ class TreeRegistry:
     def _root_ended(self, root: CallNode) -> None:
         self._open.discard(root)
         if not self._keeps_finished:
-            report_if_unseen(root)
+            if not root.asked_for:
+                report_if_unseen(root)
             self.forget(root)
         elif root.tree.journal is not None:
             self.note_finished(root)
@@ -148,7 +149,7 @@ class TreeRegistry:
         """Remove a tree and all of its nodes."""
         self._roots.pop(root.id, None)
         self._nodes.pop(root.id, None)
-        if root.children:
+        if root.child_calls is not None:
             for node in subtree(root):
                 self._nodes.pop(node.id, None)
 

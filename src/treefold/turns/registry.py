@@ -42,7 +42,7 @@ class Registry(Generic[T]):
         self._error_type = error_type
         self._remedy = remedy
         # Whether anything was ever registered, in any scope: most programs have no global hook.
-        self._ever_used = False
+        self.ever_used = False  # whether anything was ever registered, in whatever scope
 
     def get(self, name: str) -> T:
         """Return the item registered under *name*.
@@ -65,7 +65,7 @@ class Registry(Generic[T]):
 
     def empty(self) -> bool:
         """Whether no item is visible in the current scope."""
-        if not self._ever_used:
+        if not self.ever_used:
             return True
         scope: _Scope | None = _current_scope.get(_process_scope)
         while scope is not None:
@@ -127,7 +127,7 @@ class Registry(Generic[T]):
         return [name for table in self._tables() for name in table]
 
     def _current_scopemost(self) -> dict[str, T]:
-        self._ever_used = True
+        self.ever_used = True
         return _current_scope.get(_process_scope).tables.setdefault(self._kind, {})
 
     def _tables(self) -> Iterator[dict[str, T]]:

@@ -265,7 +265,8 @@ class Tool(CodeFunction, Generic[P, R]):
             except Exception as error:
                 await fire(self, ToolHook.ON_ERROR, exc=error)
                 raise
-            await fire(self, ToolHook.AFTER_INVOKE, result)
+            if self.hooks or HookRegistry.ever_used:
+                await fire(self, ToolHook.AFTER_INVOKE, result)
             return result
         finally:
             self._mark_end(started)
@@ -323,7 +324,7 @@ class Tool(CodeFunction, Generic[P, R]):
             values = await add_fixed_arguments(self._fixed, values, f"tool {self.name!r}")
         if self._signature.injected:
             self._signature.inject(values, ctx or current_context())
-        if self.hooks or not HookRegistry.empty():
+        if self.hooks or HookRegistry.ever_used:
             await fire(self, ToolHook.BEFORE_INVOKE, **self._signature.with_defaults(values))
         return values
 

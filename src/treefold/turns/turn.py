@@ -27,7 +27,7 @@ from treefold.runtime.ambient import current_context
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.loops.cancellation import wait_until
 from treefold.turns.deferred import is_deferred, resolve
-from treefold.turns.hooks import Hook, HookPoint, TurnHook, fire
+from treefold.turns.hooks import Hook, HookPoint, HookRegistry, TurnHook, fire
 from treefold.turns.memory import ContextItem
 from treefold.turns.rendezvous import Rendezvous
 from treefold.turns.run_guard import RunGuard, StreamRef, guarded_stream
@@ -288,7 +288,8 @@ class TurnRun:
         finally:
             turn.set_outcome(end_time=datetime.now(UTC))
             try:
-                await fire(turn, TurnHook.ON_COMPLETE, turn, turn.stop_reason)
+                if turn.hooks or HookRegistry.ever_used:
+                    await fire(turn, TurnHook.ON_COMPLETE, turn, turn.stop_reason)
             except BaseException as failure:
                 cancelled = not isinstance(failure, Exception)
                 turn.set_outcome(
@@ -320,7 +321,8 @@ class TurnRun:
     async def _start(self, sink: Callable[[Any], Awaitable[None]] | None) -> CallNode:
         turn = self._turn
         turn.set_outcome(start_time=datetime.now(UTC), end_time=None, stop_reason=None, output=None)
-        await fire(turn, TurnHook.BEFORE_RUN, turn)
+        if turn.hooks or HookRegistry.ever_used:
+            await fire(turn, TurnHook.BEFORE_RUN, turn)
         args, kwargs, timeout = turn.args, turn.kwargs, turn.timeout
         if any(map(callable, args)) or any(map(callable, kwargs.values())):
             args, kwargs, timeout = await self._resolve_arguments()
@@ -354,7 +356,8 @@ class TurnRun:
         turn = self._turn
         output = await node
         turn.set_outcome(output=output, stop_reason=StopReason.COMPLETED)
-        await fire(turn, TurnHook.AFTER_RUN, turn, output)
+        if turn.hooks or HookRegistry.ever_used:
+            await fire(turn, TurnHook.AFTER_RUN, turn, output)
         return output
 
     async def _fail(self, error: BaseException) -> None:

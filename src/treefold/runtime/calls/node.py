@@ -358,7 +358,8 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
                 if caller is not None and caller.waiting_on is self:
                     caller.waiting_on = None
         if self.exception is None:
-            return self.outputs
+            ended = self.record.ended
+            return None if ended is None else ended.outputs
         raise self.exception.with_traceback(self._traceback)
 
     def _begin_wait(self) -> "tuple[CallNode | None, bool]":

@@ -1,7 +1,7 @@
 """Admits a model request: it waits for pauses, a lease and a slot, and has to fit into budgets."""
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 
@@ -11,9 +11,9 @@ from treefold.core.model import Model
 from treefold.core.provider import Provider
 from treefold.core.usage import TokenUsage
 from treefold.models.prices import price
-from treefold.runtime.calls.budgets import Estimate, check, set_aside
+from treefold.runtime.calls.budgets import Account, Estimate, check, set_aside
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.walk import root_of, upwards
+from treefold.runtime.calls.walk import root_of
 from treefold.runtime.limits.leases import take_lease, usable_lease
 from treefold.runtime.limits.limits import Limits
 from treefold.runtime.questions.pauses import pause_over, wait_while_paused
@@ -50,6 +50,7 @@ class Reservation:
     """What is reserved for a request in each budget of its call and of the calls above.
 
     Args:
+        accounts: those of the budgets.
         expected: the estimated usage of the request.
         over_budget: do not check budgets that allow one last call.
 
@@ -59,9 +60,15 @@ class Reservation:
     """
 
     def __init__(
-        self, node: CallNode, model: Model, expected: TokenUsage, *, over_budget: bool
+        self,
+        node: CallNode,
+        accounts: Sequence[Account],
+        model: Model,
+        expected: TokenUsage,
+        *,
+        over_budget: bool,
     ) -> None:
-        self._accounts = [account for one in upwards(node) for account in one.accounts]
+        self._accounts = accounts
         cost: Decimal | None = None
         if any(account.budget.usd is not None for account in self._accounts):
             cost = price(expected, model)

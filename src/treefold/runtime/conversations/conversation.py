@@ -295,9 +295,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         opened, node = self._get_opened(), self._node
         self._unsent = inputs
         async with admitted(node, self._services.limits, opened.model.provider):
-            reservation = Reservation(
-                node, opened.model, self._expected(inputs), over_budget=over_budget
-            )
+            reservation = self._reserve(inputs, over_budget=over_budget)
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             failure: Failure | None = None
             try:
@@ -311,7 +309,8 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 raise
             finally:
                 usage, cost = self._take_usage(failed=failure is not None)
-                reservation.charge(usage, cost)
+                if reservation is not None:
+                    reservation.charge(usage, cost)
                 if failure is not None:
                     failed = RequestFailed(node.id, time.time(), failure, usage, cost)
                     node.tree.publish(failed)
@@ -349,6 +348,16 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 settle(self._answering)
                 # For observers: the complete response is published.
                 node.tree.stream(ResponseStreamed(node.id, event))
+
+    def _reserve(
+        self, inputs: Sequence[UserText | ToolResult], *, over_budget: bool
+    ) -> Reservation | None:
+        """Reserve the next request in the budgets of all calls above; None if there are none."""
+        accounts = [account for one in upwards(self._node) for account in one.accounts]
+        if not accounts:
+            return None
+        model, expected = self._get_opened().model, self._expected(inputs)
+        return Reservation(self._node, accounts, model, expected, over_budget=over_budget)
 
     def _expected(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
         """Estimate the next request: the whole conversation is sent again, with *inputs*."""

@@ -110,15 +110,24 @@ class Tree:
 
     # Events
 
-    def publish(self, event: Event) -> CallRecord:
+    def publish(self, event: Event, *, is_recorded: bool = True) -> CallRecord:
         """Record *event* in the journal, and apply it; return the record of its call.
+
+        If not *is_recorded*, it is applied in this process only: see ``show``.
 
         Raises:
             TooLargeError: it is too large for the journal; it was not applied.
         """
-        if self.journal is not None:
+        if is_recorded and self.journal is not None:
             self.journal.record(self.id, event)
-        return self.show(event)
+        with self._lock:
+            record = self._fold.apply(event)
+            waiting = self._waiting
+            if waiting:
+                self._waiting = []
+        for wake in waiting:
+            wake()
+        return record
 
     def stream(self, event: Event) -> None:
         """Broadcast *event* to observers instead of recording it, and apply it."""
@@ -128,14 +137,7 @@ class Tree:
 
     def show(self, event: Event) -> CallRecord:
         """Apply *event* in this process only, without recording it."""
-        with self._lock:
-            record = self._fold.apply(event)
-            waiting = self._waiting
-            if waiting:
-                self._waiting = []
-        for wake in waiting:
-            wake()
-        return record
+        return self.publish(event, is_recorded=False)
 
     def restore(self, events: Iterable[Event]) -> None:
         """Apply the events of an earlier process."""
