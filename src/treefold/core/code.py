@@ -65,9 +65,10 @@ class CodeFunction(Function):
         if inspect.isgeneratorfunction(underlying(callable)):
             raise DefinitionError(f"{self.name!r} is a generator; write 'async def {self.name}'")
         self._listed = None if args is None else _listed(self.name, args)
-        self._signature = self._read_signature()
+        self._signature = self.read_signature()
 
-    def _read_signature(self) -> Signature:
+    def read_signature(self) -> Signature:
+        """Return the signature of the code; tools read theirs in another way."""
         for parameter in inspect.signature(self.callable).parameters.values():
             signature = Signature(self.name, self.callable, context=parameter.name)
             if parameter.kind in POSITIONAL and signature.may_take_context(parameter.name):

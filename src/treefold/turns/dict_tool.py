@@ -59,7 +59,7 @@ class DictTool(Tool[[Mapping[str, Any]], R]):
         self._definition.check(handler)
         self._define(handler, options, name=name, desc=description)
 
-    def _read_signature(self) -> Signature:
+    def read_signature(self) -> Signature:
         definition = self._definition
         return _HandlerSignature(
             self.name, self.callable, definition.schema, lock=definition.options.lock

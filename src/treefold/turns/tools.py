@@ -214,7 +214,7 @@ class Tool(CodeFunction, Generic[P, R]):
         self.__doc__ = underlying(fn).__doc__
         self.__wrapped__ = fn
 
-    def _read_signature(self) -> Signature:
+    def read_signature(self) -> Signature:
         return Signature(self.name, self.callable, fixed=self._fixed)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -280,9 +280,10 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
 
     def key_of(self, request: CallRequest) -> str:
         """Return a new key for the call that *request* asks for, unique among its calls."""
-        return self.calls.key_of(request, "" if request.key else self._content_key(request))
+        return self.calls.key_of(request, "" if request.key else self.content_key(request))
 
-    def _content_key(self, request: CallRequest) -> str:
+    def content_key(self, request: CallRequest) -> str:
+        """Return the key of a call that was given none."""
         journal, args = self.tree.journal, request.args
         # The key is compared with those of recorded calls, whose arguments are redacted.
         if journal is not None and journal.redacts:

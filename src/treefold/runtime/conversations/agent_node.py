@@ -118,7 +118,7 @@ class AgentNode(CallNode):
         if isinstance(error, AgentException):
             self.conversation.resignations.append(error)
 
-    def _content_key(self, request: CallRequest) -> str:
+    def content_key(self, request: CallRequest) -> str:
         if request.tool_use_id is None:
-            return super()._content_key(request)
+            return super().content_key(request)
         return of_tool_use(self.responses, request.tool_use_id)
