@@ -377,6 +377,11 @@ class Node(ABC):  # noqa: PLR0904 - most of the public methods are properties
         """Its completed exchanges with a model; empty if it is not an agent's call."""
         return ()
 
+    @property
+    @abstractmethod
+    def children(self) -> "Sequence[Node]":
+        """Its child calls in order, flat."""
+
     @abstractmethod
     def get_children(self) -> "list[Node | list[Node]]":
         """Return its child calls in order; calls asked for in parallel share an inner list."""

@@ -261,7 +261,6 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
 
     @property
     def children(self) -> "Sequence[CallNode]":
-        """The calls that it has made, in order."""
         return () if self.child_calls is None else self.child_calls.nodes
 
     def get_children(self) -> list[Node | list[Node]]:
