@@ -65,9 +65,7 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
 
     __slots__ = (
         "__weakref__",
-        "_calls",
         "_cancellation",
-        "_conclusion",
         "_parent",
         "_pauses",
         "_repeated",
