@@ -45,7 +45,7 @@ from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.cancellation import Cancellation
 from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.waiters import Waiters, Wake
-from treefold.runtime.loops.loop_handle import LoopHandle, settle
+from treefold.runtime.loops.loop_handle import LoopHandle, settle as settle_future
 from treefold.runtime.trees.bags import SessionBag
 from treefold.runtime.trees.question_board import QuestionBoard
 from treefold.runtime.trees.tree import Recorder, Tree
@@ -74,7 +74,6 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         "accounts",
         "asked_for",
         "board",
-        "cancel_start",
         "child_calls",
         "conclusion",
         "context",
@@ -84,6 +83,7 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         "has_returned",
         "id",
         "loop_handle",
+        "on_unstarted_end",
         "record",
         "request",
         "task",
@@ -117,7 +117,7 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         self.asked_for = request.sink is not None  # whether its outcome has been asked for
         self.has_returned = False  # its function is done; only children may still run
         self.has_ended = False  # it has its outcome, and its waiters have been woken
-        self.cancel_start: Callable[[], None] | None = None  # called if it ends unstarted
+        self.on_unstarted_end: Callable[[], None] | None = None  # called if it ends unstarted
         self._parent = parent
         self.child_calls: ChildCalls[CallNode] | None = None  # made for the first one
         self._waiters = Waiters(loop_handle)
@@ -393,7 +393,7 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         """Wait on the runtime's own loop until the call has ended, with whatever outcome."""
         if not self.has_ended:
             ended = self.loop_handle.loop.create_future()
-            self._waiters.add(partial(settle, ended))
+            self._waiters.add(partial(settle_future, ended))
             await ended
 
     # Pausing it
@@ -423,18 +423,18 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
 
     def _cancel_or_insist(self, reason: str) -> None:
         if self._cancellation is None or not self._cancellation.confirm(reason):
-            self.cancel_on_loop(reason, insist=self.reason is not None)
+            self.cancel_on_loop(reason, insist=self.cancel_reason is not None)
 
     def _abandon(self) -> None:
         self.cancel_on_loop("its caller stopped waiting for it", cause=StopCause.Abandoned)
 
     def fail_with(self, error: BaseException, reason: str, cause: StopCause) -> None:
         """Cancel the call for this *reason*; it fails with *error* unless it had an outcome."""
-        if self.reason is None and not self.has_returned:
-            self._cancelling().error = error
+        if self.cancel_reason is None and not self.has_returned:
+            self._get_cancellation().error = error
         self.cancel_on_loop(reason, cause=cause)
 
-    def _cancelling(self) -> Cancellation:
+    def _get_cancellation(self) -> Cancellation:
         if self._cancellation is None:
             self._cancellation = Cancellation()
         return self._cancellation
@@ -448,10 +448,10 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         they clean up, unless *insist*. A call that has not ended after ``patience`` seconds is
         cancelled again.
         """
-        if self.has_ended or (self.reason is not None and not insist):
+        if self.has_ended or (self.cancel_reason is not None and not insist):
             return
-        if self.reason is None:
-            self._cancelling().cause = cause
+        if self.cancel_reason is None:
+            self._get_cancellation().cause = cause
         self._cancel_subtree(reason, insist=insist)
         self._repeat_later()
 
@@ -460,11 +460,11 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         unrun: list[CallNode] = []  # nodes whose task will not end them, callers first
         while stack:
             node, why = stack.pop()
-            if node.has_ended or (node.reason is not None and not insist):
+            if node.has_ended or (node.cancel_reason is not None and not insist):
                 continue
             if repeated and node._is_being_saved:
                 continue
-            cancellation = node._cancelling()
+            cancellation = node._get_cancellation()
             cancellation.reason = cancellation.reason or why
             below = f"{node.function.name} was cancelled: {reason}"
             stack.extend((child, below) for child in node.children)
@@ -482,14 +482,14 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         """
         over = self.has_ended or self.loop_handle.loop.is_closed()
         patience, again = self.loop_handle.patience, self._cancel_again
-        self._cancelling().repeat_at(None if over else self.call_later(patience, again))
+        self._get_cancellation().repeat_at(None if over else self.call_later(patience, again))
 
     def _cancel_again(self) -> None:
-        self._cancel_subtree(self.reason or "cancelled", insist=True, repeated=True)
+        self._cancel_subtree(self.cancel_reason or "cancelled", insist=True, repeated=True)
         self._repeat_later()
 
     @property
-    def reason(self) -> str | None:
+    def cancel_reason(self) -> str | None:
         """Why it is being cancelled, itself or with a call above it; None if it is not."""
         return None if self._cancellation is None else self._cancellation.reason
 
@@ -527,7 +527,7 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
 
     def cancelled_outcome(self) -> Outcome:
         """Return the outcome of the call if it is cancelled."""
-        cancellation = self._cancelling()
+        cancellation = self._get_cancellation()
         state = NodeState.Canceled if cancellation.error is None else NodeState.Error
         return state, None, cancellation.outcome(self.function.name, self.path)
 
@@ -610,8 +610,8 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
             self.stop_timers()
         if self._cancellation is not None:
             self._cancellation.repeat_at(None)
-        if self.cancel_start is not None:
-            self.cancel_start()
+        if self.on_unstarted_end is not None:
+            self.on_unstarted_end()
         self._waiters.wake()
 
     def wake(self) -> None:
@@ -658,7 +658,12 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         Then no end is recorded, and the next process resumes the call.
         """
         journal, task = self.tree.journal, self.task
-        if journal is None or self.reason is not None or task is None or not task.cancelling():
+        if (
+            journal is None
+            or self.cancel_reason is not None
+            or task is None
+            or not task.cancelling()
+        ):
             return
         if not journal.is_closed and self.loop_handle.is_ending():
             journal.suspend()

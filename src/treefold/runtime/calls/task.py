@@ -29,7 +29,7 @@ def start_task(node: CallNode, context: RunContext) -> None:
     if node.has_ended or (node.conclusion is not None and not node.record.state.final):
         return  # it was cancelled before
     node.context = context
-    node.cancel_start = None
+    node.on_unstarted_end = None
     work = _send_again(node) if node.record.state.final else _run(node, context)
     task = node.loop_handle.loop.create_task(work, name=node.record.requested.function)
     if node.task is None and not node.has_ended:  # the loop does not start tasks eagerly
@@ -167,7 +167,7 @@ async def _join(node: CallNode, calls: ChildCalls[CallNode], *, cancel: bool) ->
         if cancel:
             calls.closed = True
             for child in calls.nodes:
-                child.cancel_on_loop(node.reason or f"{node.function.name} ended without it")
+                child.cancel_on_loop(node.cancel_reason or f"{node.function.name} ended without it")
         try:
             for child in calls.nodes:
                 await child.ended()
@@ -182,7 +182,7 @@ def _leave_unclaimed(node: CallNode) -> None:
     for child in left:
         reason = f"{node.function.name} did not ask for it again"
         child.cancel_on_loop(reason, cause=StopCause.Unclaimed)
-    if node.reason is None:
+    if node.cancel_reason is None:
         names = ", ".join(f"{child.function.name} (node {child.path})" for child in left)
         text = f"these calls of an earlier process were not asked for again: {names}"
         indexes = tuple(child.index for child in left)

@@ -49,7 +49,7 @@ class Pause:
     def postpone(self, child: CallNode, context: RunContext, caller: CallNode) -> None:
         """Postpone the start of *child* to the end of the pause; *caller* is Paused until then."""
         self._postponed[child] = (context, contextvars.copy_context())
-        child.cancel_start = partial(self._drop, child, caller)
+        child.on_unstarted_end = partial(self._drop, child, caller)
         give_up_lease(caller)
         caller.begin_pause(self.reason)
 
@@ -79,7 +79,7 @@ class Pause:
             settle(waiting)
         postponed, self._postponed = self._postponed, {}
         for child, (context, variables) in postponed.items():
-            child.cancel_start = None
+            child.on_unstarted_end = None
             if child.parent is not None:
                 child.parent.end_pause()
             variables.run(start_or_postpone, child, context)
