@@ -16,7 +16,7 @@ from chat_helpers import (
     told,
 )
 from treefold import Client
-from treefold.chat.conversation import Conversation
+from treefold.chat.history import ChatHistory
 from treefold.core.errors import InvalidValueError
 from wire import anthropic_wire, openai_wire
 
@@ -80,7 +80,7 @@ async def test_what_is_no_message_is_the_fault_of_whoever_wrote_it(wrong: Any):
 def test_a_change_costs_no_more_than_twice_when_the_history_is_twice_as_long():
     def work(turns: int) -> int:
         """Count what is compared when the last of many answers to the same prompt is changed."""
-        conversation, compared = Conversation(), 0
+        conversation, compared = ChatHistory(), 0
 
         class Answer(str):
             __slots__ = ()

@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 
 from treefold.agents.prompts import as_text
 from treefold.chat.blocks import AssistantMessage, Block, TypedMessage
-from treefold.chat.conversation import Conversation
 from treefold.chat.function import ChatFunction
+from treefold.chat.history import ChatHistory
 from treefold.chat.options import AgentOptions
 from treefold.chat.saving import Saver
 from treefold.chat.turn import ChatTurn
@@ -120,7 +120,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         self.turn_count = 0
         self._function = ChatFunction(options)
         check_listed(options.rules(), reachable(self._function.uses))
-        self._conversation = Conversation()
+        self._history = ChatHistory()
         # The arguments of calls that were yielded, by the id of the call.
         self._inputs: dict[str, Mapping[str, Any]] = {}
         # The newest turn until it has been read to its end, and its node.
@@ -148,16 +148,16 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
     @property
     def message_history(self) -> list[Message]:
         """The messages so far, without the system prompt; may be edited or replaced."""
-        return self._conversation.messages
+        return self._history.messages
 
     @message_history.setter
     def message_history(self, messages: Sequence[Message | TypedMessage]) -> None:
-        self._conversation.messages = [one for message in messages for one in plain(message)]
+        self._history.messages = [one for message in messages for one in plain(message)]
 
     @property
     def history(self) -> list[Message]:
         """A copy of the messages so far."""
-        return deepcopy(self._conversation.messages)
+        return deepcopy(self._history.messages)
 
     @property
     def messages(self) -> list[TypedMessage]:
@@ -226,12 +226,12 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
     async def _begin(self, prompt: str) -> None:
         await self._load()
         self._continues = False
-        waiting = {call.id for call in self._conversation.asked}
+        waiting = {call.id for call in self._history.asked}
         self._inputs = {id: given for id, given in self._inputs.items() if id in waiting}
         loop = asyncio.get_running_loop()
         turn = ChatTurn(
             self.options,
-            self._conversation,
+            self._history,
             prompt,
             self._inputs,
             self._saver,
@@ -297,7 +297,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         if node.state is not NodeState.Success and not turn.interrupted:
             await node  # raises its exception
         self.turn_count += 1
-        if self._continues and self._conversation.asked:
+        if self._continues and self._history.asked:
             await self._begin("")
         return self._turn
 
@@ -322,7 +322,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
                 node.cancel("interrupted")
             except ClosedError:
                 # Its event loop was closed first, so the turn will neither continue nor end.
-                self._conversation.abandon()
+                self._history.abandon()
             else:
                 await node.ended()
         await turn.save()
@@ -349,9 +349,9 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         call = self._find_call(tool_call_id)
         name = name or (call or {}).get("name")
         text = as_text(content) if content is not None else "null"
-        self._conversation.add_result(ToolResult(tool_call_id, text, is_error), name)
+        self._history.add_result(ToolResult(tool_call_id, text, is_error), name)
         if self._saver is not None:
-            self._saver.keep(self._conversation.waiting)
+            self._saver.keep(self._history.waiting)
             await self._saver.flush()
         rules = RuleChain([self.options.rules()]) if self._node is None else self._node.rule_chain
         if rules.asks(HOOK_POST_TOOL_USE):
@@ -390,7 +390,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             raise UsageError("this conversation is not saved: give the Client a session, too")
         store = self._own_store if self._store == ":memory:" else self._store
         other = Client(copy(self.options), session=session, store=store if session else None)
-        other._conversation = self._conversation.copied()
+        other._history = self._history.copied()
         try:
             if other._saver is not None and self._saver is not None:
                 # After a conflict, the fork still has the conversation as this client knows it.
@@ -406,9 +406,9 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
     async def _save_as_fork(self, name: str, saver: Saver) -> None:
         """Save this conversation as a fork of the session *name*."""
         await saver.branch(name)
-        if self._conversation.exchanges:
-            saver.replace(self._conversation.exchanges)
-            saver.keep(self._conversation.waiting)
+        if self._history.exchanges:
+            saver.replace(self._history.exchanges)
+            saver.keep(self._history.waiting)
         await saver.flush()
 
     async def _load(self) -> None:
@@ -416,7 +416,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             return
         saved = await self._saver.load()
         if not self._loaded:  # by another task meanwhile
-            self._conversation.restore(saved.exchanges, saved.unsent)
+            self._history.restore(saved.exchanges, saved.unsent)
             self._loaded = True
 
     # Opening and closing
@@ -468,13 +468,13 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
     def _queue_edits(self, saver: Saver) -> None:
         """Queue a history for saving that was edited after the last answer."""
-        conversation = self._conversation
+        history = self._history
         if self._loaded:
-            conversation.catch_up()
-        if conversation.rewritten:
-            saver.replace(conversation.exchanges)
-            saver.keep(conversation.waiting)
-            conversation.rewritten = False
+            history.catch_up()
+        if history.rewritten:
+            saver.replace(history.exchanges)
+            saver.keep(history.waiting)
+            history.rewritten = False
 
     async def __aenter__(self) -> Self:
         await self._load()

@@ -89,7 +89,7 @@ class _TurnRun:
         self._ctx = ctx
         self._conversation = conversation
         self._turn = turn
-        self._history = turn.conversation
+        self._history = turn.history
         self._tools = tools
         self._model = conversation.adopt(model)
         self._opened_with = copy(options) if self._model is model else self._model

@@ -8,7 +8,7 @@ from typing import Any
 
 from treefold.chat.block_stream import BlockStream
 from treefold.chat.blocks import ToolUseBlock
-from treefold.chat.conversation import Conversation
+from treefold.chat.history import ChatHistory
 from treefold.chat.options import AgentOptions
 from treefold.chat.parts import block_of
 from treefold.chat.saving import Saver
@@ -26,7 +26,7 @@ class ChatTurn:
 
     Attributes:
         options: those of the client.
-        conversation: that of the client.
+        history: that of the client.
         prompt: what the person said; empty to send the results of calls alone.
         inputs: the arguments of the calls that were yielded, by the id of the call.
         saver: saves the conversation, if it has a session.
@@ -39,7 +39,7 @@ class ChatTurn:
     """
 
     options: AgentOptions
-    conversation: Conversation
+    history: ChatHistory
     prompt: str
     inputs: dict[str, Mapping[str, Any]]
     saver: Saver | None
@@ -73,7 +73,7 @@ class ChatTurn:
         self.accepted = self.accepted or bool(exchanges)
         said = read_exchanges(exchanges)
         if self.saver is None:
-            self.conversation.recover(exchanges, said)
+            self.history.recover(exchanges, said)
         if not is_followed:
             said = [*said[:-1], [part for part in said[-1] if not isinstance(part, ToolUse)]]
         for part in itertools.chain.from_iterable(said):

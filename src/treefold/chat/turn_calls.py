@@ -95,7 +95,7 @@ class TurnCalls:
         self._shown.add(call.id)
         self._turn.inputs[call.id] = dict(args)
         if dict(args) != dict(call.args):
-            self._turn.conversation.revise_call(call.id, args)
+            self._turn.history.revise_call(call.id, args)
         self._turn.block_stream.put(ToolUseBlock(call.id, call.name, dict(args)))
 
     async def settle(self, made: MadeCall, failure: BaseException | None) -> None:
@@ -116,9 +116,9 @@ class TurnCalls:
         else:
             self._fail(made, failure)
         assert made.result is not None  # it was set above
-        self._turn.conversation.add_result(made.result)
+        self._turn.history.add_result(made.result)
         if self._turn.saver is not None:
-            self._turn.saver.keep(self._turn.conversation.waiting)
+            self._turn.saver.keep(self._turn.history.waiting)
         await self._turn.save()
         if self._blocked is not None:
             raise self._blocked
@@ -150,7 +150,7 @@ class TurnCalls:
 
     def messages(self) -> list[Message]:
         """Return the history, for hooks."""
-        return list(self._turn.conversation.messages)
+        return list(self._turn.history.messages)
 
 
 def _set_failure(made: MadeCall, text: str) -> None:

@@ -47,7 +47,7 @@ class TurnReader:
             self._complete(self._conversation.keep(self._text, *self._asking))
 
     def _complete(self, response: ResponseCompleted) -> None:
-        self._turn.conversation.complete(response)
+        self._turn.history.complete(response)
         if self._turn.saver is not None:
             self._turn.saver.append(response.exchange, self._turn.prompt)
 

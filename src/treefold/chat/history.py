@@ -28,7 +28,7 @@ from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserTe
 from treefold.models.reading import read_exchanges
 
 
-class Conversation:
+class ChatHistory:
     """A history of messages, and the session that continues it.
 
     Attributes:
@@ -74,9 +74,9 @@ class Conversation:
         """The results that have not been sent."""
         return list(self._results.values())
 
-    def copied(self) -> "Conversation":
+    def copied(self) -> "ChatHistory":
         """Return an independent copy, for a fork; a request under way is not in it."""
-        other = Conversation()
+        other = ChatHistory()
         other.messages, other._last_seen = deepcopy(self.messages), deepcopy(self._last_seen)
         other._segments, other._settled = list(self._segments), self._settled
         other._results, other._texts = dict(self._results), list(self._texts)
