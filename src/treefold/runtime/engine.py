@@ -31,7 +31,7 @@ from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.tree import Tree
 
 
-class CallPolicy(Protocol):
+class StartPolicy(Protocol):
     """Decides about each call before it is made; a replay matches it with a recorded one."""
 
     def admit(self, request: CallRequest, tree: Tree, parent: CallNode | None) -> int | None:
@@ -75,7 +75,7 @@ class Engine:
         *,
         loop_handle: Callable[[], LoopHandle],
         keeps_trees: bool,
-        policy: CallPolicy | None = None,
+        policy: StartPolicy | None = None,
     ) -> None:
         self.runtime = runtime
         self.services = services

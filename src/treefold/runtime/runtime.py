@@ -37,7 +37,7 @@ from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.context import Context
 from treefold.runtime.durable.commands import edit_of
 from treefold.runtime.durable.tree_reader import gc_disabled
-from treefold.runtime.engine import CallPolicy, Engine
+from treefold.runtime.engine import StartPolicy, Engine
 from treefold.runtime.graph import check_listed, discover
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
@@ -108,7 +108,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         on_tool_error: Literal["report", "pause"] = "report",
         store: Store | str | os.PathLike[str] | None = None,
         redact: Callable[[str], str] | None = None,
-        policy: CallPolicy | None = None,
+        policy: StartPolicy | None = None,
     ) -> None:
         for option, value, default in (
             ("on_provider_failure", on_provider_failure, "raise"),
