@@ -37,7 +37,7 @@ from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.context import Context
 from treefold.runtime.durable.commands import edit_of
 from treefold.runtime.durable.tree_reader import gc_disabled
-from treefold.runtime.engine import StartPolicy, Engine
+from treefold.runtime.engine import Engine, StartPolicy
 from treefold.runtime.graph import check_listed, discover
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
