@@ -20,7 +20,6 @@ from treefold.core.errors import FencedError, StoreBusyError, StoreError, TooLar
 from treefold.core.events import CallEnded, CallRequested, Event
 from treefold.core.function import Node
 from treefold.core.journaling import entry_of
-from treefold.core.long_texts import LongTexts
 from treefold.core.store import Entry, Store, largest_part, nonblocking
 from treefold.core.value_codec import ValueEncoder, unpack
 from treefold.runtime.durable.live_text import LiveTextWriter
@@ -146,13 +145,8 @@ class JournalWriter:
             node = self._nodes[event.node] = self._node(event)
         ended = isinstance(event, CallEnded)
         between = ended or isinstance(event, CallRequested)  # its texts are shared with its caller
-        entry = entry_of(
-            event,
-            tree=tree,
-            number=node.number + 1,
-            redact=self.redact,
-            known=node.caller_knows if between else node.knows,
-        )
+        encoder = node.caller_encoder if between else node.encoder
+        entry = entry_of(event, encoder, tree=tree, number=node.number + 1)
         self._check_size(entry)
         if ended:
             self._ended.append(event.node)
@@ -189,9 +183,9 @@ class JournalWriter:
 
     def _node(self, event: Event) -> "_Node":
         if not isinstance(event, CallRequested):
-            return _Node(self.store.length(event.node), LongTexts())
+            return _Node(self.store.length(event.node), self.redact)
         caller = None if event.parent is None else self._nodes.get(event.parent)
-        return _Node(0, LongTexts() if caller is None else caller.knows)
+        return _Node(0, self.redact, caller)
 
     def _number_of(self, node: int) -> int:
         known = self._nodes.get(node)
@@ -573,9 +567,11 @@ class JournalWriter:
 class _Node:
     """What the journal has of a node: the number of its entries, and its latest long texts."""
 
-    __slots__ = ("caller_knows", "knows", "number")
+    __slots__ = ("caller_encoder", "encoder", "number")
 
-    def __init__(self, number: int, caller_knows: LongTexts) -> None:
+    def __init__(
+        self, number: int, redact: Callable[[str], str] | None, caller: "_Node | None" = None
+    ) -> None:
         self.number = number
-        self.caller_knows = caller_knows
-        self.knows = LongTexts()
+        self.encoder = ValueEncoder(redact)
+        self.caller_encoder = ValueEncoder(redact) if caller is None else caller.encoder
