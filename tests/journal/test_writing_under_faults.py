@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -39,6 +39,7 @@ from treefold.stores import Entry
 from treefold.testing import ScriptedModel
 
 PATIENCE: Final = 60  # seconds
+NOBODY: Any = None  # the node that asks for help, which is not needed here
 
 
 # --- questions
@@ -195,18 +196,14 @@ def test_a_forked_process_leaves_its_parents_runtime_alone(tmp_path: Path) -> No
 # --- in order
 
 
-async def no_trouble(node: object, error: StoreError, _: object) -> None:
-    raise error
-
-
 async def test_whoever_is_written_down_first_is_told_first() -> None:
     store, told = MemoryStore(), list[int]()
     store.acquire()
-    journal = JournalWriter(store, None, no_trouble)
+    journal = JournalWriter(store, None)
 
     async def end(node: int) -> None:
         journal.record(node, CallRequested(node, None, 1, 1, "f", {}, key=f"#{node}"))
-        await journal.saved(None)
+        await journal.saved(NOBODY)
         told.append(node)
 
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:

@@ -307,7 +307,7 @@ def _codec(hint: Any) -> tuple[Write | None, Read | None]:
     if isinstance(hint, type) and is_dataclass(hint):
         return _written, partial(_read, hint)
     if get_origin(hint) is Mapping:
-        return (lambda encoder, value: encoder.pack_arguments(dict(value))), _read_mapping
+        return ValueEncoder.pack_arguments, _read_mapping
     return _write_any, None
 
 

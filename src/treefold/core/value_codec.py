@@ -13,7 +13,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -102,10 +102,10 @@ class ValueEncoder:
             # The recursion limit, or another thread changed the value during the iteration.
             return self._other(_unserializable(value))
 
-    def pack_arguments(self, args: dict[str, Any]) -> Any:
+    def pack_arguments(self, args: Mapping[str, Any]) -> Any:
         """Return arguments as JSON data; an argument that is too deep as an Unserializable."""
         try:
-            return self._dict(args)
+            return self._dict(dict(args))
         except RuntimeError:
             return {self.redacted(name): self.pack_any(value) for name, value in args.items()}
 

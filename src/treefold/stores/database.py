@@ -94,7 +94,9 @@ class Database:
         self._log_identity: tuple[int, int] | None = None
         with self._translated_errors():
             _create(self.path)
-            self._connection: sqlite3.Connection | None = self._connect()
+            self._connection: sqlite3.Connection | None = sqlite3.connect(
+                self.path, timeout=patience, isolation_level=None, check_same_thread=False
+            )
         try:
             with self._translated_errors():
                 self._prepare(self._connection)
@@ -220,11 +222,6 @@ class Database:
                 f"{os.path.basename(log)} was moved or deleted while it was open; close the store,"
                 " which copies what was written so far into the file, and open it again"
             )
-
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(
-            self.path, timeout=self._patience, isolation_level=None, check_same_thread=False
-        )
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Check that the file belongs to this program; create or upgrade its tables."""
