@@ -104,10 +104,11 @@ class ValueEncoder:
 
     def pack_arguments(self, args: Mapping[str, Any]) -> Any:
         """Return arguments as JSON data; an argument that is too deep as an Unserializable."""
+        given = dict(args)
         try:
-            return self._dict(dict(args))
+            return self._dict(given)
         except RuntimeError:
-            return {self.redacted(name): self.pack_any(value) for name, value in args.items()}
+            return {self.redacted(name): self.pack_any(value) for name, value in given.items()}
 
     def pack(self, value: Any) -> Any:
         """Return *value* as JSON data."""
