@@ -196,14 +196,10 @@ def test_a_forked_process_leaves_its_parents_runtime_alone(tmp_path: Path) -> No
 # --- in order
 
 
-async def no_trouble(node: object, error: StoreError, _: object) -> None:
-    raise error
-
-
 async def test_whoever_is_written_down_first_is_told_first() -> None:
     store, told = MemoryStore(), list[int]()
     store.acquire()
-    journal = JournalWriter(store, None, no_trouble)
+    journal = JournalWriter(store, None)
 
     async def end(node: int) -> None:
         journal.record(node, CallRequested(node, None, 1, 1, "f", {}, key=f"#{node}"))

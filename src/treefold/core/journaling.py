@@ -24,7 +24,6 @@ from treefold.core.events import (
     TreeForked,
 )
 from treefold.core.exchange import Exchange, LazyExchange
-from treefold.core.long_texts import LongTexts
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry
@@ -94,25 +93,18 @@ _EMPTY_BODY: Final = f'{{"v":{VERSION}}}'  # when the entry has all fields of th
 # Types whose values are compared with the default; ``==`` of other types may run foreign code.
 _COMPARABLE: Final = {int, float, bool, str, tuple}
 
-Write = Callable[[Any, ValueEncoder], Any]
+Write = Callable[[ValueEncoder, Any], Any]
 Read = Callable[[Any], Any]
 
 
-def entry_of(
-    event: Event,
-    *,
-    tree: int,
-    number: int,
-    redact: Callable[[str], str] | None = None,
-    known: LongTexts | None = None,
-) -> Entry:
+def entry_of(event: Event, encoder: ValueEncoder, *, tree: int, number: int) -> Entry:
     """Return *event* as the entry with this *number* of its node.
 
-    *redact* is applied to each text. Texts in *known* are not written again; new ones are added.
+    *encoder* has the long texts of the conversation that the event is part of.
     """
     kind = type(event)
-    encoder = ValueEncoder(redact, known)
-    body: dict[str, Any] = {"v": VERSION, **_written(event, encoder)}
+    encoder.texts = {}
+    body: dict[str, Any] = {"v": VERSION, **_written(encoder, event)}
     question: Question | None = None
     settled: str | None = None
     if isinstance(event, events.QuestionAsked):
@@ -163,33 +155,24 @@ def _event_of(entry: Entry, decoder: ValueDecoder, upgrade: Upgrade) -> Event:
         body: dict[str, Any] = decoder.read(text) if text != _EMPTY_BODY else {"v": VERSION}
         if (version := body.pop("v")) > VERSION:
             raise ValueError(f"a newer treefold has written it (version {version})")
-        if version < VERSION:
-            return upgrade(_event_with(kind, entry, body, exchange, decoder))
-        return _event_with(kind, entry, body, exchange, decoder)
+        body["node"] = entry.node
+        if entry.at is not None:
+            if not 0 <= entry.at < _YEAR_9999:
+                raise ValueError(f"{entry.at!r} is not a time")
+            body["at"] = entry.at
+        if entry.call is not None:
+            body.update(_call_fields(entry.call, kind))
+        elif kind is events.QuestionAsked:
+            question = body["question"]
+            question |= {"id": f"{entry.node}-{question.pop('k')}", "node_id": entry.node}
+        elif kind is events.QuestionSettled:
+            body["id"] = f"{entry.node}-{body['id']}"
+        elif exchange:
+            body["exchange"] = LazyExchange(partial(_read_exchange, exchange, decoder))
+        event = _read(kind, body)
+        return event if version == VERSION else upgrade(event)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a journal's {entry.kind}: {error!r}") from error
-
-
-def _event_with(
-    kind: type[Event], entry: Entry, body: dict[str, Any], exchange: str, decoder: ValueDecoder
-) -> Event:
-    body["node"] = entry.node
-    if entry.at is not None:
-        if not 0 <= entry.at < _YEAR_9999:
-            raise ValueError(f"{entry.at!r} is not a time")
-        body["at"] = entry.at
-    if entry.call is not None:
-        body.update(_call_fields(entry.call, kind))
-    elif kind is events.QuestionAsked:
-        number = body["question"].pop("k")
-        fixed = {"id": f"{entry.node}-{number}", "node_id": entry.node}
-        body["question"] = _read(Question, body["question"] | fixed)
-        return events.QuestionAsked(**body)
-    elif kind is events.QuestionSettled:
-        body["id"] = f"{entry.node}-{body['id']}"
-    elif exchange:
-        body["exchange"] = LazyExchange(partial(_read_exchange, exchange, decoder))
-    return _read(kind, body)
 
 
 def _call_of(event: Event) -> Call:
@@ -272,14 +255,18 @@ def _plan_to_read(kind: type[Any]) -> list[tuple[str, Read]]:
     return [(name, read) for name, _, _, read in _plan(kind) if read is not None]
 
 
-def _written(value: Any, encoder: ValueEncoder) -> dict[str, Any]:
+def _written(encoder: ValueEncoder, value: Any) -> dict[str, Any]:
     written: dict[str, Any] = {}
-    kind = cast("type[Any]", type(value))
+    kind, short = cast("type[Any]", type(value)), encoder.unchanged_below
     for name, default, write, _ in _plan(kind):
         item = getattr(value, name)
         if item is default or (type(item) in _COMPARABLE and item == default):
             continue
-        written[name] = item if write is None or item is None else write(item, encoder)
+        # The last condition is a fast path for most texts.
+        if write is None or item is None or (type(item) is str and len(item) < short):
+            written[name] = item
+        else:
+            written[name] = write(encoder, item)
     return written
 
 
@@ -300,8 +287,8 @@ def _codec(hint: Any) -> tuple[Write | None, Read | None]:
     if get_origin(hint) is tuple:
         write, read = _codec(get_args(hint)[0])
         return (
-            lambda items, encoder: [write(i, encoder) if write else i for i in items],
-            tuple if read is None else (lambda items: tuple([read(item) for item in items])),
+            write and (lambda encoder, items: list(map(partial(write, encoder), items))),
+            tuple if read is None else (lambda items: tuple(map(read, items))),
         )
     # The only unions that are left are those of transcript parts.
     if hint is TranscriptPart or get_origin(hint) in {Union, UnionType}:
@@ -309,19 +296,19 @@ def _codec(hint: Any) -> tuple[Write | None, Read | None]:
     if hint in {int, float, bool}:
         return None, None
     if hint is str:
-        return (lambda value, encoder: encoder.pack_any(value)), None
+        return ValueEncoder.pack_any, None
     if hint is Decimal:
-        return (lambda value, _: str(value)), Decimal
+        return (lambda _, value: str(value)), Decimal
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return (lambda value, _: str(value)), hint
+        return None, hint
     # An exchange is read later, and only if needed.
     if hint is Exchange:
         return _written, None
     if isinstance(hint, type) and is_dataclass(hint):
         return _written, partial(_read, hint)
     if get_origin(hint) is Mapping:
-        return (lambda value, encoder: encoder.pack_arguments(dict(value))), _read_mapping
-    return (lambda value, encoder: encoder.pack_any(_plain_dict(value))), None
+        return ValueEncoder.pack_arguments, _read_mapping
+    return _write_any, None
 
 
 def _without_none(hint: Any) -> Any:
@@ -335,8 +322,10 @@ def _without_none(hint: Any) -> Any:
     return hint
 
 
-def _plain_dict(value: Any) -> Any:
-    return dict(cast("Mapping[Any, Any]", value)) if isinstance(value, Mapping) else value
+def _write_any(encoder: ValueEncoder, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        value = dict(cast("Mapping[Any, Any]", value))
+    return encoder.pack_any(value)
 
 
 def _read_mapping(value: Any) -> Any:
@@ -345,8 +334,8 @@ def _read_mapping(value: Any) -> Any:
     return cast("Mapping[Any, Any]", value)
 
 
-def _write_part(part: TranscriptPart, encoder: ValueEncoder) -> list[Any]:
-    return [type(part).__name__, _written(part, encoder)]
+def _write_part(encoder: ValueEncoder, part: TranscriptPart) -> list[Any]:
+    return [type(part).__name__, _written(encoder, part)]
 
 
 def _read_part(data: list[Any]) -> TranscriptPart:

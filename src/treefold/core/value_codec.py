@@ -13,7 +13,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -28,6 +28,7 @@ _TAG: Final = "$"  # the key of a JSON object that encodes a value of another ty
 _LARGE: Final = 10**1000  # Python limits the digits of decimals that it reads and writes
 _REPR: Final = 500  # characters
 _CONTAINERS: Final = {list, tuple, set, frozenset}
+_STRINGS: Final = frozenset({str})
 _QUOTED_TAG: Final = f'"{_TAG}"'
 _DECODER: Final = json.JSONDecoder()
 # By the style of the JSON: 1 for escaped characters, plus 2 for spaces.
@@ -73,21 +74,25 @@ _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 class ValueEncoder:
-    """Converts values to JSON data; ``texts`` collects their long texts by hash.
+    """Converts the values of one conversation to JSON data.
+
+    It remembers recent long texts, to search for them in later ones.
 
     Args:
         redact: is applied to each text before anything else.
-        known: recent long texts, to search for; new ones are added.
+
+    Attributes:
+        texts: the long texts so far, by hash; replaced by ``entry_of`` for each entry.
+        unchanged_below: strings with fewer characters are converted to themselves.
     """
 
-    __slots__ = ("_known", "_redact", "texts")
+    __slots__ = ("_known", "_redact", "texts", "unchanged_below")
 
-    def __init__(
-        self, redact: Callable[[str], str] | None = None, known: LongTexts | None = None
-    ) -> None:
+    def __init__(self, redact: Callable[[str], str] | None = None) -> None:
         self._redact = redact
-        self._known = LongTexts() if known is None else known
+        self._known = LongTexts()
         self.texts: dict[str, str] = {}
+        self.unchanged_below = LONG if redact is None else 0
 
     def pack_any(self, value: Any) -> Any:
         """Return *value* as JSON data; an Unserializable if it contains itself or is too deep."""
@@ -97,20 +102,19 @@ class ValueEncoder:
             # The recursion limit, or another thread changed the value during the iteration.
             return self._other(_unserializable(value))
 
-    def pack_arguments(self, args: dict[str, Any]) -> Any:
+    def pack_arguments(self, args: Mapping[str, Any]) -> Any:
         """Return arguments as JSON data; an argument that is too deep as an Unserializable."""
+        given = dict(args)
         try:
-            return self.pack(args)
+            return self._dict(given)
         except RuntimeError:
-            return {self.redacted(name): self.pack_any(value) for name, value in args.items()}
+            return {self.redacted(name): self.pack_any(value) for name, value in given.items()}
 
     def pack(self, value: Any) -> Any:
         """Return *value* as JSON data."""
         kind = cast("type[Any]", type(value))
         if kind is str:
-            # The fast path for most texts.
-            short = len(value) < LONG and self._redact is None
-            return value if short else self._text(value)
+            return value if len(value) < self.unchanged_below else self._text(value)
         if kind is int and not -_LARGE < value < _LARGE:
             return {_TAG: "int", "v": hex(value)}
         if kind is int or kind is float:
@@ -124,11 +128,11 @@ class ValueEncoder:
         return self._other(value)
 
     def _dict(self, value: dict[Any, Any]) -> Any:
-        if _TAG not in value and all(type(key) is str for key in value):
-            if self._redact is not None:
-                return {self.redacted(key): self.pack(item) for key, item in value.items()}
-            return {key: self.pack(item) for key, item in value.items()}
-        return {_TAG: "dict", "v": [[self.pack(k), self.pack(v)] for k, v in value.items()]}
+        if _TAG in value or not _STRINGS.issuperset(map(type, value)):
+            return {_TAG: "dict", "v": [[self.pack(k), self.pack(v)] for k, v in value.items()]}
+        if self._redact is not None:
+            return {self.redacted(key): self.pack(item) for key, item in value.items()}
+        return {key: self.pack(item) for key, item in value.items()}
 
     def _other(self, value: Any) -> Any:
         kind = cast("type[Any]", type(value))

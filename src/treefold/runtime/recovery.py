@@ -46,7 +46,6 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
-from treefold.runtime.questions.ask import wait_for_help
 from treefold.stores.deprecated import checked_store
 
 log = logging.getLogger(__name__)
@@ -427,5 +426,5 @@ def open_recovery(
         except BaseException:
             store.close()
             raise
-    loader = Loader(JournalWriter(store, redact, wait_for_help), functions)
+    loader = Loader(JournalWriter(store, redact), functions)
     return Recovery(loader, engine, CrashTrials(was_killed=bool(was_killed)))

@@ -54,6 +54,7 @@ _FAULTS: Final = {
     ),
     sqlite3.SQLITE_NOTADB: "it is not a database; give the path of another file",
 }
+_SYSTEM_ERRORS: Final = (sqlite3.Error, OSError, UnicodeDecodeError)
 
 # Closing a file releases every lock that this process has on it, so only SQLite opens existing
 # files. A new file is created under this lock, so that no other thread has it open meanwhile.
@@ -88,15 +89,16 @@ class Database:
         self._busy_timeout: float | None = patience  # of the connection; None if unknown
         self._synchronous = synchronous
         self._lock = threading.RLock()
-        self._translated_errors = _TranslatedErrors(self.path)
         self._process = os.getpid()
         self._identity: tuple[int, int] | None = None
         self._log_identity: tuple[int, int] | None = None
-        with self._translated_errors:
+        with self._translated_errors():
             _create(self.path)
-            self._connection: sqlite3.Connection | None = self._connect()
+            self._connection: sqlite3.Connection | None = sqlite3.connect(
+                self.path, timeout=patience, isolation_level=None, check_same_thread=False
+            )
         try:
-            with self._translated_errors:
+            with self._translated_errors():
                 self._prepare(self._connection)
                 if self.path != MEMORY:
                     self._identity = _identity(self.path)
@@ -116,11 +118,13 @@ class Database:
         end = time.monotonic() + (self._patience if may_block.get() else 0.0)
         delay = _FIRST_DELAY
         while True:
-            with self._lock, self._translated_errors:
-                connection = self._usable()
+            with self._lock, self._translated_errors():
+                # The timeout is left at 0 for the next transaction, too: with a write-ahead log, a
+                # writer that has begun needs no further lock.
+                connection = self._usable(busy_timeout=0.0)
                 self._check_not_moved()
                 try:
-                    if self._begin_writing(connection, end):
+                    if _begin_writing(connection, end):
                         yield connection
                         connection.execute("COMMIT")
                         return
@@ -132,44 +136,26 @@ class Database:
             time.sleep(delay)
             delay = min(2 * delay, _RETRY_AFTER)
 
-    def _begin_writing(self, connection: sqlite3.Connection, end: float) -> bool:
-        """Begin a transaction; False if another program has the lock and it is not *end* yet."""
-        # The timeout is left at 0 for the next transaction, too: with a write-ahead log, a writer
-        # that has begun needs no further lock.
-        self._set_busy_timeout(connection, 0.0)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
-                raise
-            return False
-        return True
-
-    def _set_busy_timeout(self, connection: sqlite3.Connection, seconds: float) -> None:
-        """Set how long SQLite waits for a lock, if that has changed; a PRAGMA costs more."""
-        if self._busy_timeout != seconds:
-            self._busy_timeout = None  # in case a KeyboardInterrupt comes before it is set
-            connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
-            self._busy_timeout = seconds
-
     @contextmanager
     def snapshot(self) -> Generator[sqlite3.Connection]:
         """Lend the connection for reading; the block does not see what others write meanwhile."""
-        with self._lock, self._translated_errors:
-            connection = self._usable()
-            self._set_busy_timeout(connection, self._patience)
+        with self._lock:
             try:
-                connection.execute("BEGIN")
-                yield connection
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                connection = self._usable(busy_timeout=self._patience)
+                try:
+                    connection.execute("BEGIN")
+                    yield connection
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+            # As in _translated_errors, but without a second generator for every read.
+            except _SYSTEM_ERRORS as error:
+                raise _translate(self.path, error) from error
 
     def vacuum(self) -> None:
         """Shrink the file to the size of its content."""
-        with self._lock, self._translated_errors:
-            connection = self._usable()
-            self._set_busy_timeout(connection, self._patience)
+        with self._lock, self._translated_errors():
+            connection = self._usable(busy_timeout=self._patience)
             connection.execute("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -184,7 +170,7 @@ class Database:
 
     def close(self) -> None:
         """Close the connection; closing it twice is fine."""
-        with self._lock, self._translated_errors:
+        with self._lock, self._translated_errors():
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
@@ -195,11 +181,20 @@ class Database:
 
     def check_open(self) -> None:
         """Raise an error if it was closed, belongs to another process, or its file was moved."""
-        with self._translated_errors:
+        with self._translated_errors():
             self._usable()
             self._check_not_moved()
 
-    def _usable(self) -> sqlite3.Connection:
+    @contextmanager
+    def _translated_errors(self) -> Generator[None]:
+        """Translate errors of SQLite and the system to a StoreError."""
+        try:
+            yield
+        except _SYSTEM_ERRORS as error:
+            raise _translate(self.path, error) from error
+
+    def _usable(self, busy_timeout: float | None = None) -> sqlite3.Connection:
+        """Return the connection; a *busy_timeout* sets how long SQLite waits for a lock."""
         if self._connection is None:
             raise ClosedError(f"{self.path} was closed; open it again")
         if self._process != os.getpid():
@@ -207,6 +202,11 @@ class Database:
                 f"{self.path} was opened in process {self._process}, and this process was forked"
                 " from it; open it here as well"
             )
+        # Only if it has changed: a PRAGMA takes longer than the comparison.
+        if busy_timeout is not None and self._busy_timeout != busy_timeout:
+            self._busy_timeout = None  # in case a KeyboardInterrupt comes before it is set
+            self._connection.execute(f"PRAGMA busy_timeout = {round(busy_timeout * 1000)}")
+            self._busy_timeout = busy_timeout
         return self._connection
 
     def _check_not_moved(self) -> None:
@@ -222,11 +222,6 @@ class Database:
                 f"{os.path.basename(log)} was moved or deleted while it was open; close the store,"
                 " which copies what was written so far into the file, and open it again"
             )
-
-    def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(
-            self.path, timeout=self._patience, isolation_level=None, check_same_thread=False
-        )
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Check that the file belongs to this program; create or upgrade its tables."""
@@ -280,40 +275,29 @@ class Database:
         return StoreError(self.path, message)
 
 
-class _TranslatedErrors:
-    """Context manager that translates errors of SQLite and the system to a StoreError."""
-
-    # A class, because every read and write enters one, and a generator takes much longer. It has
-    # the path and not the database: a reference cycle would keep an unused connection open.
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if error is not None and (translated := _translate(self._path, error)) is not None:
-            raise translated from error
+def _begin_writing(connection: sqlite3.Connection, end: float) -> bool:
+    """Begin a transaction; False if another program has the lock and it is not *end* yet."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= end:
+            raise
+        return False
+    return True
 
 
-def _translate(path: str, error: BaseException) -> StoreError | None:
-    """Return the StoreError for *error*, or None if it is not about the file."""
-    if isinstance(error, sqlite3.Error):
-        # The last byte of an extended code is the general one, for which there is a remedy.
-        code = getattr(error, "sqlite_errorcode", None)
-        if code is None and isinstance(error, sqlite3.OperationalError):
-            return _damaged(path, "a text in it cannot be decoded")
-        fault = _FAULTS.get(code & 0xFF) if code is not None else None
-        kind = StoreBusyError if fault == _LOCKED else StoreError
-        return kind(path, f"{fault} ({error})" if fault else str(error))
-    if isinstance(error, UnicodeDecodeError):  # from an error message with a damaged name
-        return _damaged(path, f"something in it cannot be read ({error})")
+def _translate(path: str, error: sqlite3.Error | OSError | UnicodeDecodeError) -> StoreError:
     if isinstance(error, OSError):
         return StoreError(path, f"{error.strerror or error}; {_advice(path)}")
-    return None
+    if isinstance(error, UnicodeDecodeError):  # from an error message with a damaged name
+        return _damaged(path, f"something in it cannot be read ({error})")
+    # The last byte of an extended code is the general one, for which there is a remedy.
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None and isinstance(error, sqlite3.OperationalError):
+        return _damaged(path, "a text in it cannot be decoded")
+    fault = _FAULTS.get(code & 0xFF) if code is not None else None
+    kind = StoreBusyError if fault == _LOCKED else StoreError
+    return kind(path, f"{fault} ({error})" if fault else str(error))
 
 
 def _damaged(path: str, what: str) -> StoreError:

@@ -115,7 +115,8 @@ def _call_of_row(row: Sequence[Any]) -> Call:
 def entry_of_row(row: Sequence[Any], call: Call | None) -> Entry | None:
     """Return the entry that was written as *row*; None if its checksum is wrong."""
     seq, tree, node, number, kind, body, at, state, question, settled, crc = row
-    body = decode_text(body)
+    if not isinstance(body, str):
+        body = decode_text(body)
     if _entry_checksum(tree, node, number, kind, body, at, state, question, settled, call) != crc:
         return None
     return Entry(
@@ -153,7 +154,7 @@ def _entry_checksum(  # noqa: PLR0913 - one for each column
     if call is not None:
         text += f" {call.parent} {call.key} {call.index} {call.function}"
         text += f" {call.idles} {call.source} {call.inherited}"
-    return checksum(text, crc32(numbers))
+    return crc32(text.encode("utf-8", "surrogatepass"), crc32(numbers))
 
 
 def dump_question(question: Question) -> str:
@@ -175,9 +176,9 @@ def load_question(json_text: str) -> Question:
     )
 
 
-def checksum(text: str, start: int = 0) -> int:
-    """Return the CRC-32 of a text, continuing from *start*."""
-    return crc32(text.encode("utf-8", "surrogatepass"), start)
+def checksum(text: str) -> int:
+    """Return the CRC-32 of a text."""
+    return crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def pack_hash(hash: str) -> str | bytes:

@@ -2,6 +2,8 @@
 
 =================== ==============================================================================
 ``journal_writer``  JournalWriter: writes events to the store in batches, with retries
+``backlog``         Backlog: the entries that are not durable yet
+``outage``          Outage: a time in which the journal cannot be written
 ``tree_reader``     TreeReader: reads the events of a tree from a store
 ``loader``          Loader: reads recorded trees, attaches requests to their calls
 ``crash_trials``    CrashTrials: resumes trees whose process died, suspicious ones in turn

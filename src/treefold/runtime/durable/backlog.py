@@ -1,0 +1,115 @@
+"""The entries of a journal that are recorded and not yet durable."""
+
+from collections.abc import Callable
+from typing import Final
+
+from treefold.core.errors import TooLargeError
+from treefold.core.events import CallEnded, CallRequested, Event
+from treefold.core.journaling import entry_of
+from treefold.core.store import Entry, Store, largest_part
+from treefold.core.value_codec import ValueEncoder
+
+_BYTES: Final = 12  # that a character has at most, in the JSON of a question
+
+
+class Backlog:
+    """Serializes events to entries, in order, and has those that are not known to be durable.
+
+    Args:
+        redact: applied to each text before it is written.
+
+    Attributes:
+        entries: those that are not known to be durable.
+        saved: how many entries are durable.
+        recorded: how many entries there are, durable or not.
+    """
+
+    def __init__(self, store: Store, redact: Callable[[str], str] | None) -> None:
+        self._store = store
+        self._redact = redact
+        self._largest: int | None = getattr(store, "largest", None)
+        self.entries: list[Entry] = []
+        self.saved = 0
+        self.recorded = 0
+        self._nodes: dict[int, _Node] = {}  # nodes that are open, or have entries in the backlog
+        self._ended: list[int] = []  # those of them that have ended
+
+    def add(self, tree: int, event: Event) -> None:
+        """Serialize *event* and add its entry.
+
+        Raises:
+            TooLargeError: it does not fit into the store.
+        """
+        node = self._nodes.get(event.node)
+        if node is None:
+            node = self._nodes[event.node] = self._new_node(event)
+        ended = isinstance(event, CallEnded)
+        between = ended or isinstance(event, CallRequested)  # its texts are shared with its caller
+        encoder = node.caller_encoder if between else node.encoder
+        entry = entry_of(event, encoder, tree=tree, number=node.number + 1)
+        if self._largest is not None:
+            self._check_size(entry, self._largest)
+        if ended:
+            self._ended.append(event.node)
+        # Ctrl-C is delivered at calls, and there is none in the next three lines.
+        self.entries += [entry]
+        self.recorded += 1
+        node.number += 1
+
+    def _check_size(self, entry: Entry, largest: int) -> None:
+        """Raise TooLargeError for what the store would refuse, so that only one call fails."""
+        characters = len(entry.body)
+        for text in entry.texts.values():
+            characters += len(text)
+        if (call := entry.call) is not None:
+            characters += len(call.key)
+        if (question := entry.question) is not None:
+            characters += sum(map(len, (question.text, *question.choices)))
+        # Bytes are counted only if there may be too many.
+        if _BYTES * characters > largest and (size := largest_part(entry)) > largest:
+            raise TooLargeError(
+                f"{entry.kind} of node {entry.node} takes {size:,} bytes, and {self._store.name}"
+                f" accepts at most {largest:,}: keep it in a file, and pass the path of that"
+            )
+
+    def _new_node(self, event: Event) -> "_Node":
+        if not isinstance(event, CallRequested):
+            return _Node(self._store.length(event.node), self._redact)
+        caller = None if event.parent is None else self._nodes.get(event.parent)
+        return _Node(0, self._redact, caller)
+
+    def remove_after(self, count: int) -> None:
+        """Remove all entries but the first *count*, as if they had not been recorded."""
+        for entry in self.entries[count:]:
+            self._nodes[entry.node].number -= 1
+            self.recorded -= 1
+        del self.entries[count:]
+
+    def remove_saved(self, count: int) -> None:
+        """Remove the first *count* entries, which are durable."""
+        # As in add, there is no call in the next two lines.
+        del self.entries[:count]
+        self.saved += count
+        # The entries of a node that has ended can be counted in the store.
+        if self._ended and not self.entries:
+            for node in self._ended:
+                self._nodes.pop(node, None)
+            self._ended = []
+
+    def number_of(self, node: int) -> int:
+        """Return the number of entries of a node; 0 if it is not known here."""
+        known = self._nodes.get(node)
+        return 0 if known is None else known.number
+
+
+class _Node:
+    """What the journal has of a node: the number of its entries, and its latest long texts."""
+
+    __slots__ = ("caller_encoder", "encoder", "number")
+
+    def __init__(
+        self, number: int, redact: Callable[[str], str] | None, caller: "_Node | None" = None
+    ) -> None:
+        self.number = number
+        self.encoder = ValueEncoder(redact)
+        self.caller_encoder = ValueEncoder(redact) if caller is None else caller.encoder
