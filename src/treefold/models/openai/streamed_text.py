@@ -81,7 +81,7 @@ class DeltaText:
         rest = self._joiner.end()
         if rest:
             rest = self.feed(rest)
-        return rest if self._cumulative else rest + self._release()
+        return rest + "".join([] if self._cumulative else self._held)
 
     def _release(self) -> str:
         held, self._held = "".join(self._held), []
