@@ -113,7 +113,8 @@ class OpenAIDecoder(Decoder):
             events.append(Noticed(_TEXT_CALLS_NOTICE))
 
     def _release_text(self, events: list[ModelEvent]) -> None:
-        if self._text_calls is not None and (held := self._text_calls.release()):
+        found = self._text_calls
+        if found is not None and found.may_be_calls and (held := found.release()):
             events.append(TextDelta(held))
 
     @property
