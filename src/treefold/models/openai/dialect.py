@@ -85,10 +85,10 @@ class OpenAIDialect(Dialect):
     def read_response(self, message: str, position: int) -> tuple[list[TranscriptPart], str]:
         fields = parse_json(message)
         parts = message_parts(fields, self.profile)
-        if fields.get("role") != "assistant":
+        if self.profile.replays_thinking or fields.get("role") != "assistant":
             return parts, message
         # A response with calls is the middle of a train of thought, so its thinking is kept.
-        if self.profile.replays_thinking or fields.get("tool_calls"):
+        if fields.get("tool_calls"):
             return parts, message
         text = "".join([part.text for part in parts if isinstance(part, ModelText)])
         for field in REASONING_FIELDS:
