@@ -115,14 +115,12 @@ class TestGemini:
         signed = summary | {"thoughtSignature": "c2ln"}
         found, _ = response(dialect, candidate(summary, signed, {"text": "ok"}))
         message = found.message or ""
-        assert dialect.read(message, 0, ()) == [
-            ThinkingPart("Hm."),
-            ThinkingPart("Hm.", "c2ln"),
-            ModelText("ok"),
-        ]
-        assert json.loads(dialect.to_history(message))["parts"] == [signed, {"text": "ok"}]
+        parts, repeated = dialect.read_response(message, 0)
+        assert parts == [ThinkingPart("Hm."), ThinkingPart("Hm.", "c2ln"), ModelText("ok")]
+        assert json.loads(repeated)["parts"] == [signed, {"text": "ok"}]
         alone = response(dialect, candidate(summary))[0].message or ""
-        assert dialect.to_history(alone) == alone  # a content needs a part
+        _, repeated = dialect.read_response(alone, 0)
+        assert repeated == alone  # a content needs a part
 
     def test_a_signature_alone_is_thinking_that_cannot_be_read(self):
         message = json.dumps({"role": "model", "parts": [{"thoughtSignature": "c2ln"}]})

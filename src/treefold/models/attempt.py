@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Final, Protocol
 
 from treefold.models.decoder import Decoder, Response, StreamFailedError
@@ -70,24 +69,13 @@ class Attempt:
         now, timers = asyncio.get_running_loop().time(), self._timers
         if timers.first_byte is not None:
             self._first_byte_deadline = now + timers.first_byte
-        self._deadline = math.inf if timers.total is None else now + timers.total
-        async with self._before_first_byte():
-            self._stream = await self._endpoint.open(body)
-
-    async def read_first(self) -> bytes:
-        """Return the first bytes of the response."""
-        assert self._stream is not None  # open() was called
-        async with self._before_first_byte():
-            return self._checked(await self._stream.read())
-
-    @asynccontextmanager
-    async def _before_first_byte(self) -> AsyncGenerator[None, None]:
-        """Raise RequestError if the first byte does not arrive in time."""
+        if timers.total is not None:
+            self._deadline = now + timers.total
         try:
             async with self._until(self._first_byte_deadline):
-                yield
+                self._stream = await self._endpoint.open(body)
         except TimeoutError:
-            raise self._timed_out("no response within {:g} s", self._timers.first_byte) from None
+            raise self._timed_out() from None
 
     async def read(self) -> bytes:
         """Return the next bytes, or none when the response is complete."""
@@ -95,45 +83,46 @@ class Attempt:
         if self.decoder.is_done:
             await _drain(self._stream)
             return b""
+        until = self._first_byte_deadline
+        if self._received:
+            now, idle = asyncio.get_running_loop().time(), self._timers.idle
+            until = math.inf if idle is None else now + idle
         try:
-            async with self._at_most(self._timers.idle):
-                return self._checked(await self._stream.read())
+            async with self._until(until):
+                data = await self._stream.read()
+            # Reading does not suspend while data is buffered, so the timeout may not have fired.
+            if self._is_past_deadline():
+                raise self._timed_out()
+            self._received += len(data)
+            if self._received > self._max_bytes:
+                raise self._too_large()
         except TimeoutError:
-            idle = self._timers.idle
-            return self._end_with(self._timed_out("the stream was idle for {:g} s", idle))
+            return self._end_with(self._timed_out())
         except RequestError as error:
             return self._end_with(error)
-
-    def _at_most(self, seconds: float | None) -> asyncio.Timeout:
-        """Return a timeout after *seconds* or at the deadline, whichever is first."""
-        now = asyncio.get_running_loop().time()
-        return self._until(math.inf if seconds is None else now + seconds)
+        return data
 
     def _until(self, when: float) -> asyncio.Timeout:
+        """Return a timeout at *when* or at the deadline, whichever is first."""
         until = min(when, self._deadline)
         return asyncio.timeout_at(None if until == math.inf else until)
-
-    def _timed_out(self, message: str, seconds: float | None) -> RequestError:
-        if seconds is not None and not self._is_past_deadline():
-            message = message.format(seconds)
-            return RequestError(message=message, inner=TimeoutError(message))
-        message = f"the response was not complete after {self._timers.total} s"
-        return RequestError(message=message, kind=TOO_LONG, inner=TimeoutError(message))
 
     def _is_past_deadline(self) -> bool:
         return asyncio.get_running_loop().time() + _CLOCK_RESOLUTION >= self._deadline
 
-    def _checked(self, data: bytes) -> bytes:
-        """Return *data*; raise RequestError if the response takes too long or is too large."""
-        # Reading does not suspend while data is buffered, so a timeout would not fire.
-        if self._is_past_deadline():
-            raise self._timed_out("", None)
-        self._received += len(data)
-        if self._received > self._max_bytes:
-            raise RequestError(
-                message=f"the response has more than {self._max_bytes:,} bytes", kind=TOO_LARGE
-            )
-        return data
+    def _timed_out(self) -> RequestError:
+        timers = self._timers
+        seconds = timers.idle if self._received else timers.first_byte
+        if seconds is None or self._is_past_deadline():
+            message = f"the response was not complete after {timers.total} s"
+            return RequestError(message=message, kind=TOO_LONG, inner=TimeoutError(message))
+        what = "the stream was idle for" if self._received else "no response within"
+        message = f"{what} {seconds:g} s"
+        return RequestError(message=message, inner=TimeoutError(message))
+
+    def _too_large(self) -> RequestError:
+        message = f"the response has more than {self._max_bytes:,} bytes"
+        return RequestError(message=message, kind=TOO_LARGE)
 
     def _end_with(self, error: RequestError) -> bytes:
         """Treat *error* as the end of the stream if the response is complete; else raise it."""

@@ -81,7 +81,8 @@ class Decoder(ABC):
             for chunk in self._parser.feed(data):
                 if not self.is_done:
                     self._handle(chunk, events)
-            self._check_invalid()
+            if self._parser.invalid:
+                self._check_invalid()
         except (BrokenStreamError, StreamFailedError) as failure:
             self._failure = failure
             self.is_done = True
@@ -94,7 +95,8 @@ class Decoder(ABC):
             if not self.is_done:
                 for chunk in self._parser.end():
                     self._handle(chunk, events)
-                self._check_invalid()
+                if self._parser.invalid:
+                    self._check_invalid()
         except (BrokenStreamError, StreamFailedError) as failure:
             self._failure = failure
         self._flush(events)
@@ -115,7 +117,7 @@ class Decoder(ABC):
         return self._response()
 
     def _check_invalid(self) -> None:
-        if self._parser.invalid and not self.skips_invalid_events:
+        if not self.skips_invalid_events:
             raise BrokenStreamError(f"not an event: {self._parser.first_invalid!r}")
 
     @abstractmethod
@@ -141,9 +143,15 @@ def http_status(code: Any) -> int | None:
             return None
 
 
-def token_count(usage: dict[str, Any], *path: str) -> int:
-    """Return the count at *path* in a provider's usage; 0 if there is none."""
-    value: Any = usage
-    for key in path:
-        value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else 0
+def token_counts(usage: dict[str, Any], *paths: str) -> list[int]:
+    """Return the count at each of *paths*, such as "details.cached", in a provider's usage.
+
+    A count that is missing, or no number of tokens, is 0.
+    """
+    counts: list[int] = []
+    for path in paths:
+        value: Any = usage
+        for key in path.split("."):
+            value = cast("dict[str, Any]", value).get(key) if isinstance(value, dict) else None
+        counts.append(value if isinstance(value, int) and 0 <= value <= _MAX_TOKENS else 0)
+    return counts

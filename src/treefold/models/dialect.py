@@ -51,9 +51,13 @@ class Dialect(ABC):
         self._check_settings()
         self.notices = self._notices()
         self.noticed = set[str]()
-        fields = self._encoded(_merged(self.fields(system), settings.extra))
-        first = "".join(f"{message}," for message in self.leading_messages(system))
-        self._head = f'{fields[:-1]},"{self.messages_key}":[{first}'.encode()
+        fields = self.fields(system)
+        try:
+            head = to_json(_merged(fields, settings.extra) if settings.extra else fields)
+        except (TypeError, ValueError) as error:
+            raise InvalidValueError(f"the request cannot be sent to a model: {error}") from None
+        first = f"{message}," if (message := self.leading_message(system)) else ""
+        self._head = f'{head[:-1]},"{self.messages_key}":[{first}'.encode()
 
     def _check_settings(self) -> None:
         if self.settings.response_schema is not None and self.functions:
@@ -72,12 +76,6 @@ class Dialect(ABC):
         if settings.thinking and not self.thinking:
             notices.append(f"{self.model} takes no thinking budget of {settings.thinking}")
         return notices
-
-    def _encoded(self, fields: dict[str, Any]) -> str:
-        try:
-            return to_json(fields)
-        except (TypeError, ValueError) as error:
-            raise InvalidValueError(f"the request cannot be sent to a model: {error}") from None
 
     @property
     def answer_schema(self) -> JsonSchema | None:
@@ -115,13 +113,17 @@ class Dialect(ABC):
     @property
     def sampling(self) -> dict[str, Any]:
         """The sampling parameters that are set and that the model accepts."""
-        temperature = self.settings.temperature
+        parameters: dict[str, Any] = {}
+        if not self.profile.sampling:
+            return parameters
+        temperature, top_p = self.settings.temperature, self.settings.top_p
         if temperature is None:
             temperature = self.profile.temperature
-        parameters = {"temperature": temperature, "top_p": self.settings.top_p}
-        if not self.profile.sampling:
-            return {}
-        return {name: value for name, value in parameters.items() if value is not None}
+        if temperature is not None:
+            parameters["temperature"] = temperature
+        if top_p is not None:
+            parameters["top_p"] = top_p
+        return parameters
 
     @property
     def thinking(self) -> int:
@@ -156,6 +158,10 @@ class Dialect(ABC):
             pending: the calls whose results it may hold.
         """
 
+    def read_response(self, message: str, position: int) -> tuple[list[TranscriptPart], str]:
+        """Return the parts of a received message, and the form in which requests repeat it."""
+        return self.read(message, position, ()), message
+
     @abstractmethod
     def decoder(self) -> Decoder:
         """Return a decoder for one response."""
@@ -169,20 +175,15 @@ class Dialect(ABC):
         """Return the newest message with a marker up to which the provider caches the prompt."""
         return message
 
-    def leading_messages(self, system: str) -> list[str]:
-        """Return messages that precede all others."""
-        return []
-
-    def to_history(self, message: str) -> str:
-        """Return a received message in the form in which later requests repeat it."""
-        return message
+    def leading_message(self, system: str) -> str:
+        """Return a message that precedes all others, as JSON text; empty if there is none."""
+        return ""
 
     def body(self, history: Sequence[bytes], newest: Sequence[str]) -> bytes:
         """Return the body of a request."""
-        sent = [message.encode() for message in newest]
+        messages = [*history, *map(str.encode, newest)]
         if newest:
-            sent[-1] = self.add_cache_marker(newest[-1]).encode()
-        messages = [*history, *sent]
+            messages[-1] = self.add_cache_marker(newest[-1]).encode()
         messages[0] = self._head + messages[0]
         messages[-1] += b"]}"
         return b",".join(messages)  # the only copy of a long history

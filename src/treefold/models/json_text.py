@@ -15,7 +15,7 @@ def _reject(constant: str) -> NoReturn:
 
 _strict = json.JSONDecoder(parse_constant=_reject)
 _tolerant = json.JSONDecoder(parse_constant=lambda _: None)
-
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 _TYPE_NAMES: Final[dict[type, str]] = {
     list: "a list",
@@ -59,8 +59,8 @@ def to_json(value: Any) -> str:
     Raises:
         ValueError, TypeError: it has no JSON form.
     """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return join_surrogates(text)
+    text = _encoder.encode(value)
+    return text if text.isascii() else join_surrogates(text)
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:
@@ -97,6 +97,6 @@ class SurrogateJoiner:
         return join_surrogates(text)
 
     def end(self) -> str:
-        """Return what is still held back."""
-        rest, self._held = join_surrogates(self._held), ""
-        return rest
+        """Return U+FFFD for a first half that is still held back."""
+        held, self._held = self._held, ""
+        return "\ufffd" if held else ""

@@ -31,7 +31,7 @@ from treefold.core.model_events import (
 )
 from treefold.core.provider_errors import provider_exception
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
-from treefold.core.usage import TokenUsage
+from treefold.core.usage import NO_USAGE, TokenUsage
 from treefold.models.attempt import Attempt, Endpoint
 from treefold.models.decoder import RefusedError, Response
 from treefold.models.dialect import Dialect
@@ -83,8 +83,8 @@ class WireSession(Session):
         self._transcript: list[TranscriptPart] = []
         self._pending: list[ToolUse] = []  # calls without a result
         self._ends: list[int] = []  # where each exchange ends in the transcript
-        self._usage = TokenUsage()
-        self._uncommitted = TokenUsage()  # of attempts since the last exchange
+        self._usage = NO_USAGE
+        self._uncommitted = NO_USAGE  # the part of it since the last exchange
         self._busy = False
         self._bad_outputs = 0  # of the current request
         for number, exchange in enumerate(exchanges, 1):
@@ -127,7 +127,7 @@ class WireSession(Session):
 
     @property
     def usage(self) -> TokenUsage:
-        return self._usage + self._uncommitted
+        return self._usage
 
     async def send(self, *inputs: UserText | ToolResult) -> AsyncGenerator[ModelEvent, None]:
         sent = self._encode(inputs)
@@ -145,11 +145,9 @@ class WireSession(Session):
                 try:
                     await attempt.open(self._dialect.body(self._history, sent))
                     yield ResponseStarted()
-                    data = await attempt.read_first()
-                    while data:
+                    while data := await attempt.read():
                         for event in decoder.feed(data):
                             yield event
-                        data = await attempt.read()
                     for event in decoder.end():
                         yield event
                     response = attempt.response()
@@ -159,14 +157,16 @@ class WireSession(Session):
                 except RefusedError as refusal:
                     raise self._refusal(refusal) from None
                 finally:
-                    self._uncommitted += decoder.usage
+                    usage = decoder.usage
+                    self._usage += usage
+                    self._uncommitted += usage
                     await attempt.close()
                 if notice := self._adapt(error, number):
                     yield Noticed(notice)
                     continue
                 wait = self._retry_delay(error, number)
                 inner = self._sdk_exception(error)
-                yield AttemptFailed(number, _failure(error), wait, decoder.usage, inner)
+                yield AttemptFailed(number, _failure(error), wait, usage, inner)
                 _log.warning(_RETRYING, self._dialect.model, error, wait)
                 await self._retry.sleep(wait)
                 number += 1
@@ -185,7 +185,7 @@ class WireSession(Session):
             usage=self._uncommitted,
         )
         self._append(exchange)
-        self._uncommitted = TokenUsage()
+        self._uncommitted = NO_USAGE
         return exchange
 
     async def _acquire(self) -> None:
@@ -201,29 +201,34 @@ class WireSession(Session):
         self._bad_outputs = 0
 
     def _encode(self, inputs: Sequence[UserText | ToolResult]) -> list[str]:
-        texts = [part for part in inputs if isinstance(part, UserText)]
-        results = {part.tool_use_id: part for part in inputs if isinstance(part, ToolResult)}
-        for text in (*(part.text for part in texts), *(r.content for r in results.values())):
+        texts: list[UserText] = []
+        results: dict[str, ToolResult] = {}
+        for part in inputs:
+            if isinstance(part, UserText):
+                text = part.text
+                texts.append(part)
+            elif isinstance(part, ToolResult) and part.tool_use_id not in results:
+                text = part.content
+                results[part.tool_use_id] = part
+            else:
+                raise InvalidValueError(
+                    "send UserText and ToolResult only, one result for each call"
+                )
             if not isinstance(text, str):
                 raise InvalidValueError(f"text for a model must be a str, got {text!r}: use str()")
-        if any(not part.text.strip() for part in texts):
-            raise InvalidValueError("there is nothing to send: the text is empty")
-        if len(texts) + len(results) < len(inputs):
-            raise InvalidValueError("send UserText and ToolResult only, one result for each call")
+            if isinstance(part, UserText) and not text.strip():
+                raise InvalidValueError("there is nothing to send: the text is empty")
         pending = {call.id for call in self._pending}
         if unknown := results.keys() - pending:
             raise UsageError(f"the model made no such call: {', '.join(sorted(unknown))}")
         if missing := pending - results.keys():
             raise UsageError(f"these calls have no result yet: {', '.join(sorted(missing))}")
-        if self._is_paused and inputs:
+        is_paused = bool(self._exchanges) and self._exchanges[-1].finish is Finish.PAUSED
+        if is_paused and inputs:
             raise UsageError("the response is paused: send nothing, and the model continues it")
-        if not inputs and not self._is_paused:
+        if not inputs and not is_paused:
             raise UsageError("there is nothing to send: give a UserText, or the results of calls")
         return self._dialect.write([(call, results[call.id]) for call in self._pending], texts)
-
-    @property
-    def _is_paused(self) -> bool:
-        return bool(self._exchanges) and self._exchanges[-1].finish is Finish.PAUSED
 
     # Outcomes of an attempt
 
@@ -236,34 +241,36 @@ class WireSession(Session):
             usage=self._uncommitted,
         )
         parts = self._append(exchange)
-        self._uncommitted = TokenUsage()
+        self._uncommitted = NO_USAGE
         notices, self._dialect.notices = self._dialect.notices, []
         end = ResponseEnded(exchange, response.reason)
         return [*map(Noticed, notices), *map(PartCompleted, parts), end]
 
     def _append(self, exchange: Exchange) -> list[TranscriptPart]:
         """Add *exchange* to the history, all of it or nothing, and return the parts received."""
-        dialect, at = self._dialect, len(self._history)
-        messages = [message.encode() for message in exchange.sent]
-        messages += [dialect.to_history(message).encode() for message in exchange.received]
+        dialect, position = self._dialect, len(self._history)
+        messages: list[bytes] = []
         sent: list[TranscriptPart] = []
-        for position, message in enumerate(exchange.sent, at):
-            sent += dialect.read(message, position, self._pending)
         received: list[TranscriptPart] = []
-        for position, message in enumerate(exchange.received, at + len(exchange.sent)):
-            received += dialect.read(message, position, ())
+        for message in exchange.sent:
+            sent += dialect.read(message, position + len(messages), self._pending)
+            messages.append(message.encode())
+        for message in exchange.received:
+            parts, repeated = dialect.read_response(message, position + len(messages))
+            received += parts
+            messages.append(repeated.encode())
         self._history += messages
         self._transcript += sent + received
         self._pending = [part for part in received if isinstance(part, ToolUse)]
         self._exchanges.append(exchange)
         self._ends.append(len(self._transcript))
-        self._usage += exchange.usage
         return received
 
     def _restore(self, exchange: Exchange, *, is_last: bool) -> None:
         number = len(self._exchanges) + 1
         try:
             self._append(to_dialect(exchange, self._dialect, self._pending, is_last=is_last))
+            self._usage += exchange.usage
         except (AttributeError, KeyError, TypeError, ValueError, StopIteration) as error:
             raise InvalidValueError(
                 f"exchange {number} is not a valid {self._dialect.name} exchange: {error!r}"

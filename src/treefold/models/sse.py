@@ -5,7 +5,7 @@ comments, invalid data, missing blank lines, JSON over several lines, or one JSO
 a stream.
 """
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from treefold.models.json_text import parse_json
 
@@ -54,13 +54,15 @@ class JsonEventParser:
                 self._begun = True
                 lines[0] = lines[0].removeprefix(_BOM)
         for line in lines:
-            # The usual case, which needs no further checks.
-            if line.startswith(b"data: {") and not self._pending:
-                value = parse_json(line[6:].decode("utf-8", "replace"))
-                if type(value) is dict:
+            text = line.rstrip(b"\r").decode("utf-8", "replace")
+            # The usual cases, which need no further checks: an event on one line, a blank line.
+            if not self._pending:
+                if text.startswith("data: {") and type(value := parse_json(text[6:])) is dict:
                     found.append(value)  # pyright: ignore[reportUnknownArgumentType]
                     continue
-            self._parse_line(line.decode("utf-8", "replace").rstrip("\r"), found)
+                if not text:
+                    continue
+            self._parse_line(text, found)
         if rest:
             self._tail.append(rest)
             self._tail_size += len(rest)
@@ -73,9 +75,10 @@ class JsonEventParser:
         last = b"".join(self._tail)
         if last:
             last = last if self._begun else last.removeprefix(_BOM)
-            self._parse_line(last.decode("utf-8", "replace").rstrip("\r"), found)
+            self._parse_line(last.rstrip(b"\r").decode("utf-8", "replace"), found)
         self._dispatch(found)
-        return found + _objects(["\n".join(self._others)])
+        body = _object("\n".join(self._others))
+        return found if body is None else [*found, body]
 
     def _parse_line(self, line: str, found: list[dict[str, Any]]) -> None:
         if not line:
@@ -85,23 +88,27 @@ class JsonEventParser:
         elif line.startswith((":", "event:", "id:", "retry:")):
             pass
         elif line.startswith("error:"):  # llama.cpp
-            found.extend({"error": error} for error in _objects([line[6:]]))
-        elif line.startswith("{") and (values := _objects([line])):  # "data:" is missing
-            found.extend(values)
+            if (error := _object(line[6:])) is not None:
+                found.append({"error": error})
+        # "data:" is missing.
+        elif line.startswith("{") and (value := _object(line)) is not None:
+            found.append(value)
         elif self._others_size < MAX_OTHER_BYTES:
             self._others_size += len(line)
             self._others.append(line)
 
     def _parse_data(self, data: str, found: list[dict[str, Any]]) -> None:
         if data == "[DONE]":
-            self._dispatch(found)
+            if self._pending:
+                self._dispatch(found)
             found.append(DONE)
             return
         # The blank line after an event may be missing, so an object may end with any line.
-        if data.endswith("}") and (values := _objects(["\n".join([*self._pending, data])])):
+        whole = _object("\n".join([*self._pending, data])) if data.endswith("}") else None
+        if whole is not None:
             self._pending.clear()
             self._pending_size = 0
-            found.extend(values)
+            found.append(whole)
         elif data:
             self._pending.append(data)
             self._pending_size += len(data)
@@ -110,8 +117,8 @@ class JsonEventParser:
     def _dispatch(self, found: list[dict[str, Any]]) -> None:
         """End an event: of data that is not JSON as a whole, parse the lines that are."""
         for line in self._pending:
-            if values := _objects([line]):
-                found.extend(values)
+            if (value := _object(line)) is not None:
+                found.append(value)
             else:
                 self.invalid += 1
                 self.first_invalid = self.first_invalid or line[:MAX_SHOWN]
@@ -124,7 +131,7 @@ def _check_size(size: int) -> None:
         raise BrokenStreamError(f"the server sent an event of more than {MAX_EVENT_BYTES:,} bytes")
 
 
-def _objects(texts: list[str]) -> list[dict[str, Any]]:
-    """Return those of *texts* that are JSON objects."""
-    values = [parse_json(text) for text in texts]
-    return [value for value in values if isinstance(value, dict)]
+def _object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that *text* is; None if it is anything else."""
+    value = parse_json(text)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None

@@ -5,6 +5,7 @@ Everything but the network is real: the session, its history and checks, the dec
 
 import asyncio
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,15 @@ from treefold.core.provider import Provider
 from treefold.core.transcript import ModelText, ThinkingPart, ToolUse, TranscriptPart
 from treefold.core.usage import TokenUsage
 from treefold.models.json_text import to_json
-from treefold.models.openai.dialect import OpenAIDialect
+from treefold.models.openai.dialect import OpenAIDialect, message_parts
 from treefold.models.profiles import Profile
 from treefold.models.request_error import RequestError
 from treefold.models.retry import Retry, Timers
 from treefold.models.wire_model import WireModel
+
+_WORD: Final = re.compile("[^ ]* |[^ ]+")  # with the space that follows it
+# The thinking tags of requests are those of most models.
+_PROFILE: Final = Profile()
 
 # A reply that never arrives; compared by identity.
 HANGS: Final = TimeoutError("this reply never arrives")
@@ -193,7 +198,6 @@ class _RequestReader:
     """
 
     def __init__(self) -> None:
-        self._dialect = OpenAIDialect("", Profile(), "", (), ModelSettings())
         self._decoded: bytes | None = None  # the previous body, without the "]}" that ends it
         self._system = ""
         self._functions: tuple[str, ...] = ()
@@ -214,7 +218,7 @@ class _RequestReader:
         for message in messages:
             if message["role"] == "system":
                 self._system += message["content"]
-            self._parts += self._dialect.read(to_json(message), 0, ())
+            self._parts += message_parts(message, _PROFILE)
         self._decoded = body.removesuffix(b"]}")
         return ScriptedRequest(self._system, self._functions, tuple(self._parts))
 
@@ -230,8 +234,7 @@ def _encoded(reply: Any, usage: TokenUsage) -> list[bytes]:
     for index, part in enumerate(parts):
         match part:
             case ModelText():
-                pieces = part.text.split(" ")
-                deltas += [{"content": piece} for piece in _spaced(pieces)]
+                deltas += [{"content": piece} for piece in _WORD.findall(part.text)]
             case ThinkingPart():
                 deltas.append({"reasoning_content": part.text})
             case ToolUse():
@@ -243,7 +246,7 @@ def _encoded(reply: Any, usage: TokenUsage) -> list[bytes]:
                     "a scripted reply consists of ModelText, ThinkingPart and ToolUse, got"
                     f" {part!r}"
                 )
-    chunks: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    chunks = [_event({"choices": [{"index": 0, "delta": delta}]}) for delta in deltas]
     written = usage.cache_write + usage.cache_write_1h
     counts = {
         "prompt_tokens": usage.input + usage.cache_read + written,
@@ -254,11 +257,9 @@ def _encoded(reply: Any, usage: TokenUsage) -> list[bytes]:
         "completion_tokens": usage.output + usage.reasoning,
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     }
-    chunks.append({"choices": [{"index": 0, "finish_reason": "stop"}], "usage": counts})
-    lines = [f"data: {to_json(chunk)}\n\n".encode() for chunk in chunks]
-    return [*lines, b"data: [DONE]\n\n"]
+    last = _event({"choices": [{"index": 0, "finish_reason": "stop"}], "usage": counts})
+    return [*chunks, last + b"data: [DONE]\n\n"]
 
 
-def _spaced(pieces: list[str]) -> list[str]:
-    """Return *pieces* with the space that followed each of them."""
-    return [piece + " " for piece in pieces[:-1]] + pieces[-1:]
+def _event(data: dict[str, Any]) -> bytes:
+    return f"data: {to_json(data)}\n\n".encode()

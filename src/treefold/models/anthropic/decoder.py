@@ -16,7 +16,7 @@ from treefold.models.decoder import (
     RefusedError,
     Response,
     StreamFailedError,
-    token_count,
+    token_counts,
 )
 from treefold.models.json_text import (
     SurrogateJoiner,
@@ -161,16 +161,22 @@ class AnthropicDecoder(Decoder):
 
     @property
     def usage(self) -> TokenUsage:
-        usage = self._usage
-        thinking = token_count(usage, "output_tokens_details", "thinking_tokens")
-        hour = token_count(usage, "cache_creation", "ephemeral_1h_input_tokens")
+        sent, cached, written, hour, received, thinking = token_counts(
+            self._usage,
+            "input_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            "cache_creation.ephemeral_1h_input_tokens",
+            "output_tokens",
+            "output_tokens_details.thinking_tokens",
+        )
         return TokenUsage(
-            input=token_count(usage, "input_tokens"),
-            cache_read=token_count(usage, "cache_read_input_tokens"),
-            cache_write=max(0, token_count(usage, "cache_creation_input_tokens") - hour),
+            input=sent,
+            cache_read=cached,
+            cache_write=max(0, written - hour),
             cache_write_1h=hour,
             reasoning=thinking,
-            output=max(0, token_count(usage, "output_tokens") - thinking),
+            output=max(0, received - thinking),
         )
 
     def _response(self) -> Response:

@@ -15,7 +15,7 @@ from treefold.models.decoder import (
     Response,
     StreamFailedError,
     http_status,
-    token_count,
+    token_counts,
 )
 from treefold.models.json_text import SurrogateJoiner, objects_in, to_json
 from treefold.models.sse import BrokenStreamError
@@ -100,16 +100,19 @@ class GeminiDecoder(Decoder):
 
     @property
     def usage(self) -> TokenUsage:
-        usage = self._usage
-        cached = token_count(usage, "cachedContentTokenCount")
-        read = token_count(usage, "promptTokenCount") + token_count(
-            usage, "toolUsePromptTokenCount"
+        prompt, by_tools, cached, thinking, received = token_counts(
+            self._usage,
+            "promptTokenCount",
+            "toolUsePromptTokenCount",
+            "cachedContentTokenCount",
+            "thoughtsTokenCount",
+            "candidatesTokenCount",
         )
         return TokenUsage(
-            input=max(0, read - cached),
+            input=max(0, prompt + by_tools - cached),
             cache_read=cached,
-            reasoning=token_count(usage, "thoughtsTokenCount"),
-            output=token_count(usage, "candidatesTokenCount"),
+            reasoning=thinking,
+            output=received,
         )
 
     def _response(self) -> Response:

@@ -100,22 +100,27 @@ class GeminiDialect(Dialect):
             case _:
                 return []
 
-    def to_history(self, message: str) -> str:
-        if '"thought":true' not in message and '{"thoughtSignature"' not in message:
-            return message
-        content = parse_json(message)
-        parts = [
-            {"text": ""} | part if part.keys() == {"thoughtSignature"} else part
-            for part in content["parts"]  # without summaries: the model cannot use them
-            if not part.get("thought") or "thoughtSignature" in part
-        ]
-        return to_json(content | {"parts": parts}) if parts else message
+    def read_response(self, message: str, position: int) -> tuple[list[TranscriptPart], str]:
+        return self.read(message, position, ()), _without_summaries(message)
 
     def decoder(self) -> GeminiDecoder:
         return GeminiDecoder()
 
 
 _SYNTHETIC = "treefold-call-"
+
+
+def _without_summaries(message: str) -> str:
+    """Return a response without the summaries of its thinking, which the model cannot use."""
+    if '"thought":true' not in message and '{"thoughtSignature"' not in message:
+        return message
+    content = parse_json(message)
+    parts = [
+        {"text": ""} | part if part.keys() == {"thoughtSignature"} else part
+        for part in content["parts"]
+        if not part.get("thought") or "thoughtSignature" in part
+    ]
+    return to_json(content | {"parts": parts}) if parts else message
 
 
 def _synthetic_id(position: int, index: int) -> str:

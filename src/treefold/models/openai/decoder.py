@@ -20,7 +20,7 @@ from treefold.models.decoder import (
     Response,
     StreamFailedError,
     http_status,
-    token_count,
+    token_counts,
 )
 from treefold.models.json_text import objects_in, to_json
 from treefold.models.openai.streamed_text import DeltaText, ThinkTagParser
@@ -66,12 +66,13 @@ class OpenAIDecoder(Decoder):
     ) -> None:
         super().__init__()
         self._names = names
-        self._in_text = in_text and bool(names)
-        self._text_calls = TextCalls(names if self._in_text else ())
+        # None: calls are not looked for in the text.
+        self._text_calls = TextCalls(names) if in_text and names else None
         self._called = ""  # text that turned out to be calls
         self._noticed = set[str]() if noticed is None else noticed
+        self._cumulative = profile.cumulative
         self._text_delta = DeltaText(cumulative=profile.cumulative)
-        self._thinking_delta = DeltaText(cumulative=profile.cumulative)
+        self._thinking_delta: DeltaText | None = None  # created when the model thinks
         self._tags = profile.think_tags
         self._tag_parser = ThinkTagParser(*self._tags, thinks_first=profile.thinks_first)
         self._calls = ToolCalls(names)
@@ -86,20 +87,25 @@ class OpenAIDecoder(Decoder):
         self._usage: dict[str, Any] = {}
 
     def _flush(self, events: list[ModelEvent]) -> None:
-        self._add_thinking(self._thinking_delta.end(), events)
-        self._add_content(self._text_delta.end(), events)
+        if self._thinking_delta is not None:
+            self._add_thinking(self._thinking_delta.end(), events)
+        if text := self._text_delta.end():
+            self._add_content(text, events)
         self._emit_text(self._tag_parser.end(), events)
-        if self._is_complete and (answer := self._tag_parser.unclosed()):
+        is_complete = self.is_done or self._finish
+        if is_complete and (answer := self._tag_parser.unclosed()):
             self._emit_text([("text", answer)], events)
-        if self._is_complete and self._text_calls.are_complete and not self._is_refused:
-            self._treat_text_as_calls(events)
+        if self._text_calls is None:
+            return
+        if is_complete and self._text_calls.are_complete and not self._is_refused:
+            self._treat_text_as_calls(self._text_calls, events)
         else:
             self._release_text(events)
 
-    def _treat_text_as_calls(self, events: list[ModelEvent]) -> None:
+    def _treat_text_as_calls(self, found: TextCalls, events: list[ModelEvent]) -> None:
         """Replace the text, which consists of calls only, by those calls."""
-        self._called = self._text_calls.held
-        for index, (name, arguments) in enumerate(self._text_calls.calls):
+        self._called = found.held
+        for index, (name, arguments) in enumerate(found.calls):
             function = {"name": name, "arguments": arguments}
             events.append(self._calls.feed({"index": index, "function": function}))
         if _TEXT_CALLS_NOTICE not in self._noticed:
@@ -107,12 +113,9 @@ class OpenAIDecoder(Decoder):
             events.append(Noticed(_TEXT_CALLS_NOTICE))
 
     def _release_text(self, events: list[ModelEvent]) -> None:
-        if held := self._text_calls.release():
+        found = self._text_calls
+        if found is not None and found.may_be_calls and (held := found.release()):
             events.append(TextDelta(held))
-
-    @property
-    def _is_complete(self) -> bool:
-        return bool(self.is_done or self._finish)
 
     @property
     def _is_refused(self) -> bool:
@@ -126,43 +129,47 @@ class OpenAIDecoder(Decoder):
             raise _failure(chunk.get("error") or chunk)
         for choice in objects_in(chunk.get("choices")):
             self._begun = True
-            if not choice.get("index"):  # requests ask for one choice
-                self._handle_choice(choice, events)
+            if choice.get("index"):  # requests ask for one choice
+                continue
+            delta = choice.get("delta") or choice.get("message")
+            if isinstance(delta, dict):
+                self._handle_delta(cast("dict[str, Any]", delta), events)
+            if finish := choice.get("finish_reason"):
+                self._finish = str(finish)
         usage = chunk.get("usage")
         if usage and isinstance(usage, dict):
             self._usage = cast("dict[str, Any]", usage)
-
-    def _handle_choice(self, choice: dict[str, Any], events: list[ModelEvent]) -> None:
-        delta = choice.get("delta") or choice.get("message")
-        if isinstance(delta, dict):
-            self._handle_delta(cast("dict[str, Any]", delta), events)
-        if finish := choice.get("finish_reason"):
-            self._finish = str(finish)
 
     def _handle_delta(self, delta: dict[str, Any], events: list[ModelEvent]) -> None:
         for field in REASONING_FIELDS:
             if (thought := delta.get(field)) and isinstance(thought, str):
                 self._reasoning_field = field
-                # The server separates thinking itself, so the text does not begin with thinking.
-                if not self._content:
-                    self._tag_parser = ThinkTagParser(*self._tags)
-                self._add_thinking(self._thinking_delta.feed(thought), events)
+                self._handle_thought(thought, events)
                 break  # some servers send the same text in both fields
         content = delta.get("content")
         if isinstance(content, str):
             self._add_content(self._text_delta.feed(content), events)
         elif isinstance(content, list):
             self._handle_parts(objects_in(content), events)
-        self._details += objects_in(delta.get(_DETAILS))
+        if details := delta.get(_DETAILS):
+            self._details += objects_in(details)
         if (refusal := delta.get("refusal")) and isinstance(refusal, str):
             self._refusal.append(refusal)
-        calls = objects_in(delta.get("tool_calls"))
+        calls = objects_in(sent) if (sent := delta.get("tool_calls")) else []
         if isinstance(legacy := delta.get("function_call"), dict):
             calls.append({"index": 0, "function": legacy})
         # The server recognizes calls itself, so its text holds none.
         if calls:
             self._release_text(events)
             events += map(self._calls.feed, calls)
+
+    def _handle_thought(self, thought: str, events: list[ModelEvent]) -> None:
+        # The server separates thinking itself, so the text does not begin with thinking.
+        if not self._content:
+            self._tag_parser = ThinkTagParser(*self._tags)
+        if self._thinking_delta is None:
+            self._thinking_delta = DeltaText(cumulative=self._cumulative)
+        self._add_thinking(self._thinking_delta.feed(thought), events)
 
     def _handle_parts(self, parts: list[dict[str, Any]], events: list[ModelEvent]) -> None:
         """Decode content that is a list of parts, as Mistral sends it while thinking."""
@@ -189,14 +196,16 @@ class OpenAIDecoder(Decoder):
     def _emit_text(self, pieces: Sequence[tuple[str, str]], events: list[ModelEvent]) -> None:
         for kind, text in pieces:
             if kind == "text":
-                if shown := self._text_calls.feed(text) if self._in_text else text:
+                shown = text if self._text_calls is None else self._text_calls.feed(text)
+                if shown:
                     events.append(TextDelta(shown))
             elif kind == "thinking":
                 events.append(ThinkingDelta(text))
             else:
                 self._release_text(events)
                 events.append(TextWasThinking())
-                self._text_calls = TextCalls(self._names if self._in_text else ())
+                if self._text_calls is not None:
+                    self._text_calls = TextCalls(self._names)
 
     def _final_calls(self) -> list[dict[str, Any]]:
         by_id: dict[str, dict[str, Any]] = {}
@@ -209,21 +218,26 @@ class OpenAIDecoder(Decoder):
 
     @property
     def usage(self) -> TokenUsage:
-        usage = self._usage
-        cached = token_count(usage, "prompt_tokens_details", "cached_tokens")
-        cached = cached or token_count(usage, "prompt_cache_hit_tokens")
-        written = token_count(usage, "prompt_tokens_details", "cache_write_tokens")
-        reasoning = token_count(usage, "completion_tokens_details", "reasoning_tokens")
+        sent, cached, hit, written, received, reasoning = token_counts(
+            self._usage,
+            "prompt_tokens",
+            "prompt_tokens_details.cached_tokens",
+            "prompt_cache_hit_tokens",
+            "prompt_tokens_details.cache_write_tokens",
+            "completion_tokens",
+            "completion_tokens_details.reasoning_tokens",
+        )
+        cached = cached or hit
         return TokenUsage(
-            input=max(0, token_count(usage, "prompt_tokens") - cached - written),
+            input=max(0, sent - cached - written),
             cache_read=cached,
             cache_write=written,
             reasoning=reasoning,
-            output=max(0, token_count(usage, "completion_tokens") - reasoning),
+            output=max(0, received - reasoning),
         )
 
     def _response(self) -> Response:
-        if not self._begun or not self._is_complete:
+        if not self._begun or not (self.is_done or self._finish):
             raise BrokenStreamError("the stream ended before the response was complete")
         if self._finish in _BROKEN:
             raise BrokenStreamError(f"the server gave up ({self._finish})")

@@ -28,8 +28,8 @@ class OpenAIDialect(Dialect):
     name: ClassVar[str] = "openai-chat"
     may_lack_functions: ClassVar[bool] = True
 
-    def leading_messages(self, system: str) -> list[str]:
-        return [to_json({"role": "system", "content": system})] if system else []
+    def leading_message(self, system: str) -> str:
+        return to_json({"role": "system", "content": system}) if system else ""
 
     def fields(self, system: str) -> dict[str, Any]:
         settings, profile = self.settings, self.profile
@@ -54,16 +54,17 @@ class OpenAIDialect(Dialect):
     def write(
         self, results: Sequence[tuple[ToolUse, ToolResult]], texts: Sequence[UserText]
     ) -> list[str]:
-        messages: list[dict[str, Any]] = []
+        messages: list[str] = []
         for call, result in results:
             content = result.content
             if result.is_error and not is_failure(content):  # a failure is marked already
                 content = to_json({_ERROR_KEY: content})
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
+            message = {"role": "tool", "tool_call_id": call.id, "content": content}
+            messages.append(to_json(message))
         if texts:
-            text = "\n\n".join(text.text for text in texts)
-            messages.append({"role": "user", "content": text})
-        return [to_json(message) for message in messages]
+            text = "\n\n".join([text.text for text in texts])
+            messages.append(to_json({"role": "user", "content": text}))
+        return messages
 
     def write_response(self, text: str, calls: Sequence[ToolUse]) -> str:
         message: dict[str, Any] = {"role": "assistant", "content": text}
@@ -79,38 +80,20 @@ class OpenAIDialect(Dialect):
         return to_json(message)
 
     def read(self, message: str, position: int, pending: Sequence[ToolUse]) -> list[TranscriptPart]:
-        match parse_json(message):
-            case {"role": "user", "content": str(text)}:
-                return [UserText(text)]
-            case {"role": "tool", "tool_call_id": str(id), "content": str(content)}:
-                return [_result(id, content)]
-            case {"role": "assistant", **fields}:
-                return self._response_parts(fields)
-            case _:
-                return []
+        return message_parts(parse_json(message), self.profile)
 
-    def _response_parts(self, fields: dict[str, Any]) -> list[TranscriptPart]:
-        parts: list[TranscriptPart] = [
-            ThinkingPart(fields[field]) for field in REASONING_FIELDS if fields.get(field)
-        ]
-        if content := fields.get("content"):
-            parts += _text_parts(content, self.profile)
-        for call in fields.get("tool_calls") or ():
-            function = call["function"]
-            parts.append(
-                make_tool_use(call["id"], function["name"], parse_json(function["arguments"]))
-            )
-        return parts
-
-    def to_history(self, message: str) -> str:
-        fields: dict[str, Any] = parse_json(message)
+    def read_response(self, message: str, position: int) -> tuple[list[TranscriptPart], str]:
+        fields = parse_json(message)
+        parts = message_parts(fields, self.profile)
+        if self.profile.replays_thinking or fields.get("role") != "assistant":
+            return parts, message
         # A response with calls is the middle of a train of thought, so its thinking is kept.
-        if self.profile.replays_thinking or fields.get("tool_calls"):
-            return message
-        texts = [part.text for part in self._response_parts(fields) if isinstance(part, ModelText)]
+        if fields.get("tool_calls"):
+            return parts, message
+        text = "".join([part.text for part in parts if isinstance(part, ModelText)])
         for field in REASONING_FIELDS:
             fields.pop(field, None)
-        return to_json(fields | {"content": "".join(texts)})
+        return parts, to_json(fields | {"content": text})
 
     def decoder(self) -> OpenAIDecoder:
         settings = self.settings
@@ -123,6 +106,33 @@ class OpenAIDialect(Dialect):
         )
 
 
+def message_parts(message: Any, profile: Profile) -> list[TranscriptPart]:
+    """Return the parts of a message of a model with *profile*; none if it has another form."""
+    match message:
+        case {"role": "user", "content": str(text)}:
+            return [UserText(text)]
+        case {"role": "tool", "tool_call_id": str(id), "content": str(content)}:
+            return [_result(id, content)]
+        case {"role": "assistant", **fields}:
+            return _response_parts(fields, profile)
+        case _:
+            return []
+
+
+def _response_parts(fields: dict[str, Any], profile: Profile) -> list[TranscriptPart]:
+    parts: list[TranscriptPart] = [
+        ThinkingPart(fields[field]) for field in REASONING_FIELDS if fields.get(field)
+    ]
+    if content := fields.get("content"):
+        if not isinstance(content, str):
+            raise TypeError(f"the content of a response must be a string, got {content!r}")
+        parts += _text_parts(content, profile)
+    for call in fields.get("tool_calls") or ():
+        function = call["function"]
+        parts.append(make_tool_use(call["id"], function["name"], parse_json(function["arguments"])))
+    return parts
+
+
 def _result(id: str, content: str) -> ToolResult:
     match parse_json(content) if content.startswith(f'{{"{_ERROR_KEY}"') else None:
         case {"tool_error": str(failure)}:
@@ -133,8 +143,11 @@ def _result(id: str, content: str) -> ToolResult:
 
 def _text_parts(content: str, profile: Profile) -> list[TranscriptPart]:
     """Separate thinking from the answer in a complete text."""
-    closes = profile.think_tags[1] in content  # without a closing tag it was not thinking
-    parser = ThinkTagParser(*profile.think_tags, thinks_first=profile.thinks_first and closes)
+    opening, closing = profile.think_tags
+    closes = closing in content  # without a closing tag it was not thinking
+    if not closes and opening not in content:
+        return [ModelText(content)]
+    parser = ThinkTagParser(opening, closing, thinks_first=profile.thinks_first and closes)
     thinking, text = "", ""
     for kind, piece in [*parser.feed(content), *parser.end()]:
         if kind == "text":

@@ -38,9 +38,7 @@ class DeltaText:
 
     def feed(self, piece: str) -> str:
         """Return the new text in *piece*."""
-        return self._new(self._joiner.feed(piece))
-
-    def _new(self, piece: str) -> str:
+        piece = self._joiner.feed(piece)
         if self._cumulative is False or not piece:
             return piece
         if self._cumulative:
@@ -80,11 +78,14 @@ class DeltaText:
 
     def end(self) -> str:
         """Return the text held back; without proof of the contrary it was new text."""
-        return self._new(self._joiner.end()) + self._release()
+        rest = self._joiner.end()
+        if rest:
+            rest = self.feed(rest)
+        return rest + "".join([] if self._cumulative else self._held)
 
     def _release(self) -> str:
         held, self._held = "".join(self._held), []
-        return held if not self._cumulative else ""
+        return held
 
 
 class ThinkTagParser:

@@ -35,12 +35,13 @@ class TextCalls:
     """Decides whether the text of a response consists of calls only.
 
     Attributes:
+        may_be_calls: whether all of the text so far may be calls; otherwise nothing is held back.
         calls: the name and the arguments, as JSON text, of each call so far.
     """
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names  # of the functions offered
-        self._may_be_calls = True
+        self.may_be_calls = True
         self._held: list[str] = []
         self._size = 0
         self._left = ""  # the beginning of a tag or a fence
@@ -49,7 +50,7 @@ class TextCalls:
 
     def feed(self, text: str) -> str:
         """Return the text that can be emitted now: none while all of it may be calls."""
-        if not self._may_be_calls:
+        if not self.may_be_calls:
             return text
         self._held.append(text)
         self._size += len(text)
@@ -65,7 +66,7 @@ class TextCalls:
     def release(self) -> str:
         """Return the text held back; the response is text and holds no calls."""
         held, self._held = self.held, []
-        self._may_be_calls = False
+        self.may_be_calls = False
         self.calls = []
         return held
 
@@ -73,7 +74,7 @@ class TextCalls:
     def are_complete(self) -> bool:
         """Whether the text so far consists of complete calls only."""
         ended = self._object is None and self._left in {"", "```"}
-        return self._may_be_calls and bool(self.calls) and ended
+        return self.may_be_calls and bool(self.calls) and ended
 
     def _scan(self, text: str) -> bool:
         """Scan *text* and return whether all of the text may still be calls."""

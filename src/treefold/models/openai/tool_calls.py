@@ -71,7 +71,8 @@ class ToolCalls:
             self._by_id[id] = call
         if name:
             call.name = self._joined_name(call.name, name)
-        call.others |= {key: fragment[key] for key in fragment.keys() - _KNOWN_FIELDS}
+        if others := fragment.keys() - _KNOWN_FIELDS:
+            call.others |= {key: fragment[key] for key in others}
         arguments = _arguments(function.get("arguments"))
         if len(arguments) == call.size and arguments == call.arguments and call.is_complete:
             arguments = ""  # the server repeats them

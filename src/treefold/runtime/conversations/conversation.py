@@ -322,11 +322,11 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     def _complete(self, usage: TokenUsage, cost: Decimal | None) -> ResponseCompleted:
         session, node = self._get_opened().session, self._node
-        exchange = session.exchanges[-1]
-        parts = tuple(session.parts(len(session.exchanges) - 1))
+        exchanges = session.exchanges
+        parts = tuple(session.parts(len(exchanges) - 1))
         self.responses += 1
         self._unsent = ()
-        completed = ResponseCompleted(node.id, time.time(), exchange, parts, usage, cost)
+        completed = ResponseCompleted(node.id, time.time(), exchanges[-1], parts, usage, cost)
         node.tree.publish(completed)
         return completed
 
@@ -362,19 +362,18 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     def _expected(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
         """Estimate the next request: the whole conversation is sent again, with *inputs*."""
         opened = self._get_opened()
+        exchanges = opened.session.exchanges
         new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
-        if not opened.session.exchanges:
+        if not exchanges:
             new += len(opened.system)
         usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
-        if opened.session.exchanges:
-            usage += opened.session.exchanges[-1].usage
-        return usage
+        return usage + exchanges[-1].usage if exchanges else usage
 
     def _take_usage(self, *, failed: bool) -> tuple[TokenUsage, Decimal | None]:
         """Return the usage and the cost of the last request."""
         opened = self._get_opened()
-        usage = opened.session.usage - self._charged
-        self._charged = opened.session.usage
+        total = opened.session.usage
+        usage, self._charged = total - self._charged, total
         if failed and not usage.total:
             return usage, Decimal(0)
         return usage, price_if_known(usage, opened.model)
