@@ -63,7 +63,7 @@ class Spending:
 
     def add(self, usage: TokenUsage, cost: Decimal | None, responses: int) -> None:
         """Add what one request took."""
-        self.usage += usage
+        self.usage = usage if self.usage is NO_USAGE else self.usage + usage
         self.cost = added(self.cost, cost)
         self.responses += responses
 
@@ -357,8 +357,9 @@ class CallRecord:
 
     def _spend(self, usage: TokenUsage, cost: Decimal | None, responses: int) -> None:
         """Add what a request took to this call and to every call above it."""
-        self.conversation.usage += usage
-        self.conversation.cost = added(self.conversation.cost, cost)
+        talk = self.conversation
+        talk.usage = usage if talk.usage is NO_USAGE else talk.usage + usage
+        talk.cost = added(talk.cost, cost)
         above: CallRecord | None = self
         while above is not None:
             above.spending = above.spending or Spending()

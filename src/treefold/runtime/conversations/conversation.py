@@ -31,8 +31,6 @@ from treefold.core.model_events import (
     AttemptFailed,
     ModelEvent,
     Noticed,
-    PartCompleted,
-    ResponseEnded,
     ResponseStarted,
     TextDelta,
     TextWasThinking,
@@ -95,19 +93,15 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             settle(self._answering)
 
     @property
-    def _record(self) -> ConversationRecord:
-        return self._node.record.conversation
-
-    @property
     def transcript(self) -> Sequence[TranscriptPart]:
-        return self._record.transcript
+        return self._node.record.conversation.transcript
 
     # What it begins with
 
     @property
     def was_begun(self) -> bool:
         """Whether an earlier process has sent the first prompt."""
-        return bool(self._record.exchanges or self._record.said)
+        return bool(self._node.record.conversation.exchanges or self._node.record.conversation.said)
 
     @property
     def prior(self) -> PriorConversation:
@@ -117,7 +111,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return self._prior
 
     def _find_prior(self) -> PriorConversation:
-        record = self._record
+        record = self._node.record.conversation
         prompt = None if record.edit is None else record.edit.prompt
         if self.was_begun:
             return PriorConversation(
@@ -147,11 +141,11 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     @property
     def model(self) -> str | None:
         """The name of its model."""
-        return self._record.model
+        return self._node.record.conversation.model
 
     @property
     def model_ref(self) -> Any:
-        edit = self._record.edit
+        edit = self._node.record.conversation.edit
         return self._node.request.model if edit is None or edit.model is None else edit.model
 
     @property
@@ -180,7 +174,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     ) -> ModelSettings:
         if settings.caching is not None:
             return settings
-        record = self._record
+        record = self._node.record.conversation
         if record.caching is not None and record.model == model.name:
             return replace(settings, caching=Caching(record.caching))
         past = tuple(self._services.past_runs.get(self._node.function.name, ()))
@@ -255,7 +249,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     def _begin(self, opened: _Opened, transcript: tuple[TranscriptPart, ...]) -> None:
         """Publish that the conversation is open; *transcript* is what it continues."""
         # An earlier process, or this one with other settings, had opened it before.
-        continues = self._record.model is not None
+        continues = self._node.record.conversation.model is not None
         self._opened = opened
         self._charged = opened.session.usage
         caching = opened.settings.caching or Caching.NONE
@@ -342,12 +336,12 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 )
             case ResponseStarted():
                 pass  # there is no text yet
-            case PartCompleted() | ResponseEnded():
-                settle(self._answering)
-            case TextDelta() | ThinkingDelta() | TextWasThinking() | ToolUseDelta():
-                settle(self._answering)
-                # For observers: the complete response is published.
-                node.tree.stream(ResponseStreamed(node.id, event))
+            case _:
+                if not self._answering.done():
+                    self._answering.set_result(None)
+                if isinstance(event, TextDelta | ThinkingDelta | TextWasThinking | ToolUseDelta):
+                    # For observers: the complete response is published.
+                    node.tree.stream(ResponseStreamed(node.id, event))
 
     def _reserve(
         self, inputs: Sequence[UserText | ToolResult], *, over_budget: bool
