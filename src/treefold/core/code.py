@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, get_args
 
 from treefold.core.budget import Budget
@@ -83,8 +84,9 @@ class CodeFunction(Function):
     def parameters(self) -> Parameters:
         return self._listed or self._signature.parameters
 
-    @property
-    def is_plain(self) -> bool:
+    @cached_property
+    def is_plain(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        # It is asked for by each top-level call.
         return super().is_plain and self._listed is None
 
     def faults(self, models: ModelFinder) -> list[str]:

@@ -156,7 +156,11 @@ class Engine:
             self._trees.expect(node)
             if request.key is not None:
                 self._keyed[named(request.key)] = node
-        loop_handle.run_soon(start_task, node, Context(self, node))
+        context = Context(self, node)
+        if loop_handle.is_current():
+            start_task(node, context)
+        else:
+            loop_handle.call_soon(start_task, node, context)
         return node
 
     def _start_child(
@@ -189,9 +193,8 @@ class Engine:
 
     def _check(self, function: Function) -> None:
         """Check the call graph of a function when it is first called at top level."""
-        if function not in self._checked:
-            if not function.is_plain:
-                discover([function], self.services.models, self._functions)
+        if not function.is_plain and function not in self._checked:
+            discover([function], self.services.models, self._functions)
             self._checked.add(function)
 
     # Making nodes

@@ -48,7 +48,7 @@ class RunGuard:
         loop = asyncio.get_running_loop()
         while True:
             with _lock:
-                if not self.held:
+                if self._loop is None or self._loop.is_closed():
                     self._loop = loop
                     self._stream = stream
                     return
