@@ -6,7 +6,6 @@ used in any thread and switch to that loop themselves.
 """
 
 import asyncio
-import contextvars
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -482,7 +481,8 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         """
         over = self.has_ended or self.loop_handle.loop.is_closed()
         patience, again = self.loop_handle.patience, self._cancel_again
-        self._get_cancellation().repeat_at(None if over else self.call_later(patience, again))
+        timer = None if over else self.loop_handle.call_later(patience, again)
+        self._get_cancellation().repeat_at(timer)
 
     def _cancel_again(self) -> None:
         self._cancel_subtree(self.cancel_reason or "cancelled", insist=True, repeated=True)
@@ -503,19 +503,9 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
         journal = self.tree.journal
         return self.concluded and journal is not None and not journal.is_closed
 
-    def call_later(
-        self, seconds: float, function: Callable[..., None], *args: Any
-    ) -> asyncio.TimerHandle:
-        """Call *function* on the loop after a delay."""
-        # A cancelled timer may stay in the loop's heap for long, and the current context variables
-        # would keep the node alive meanwhile. Timers cannot share one empty context: two loops in
-        # two threads cannot enter the same context at once.
-        context = contextvars.Context()
-        return self.loop_handle.loop.call_later(seconds, function, *args, context=context)
-
     def start_timer(self, seconds: float, function: Callable[..., None], *args: Any) -> None:
         """Call *function* after a delay, unless the call has ended or its timers are stopped."""
-        self.timers = [*self.timers, self.call_later(seconds, function, *args)]
+        self.timers = [*self.timers, self.loop_handle.call_later(seconds, function, *args)]
 
     def stop_timers(self) -> None:
         """Stop the timers of ``start_timer``."""
