@@ -25,7 +25,6 @@ from treefold.core.question import Answer, QuestionKind
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.stack import frames_to
 from treefold.runtime.calls.walk import root_of
-from treefold.runtime.conversations.agent_node import AgentNode
 from treefold.runtime.graph import check_use
 from treefold.runtime.limits.leases import give_up_lease, usable_lease
 from treefold.runtime.loops.threads import in_thread
@@ -125,10 +124,10 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         return self._starter.start(request, self._node)
 
     def post_exception(self, error: AgentException) -> None:
-        agent = self.node if isinstance(self.node, AgentNode) else self.node.parent
+        agent = self.node if self.node.function.is_agent else self.node.parent
         if not isinstance(error, AgentException):
             raise InvalidValueError(f"post_exception takes an AgentException, not {error!r}")
-        if not isinstance(agent, AgentNode):
+        if agent is None or not agent.function.is_agent:
             raise UsageError(
                 f"{self.node.function.name} is not an agent and was not called by one: raise the"
                 " exception instead"
@@ -190,6 +189,10 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
 
     @property
     def conversation(self) -> AgentConversation:
+        from treefold.runtime.conversations.agent_node import (  # noqa: PLC0415 - only for agents
+            AgentNode,
+        )
+
         if not isinstance(self.node, AgentNode):
             raise UsageError(f"{self.node.function.name} is not an agent, and has no conversation")
         return self.node.conversation
@@ -220,6 +223,6 @@ async def _until_ended(node: CallNode, work: Callable[[], Awaitable[T]]) -> T:
         node.remove_end_callback(task.cancel)
 
 
-def _resign(agent: AgentNode, error: AgentException) -> None:
+def _resign(agent: CallNode, error: AgentException) -> None:
     error.locate(frames_to(agent))
     agent.note_resignation(error)
