@@ -52,7 +52,8 @@ async def test_ten_thousand_finished_trees_take_no_more_memory_than_a_few(tmp_pa
         # A node and a record for each tree that is kept.
         assert max(counts) <= 2 * FINISHED_IN_MEMORY + 10
         assert runtime.invoke(DOUBLE, {"n": 3}, key="call 3").result() == 6
-        assert len(runtime.list_toplevel()) == TREES
+        assert runtime.store is not None
+        assert len(runtime.store.trees()) == TREES
 
 
 async def test_a_dropped_tree_is_read_again_and_is_the_same_while_it_is_used(tmp_path: Path):
