@@ -86,7 +86,7 @@ class CodeFunction(Function):
 
     @cached_property
     def is_plain(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
-        # It is asked for by each top-level call.
+        # Each top-level call reads it.
         return super().is_plain and self._listed is None
 
     def faults(self, models: ModelFinder) -> list[str]:

@@ -1,7 +1,8 @@
-"""``CallRecord``: the state of one call, computed from its events only.
+"""``CallRecord``: the state of one call, computed from its events.
 
 A running call and a call read from a journal have the same record: the running one changes it by
-publishing events. Views are frozen copies of records (``core.fold``).
+publishing events. Only the arguments and the result of a recorded call are replaced without one, by
+objects of the program that attaches to it. Views are frozen copies of records (``core.fold``).
 """
 
 from collections.abc import Callable

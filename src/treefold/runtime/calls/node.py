@@ -59,7 +59,7 @@ class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properti
 
     Args:
         record: of the call, which was made just now or in an earlier process.
-        request: what was asked for; of a recorded call, what the journal has of it.
+        request: the function, arguments and options; of a recorded call, what the journal has.
     """
 
     __slots__ = (
