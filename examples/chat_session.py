@@ -49,7 +49,7 @@ async def talk(
     options = AgentOptions(
         system_prompt="You plan with the user, and have every plan criticized before you show it.",
         model=model,
-        tools=[critic],
+        tools=[critic] if model.calls_functions else [],
         auto_execute_tools=True,
     )
     async with Runtime() as runtime:  # the agent names no model, and asks the client's

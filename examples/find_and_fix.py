@@ -9,8 +9,8 @@ copy protects the project, not the computer: ``find_bug`` has a shell, and may r
 What it shows: code and agents that call each other as functions, a result with a type, tools that
 are bound to a folder, an agent that may give up, a budget, and the tree of it all.
 
-Without ``--model`` it asks the small model that runs in process (``treefold local fetch``). That
-one cannot call functions and will not find the bug; the example then says so and ends.
+Without ``--model``, ``TREEFOLD_MODEL`` names the model. It has to be one that can call functions;
+the small one that runs in process (``local``) cannot.
 """
 
 import argparse
@@ -22,7 +22,17 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from treefold import Budget, CodeFunction, Function, Node, RunContext, Runtime, TreefoldError, agent
+from treefold import (
+    Budget,
+    CodeFunction,
+    Function,
+    Node,
+    RunContext,
+    Runtime,
+    TreefoldError,
+    agent,
+    get_model,
+)
 from treefold.models import Model, find_model
 from treefold.toolbox import Bash, TextEditor, raise_exception
 from treefold.views.text import render
@@ -108,7 +118,7 @@ def main() -> int:
     """Do it on a copy of the project that the command line names."""
     about, _, _ = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--model", default="local", help="such as openai:qwen3@ollama")
+    parser.add_argument("--model", help="such as ollama:qwen3; otherwise TREEFOLD_MODEL")
     parser.add_argument("--project", type=Path, default=PROJECT, help="a folder with unittests")
     parser.add_argument("--rounds", type=int, default=3, help="how often to try")
     options = parser.parse_args()
@@ -118,7 +128,11 @@ def main() -> int:
         root = Path(folder) / options.project.resolve().name
         shutil.copytree(options.project, root, ignore=shutil.ignore_patterns("__pycache__"))
         try:
-            return 0 if fix(root, find_model(options.model), options.rounds) else 1
+            return (
+                0
+                if fix(root, find_model(get_model(options.model, prefer_env=False)), options.rounds)
+                else 1
+            )
         except TreefoldError as error:
             print(f"find_and_fix: {error}", file=sys.stderr)
             return 1

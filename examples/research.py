@@ -7,9 +7,8 @@ What it shows: calls in parallel, an ensemble of two models that reconciles what
 agent that looks again at its own answer, bounds on what is spent and on how many requests are under
 way, and progress as it happens.
 
-Without ``--model`` it asks the small model that runs in process (``treefold local fetch``). That
-one cannot call functions, so it never sees the texts, and what it says has little to do with them;
-most likely the example ends by saying that there was no answer.
+Without ``--model``, ``TREEFOLD_MODEL`` names the model. It has to be one that can call functions;
+the small one that runs in process (``local``) cannot.
 """
 
 import argparse
@@ -33,6 +32,7 @@ from treefold import (
     ThinkMore,
     TreefoldError,
     agent,
+    get_model,
 )
 from treefold.models import Model, find_model
 
@@ -138,14 +138,14 @@ def main() -> int:
     about, _, _ = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("question", nargs="?", default=QUESTION)
-    parser.add_argument("--model", default="local", help="such as openai:qwen3@ollama")
+    parser.add_argument("--model", help="such as ollama:qwen3; otherwise TREEFOLD_MODEL")
     parser.add_argument("--second", help="another one for the ensemble; otherwise the same")
     parser.add_argument("--folder", type=Path, default=TEXTS, help="where the .txt files are")
     options = parser.parse_args()
     if not any(options.folder.glob("*.txt")):
         parser.error(f"there is no .txt file in {options.folder}")
     try:
-        first = find_model(options.model)
+        first = find_model(get_model(options.model, prefer_env=False))
         second = find_model(options.second) if options.second else first
         answer(options.question, options.folder, {"first": first, "second": second})
     except TreefoldError as error:

@@ -7,8 +7,8 @@ What it shows: turns that run agents, a queue to which each review may add close
 that later turns get to see, a check that ends the run early, and a person who is asked before an
 agent runs a command (``--yes`` allows them all: the shell can do whatever you can).
 
-Without ``--model`` it asks the small model that runs in process (``treefold local fetch``). That
-one cannot call functions and will hardly give a review; the example then says so and ends.
+Without ``--model``, ``TREEFOLD_MODEL`` names the model. It has to be one that can call functions;
+the small one that runs in process (``local``) cannot.
 """
 
 import argparse
@@ -36,6 +36,7 @@ from treefold import (
     TreefoldError,
     Turn,
     agent,
+    get_model,
     registries,
     tool,
 )
@@ -157,14 +158,16 @@ def main() -> int:
     """Review the folder that the command line names."""
     about, _, _ = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--model", default="local", help="such as openai:qwen3@ollama")
+    parser.add_argument("--model", help="such as ollama:qwen3; otherwise TREEFOLD_MODEL")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the .py files are")
     parser.add_argument("--yes", action="store_true", help="allow every command, ask nobody")
     options = parser.parse_args()
     if not any(options.folder.glob("*.py")):
         parser.error(f"there is no Python file in {options.folder}")
     try:
-        found = review(options.folder, find_model(options.model), yes=options.yes)
+        found = review(
+            options.folder, find_model(get_model(options.model, prefer_env=False)), yes=options.yes
+        )
     except TreefoldError as error:
         print(f"review_queue: {error}", file=sys.stderr)
         return 1

@@ -13,6 +13,7 @@ TreefoldError
 │   │   ├── UnknownQuestionError
 │   │   └── UnknownSessionError
 │   ├── InvalidValueError         a value cannot be used here (ValueError)
+│   │   ├── NoModelError          no model was chosen for a call
 │   │   └── OtherProtocolError    a saved conversation is in the protocol of another provider
 │   ├── WrongRunMethodError       returning() on a stream, or yielding() on a single value
 │   ├── SafeExecutionError        not allowed while the turn or agent is running

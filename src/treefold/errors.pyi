@@ -27,6 +27,7 @@ from treefold.core.errors import (
     InvalidValueError as InvalidValueError,
     ModelProviderException as ModelProviderException,
     ModelRefusedError as ModelRefusedError,
+    NoModelError as NoModelError,
     NoParentSessionError as NoParentSessionError,
     OtherProtocolError as OtherProtocolError,
     RecordedError as RecordedError,

@@ -41,6 +41,4 @@ def test_the_default_model_can_be_named():
     together = Ensemble(worker("one"), {"default": 2})
     with Runtime([together], models=ScriptedModel("a", "b", "both")) as runtime:
         assert runtime.invoke(together).result() == "both"
-    Runtime([together]).close()  # the embedded one is as good a default
-    with pytest.raises(CallGraphError, match="the runtime's models have no default"):
-        Runtime([together], models={"other": ScriptedModel()})
+    Runtime([together]).close()  # TREEFOLD_MODEL may name it when it is called

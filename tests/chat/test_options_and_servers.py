@@ -64,12 +64,13 @@ def test_options_are_a_plain_mutable_dataclass_that_shares_nothing():
     ]
 
 
-@pytest.mark.parametrize("missing", ["system_prompt", "model"])
-def test_a_system_prompt_and_a_model_are_required(missing: str):
-    given: dict[str, Any] = {"system_prompt": "You help.", "model": "qwen2.5"}
-    del given[missing]
-    with pytest.raises(TypeError, match=missing):
+def test_a_system_prompt_is_required_and_no_model_is_the_default_of_the_runtime():
+    given: dict[str, Any] = {"model": "qwen2.5"}
+    with pytest.raises(TypeError, match="system_prompt"):
         AgentOptions(**given)
+    assert AgentOptions("You help.").model is None
+    with pytest.raises(InvalidValueError, match="base_url='ollama' goes with the name of a model"):
+        AgentOptions("You help.", base_url="ollama")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,10 @@ import pytest
 from command_line import environment, treefold
 from permissions import without_privileges
 from terminal import Terminal
-from treefold.cli.doctor import examine
+from treefold.cli.doctor import (
+    _lines,  # pyright: ignore[reportPrivateUsage]
+    examine,
+)
 from treefold.cli.packages import Extra, Package, extras_of
 from treefold.models.local.weights import SMOLLM2
 from wire.replies import failure
@@ -69,6 +72,31 @@ def test_where_no_model_can_be_asked_it_says_how_to_get_one(tmp_path: Path):
     assert "· local " + SMOLLM2.file + " is not fetched: treefold local fetch" in str(
         lines(treefold("doctor", env=env).stdout)["embedded model"]
     )
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, "· none TREEFOLD_MODEL is not set: name a model in each program, or set it to one"),
+        ({"TREEFOLD_MODEL": "local"}, "✓ local TREEFOLD_MODEL names it"),
+        ({"TREEFOLD_MODEL": "clod"}, "✗ none TREEFOLD_MODEL=clod: no provider is called 'clod'"),
+        (
+            {"TREEFOLD_MODEL": "qwen3", "TREEFOLD_BASE_URL": f"http://127.0.0.1:9/{KEY}"},
+            "✓ qwen3 at TREEFOLD_BASE_URL TREEFOLD_MODEL names it",
+        ),
+    ],
+)
+def test_it_says_which_model_calls_use_that_name_none(
+    variables: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("TREEFOLD_MODEL", "TREEFOLD_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    found = examine({})
+    [line] = lines("\n".join(_lines(found)))["model of calls that name none"]
+    assert line.startswith(told)
+    assert KEY not in line
 
 
 def test_nothing_usable_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from terminal import Terminal
-from treefold.cli.model_choice import ModelChoice, find_choices
 from wire import ModelServer, openai_wire
-from wire.replies import failure
 
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")
-NOBODY = {"nobody": "http://127.0.0.1:9/v1"}
 OFFER = (
     "from treefold.cli.model_choice import ask_for_model; print('took', ask_for_model(None, {}))"
 )
@@ -24,23 +21,6 @@ OFFER = (
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in KEYS:
         monkeypatch.delenv(name, raising=False)
-
-
-async def test_keys_and_servers_are_found_and_no_key_is_shown(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("GOOGLE_API_KEY", "secret")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
-    monkeypatch.setenv("OPENAI_API_KEY", "")
-    async with ModelServer() as server:
-        listed = {"data": [{"id": "nomic-embed-text"}, {"id": "qwen3"}]}
-        server.on_request = lambda _: failure(200, listed)
-        url = f"{server.url}/v1"
-        assert await find_choices(NOBODY | {"ollama": url}) == [
-            ModelChoice(
-                "anthropic:claude-opus-5-5", None, "ANTHROPIC_API_KEY is set; this costs money"
-            ),
-            ModelChoice("gemini:gemini-4-argon", None, "GOOGLE_API_KEY is set; this costs money"),
-            ModelChoice(f"openai:qwen3@{url}", None, "ollama is running"),
-        ]
 
 
 async def test_the_user_chooses_by_number():

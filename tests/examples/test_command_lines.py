@@ -38,10 +38,13 @@ def test_a_model_that_is_not_there_is_exit_code_1_and_a_sentence_that_names_it(
 
 
 @EXAMPLES
-def test_weights_that_have_not_been_fetched_are_asked_for(name: str, tmp_path: Path):
-    done = start(name, TREEFOLD_CACHE=str(tmp_path))
-    assert done.returncode == 1
-    assert "'treefold local fetch'" in done.stderr.splitlines()[0]
+def test_a_model_has_to_be_named_and_to_call_functions(name: str):
+    done = start(name, TREEFOLD_MODEL="")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"{name}: no model is named: give one, or set TREEFOLD_MODEL\n"
+    done = start(name, TREEFOLD_MODEL="local")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "local cannot call functions, and this uses " in done.stderr
 
 
 @EXAMPLES

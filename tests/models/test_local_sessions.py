@@ -6,18 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from support import add
 from treefold import Provider
 from treefold.core.errors import TreefoldError
 from treefold.core.exchange import Exchange
 from treefold.core.model import ModelSettings
-from treefold.core.model_events import (
-    Noticed,
-    ResponseEnded,
-)
-from treefold.core.transcript import ModelText, ToolResult, UserText
+from treefold.core.transcript import ModelText, UserText
 from treefold.models import LocalModel, find_model, price
-from wire.protocols import answer, asked
+from wire.protocols import answer
 
 BRIEF = ModelSettings(max_tokens=12, temperature=0.0)
 
@@ -68,16 +63,6 @@ class TestLocal:
         found = json.loads(last.text)
         assert set(found) == {"city", "big"}
         assert isinstance(found["big"], bool)
-
-    async def test_with_functions_it_answers_or_calls_and_the_session_goes_on(self):
-        async with asyncio.timeout(240):
-            settings = ModelSettings(max_tokens=40, temperature=0.0)
-            session = LocalModel().open("You may use tools.", [add], settings)
-            events = await answer(session, UserText("Add 1 and 2."))
-            assert isinstance(events[-1], ResponseEnded)
-            results = [ToolResult(call.id, "3") for call in asked(events)]
-            await answer(session, *results or [UserText("Thanks.")])
-        assert [event for event in events if isinstance(event, Noticed)]  # it is not made for it
 
     async def test_two_sessions_may_ask_at_once(self):
         async def ask(question: str) -> str:

@@ -4,10 +4,10 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
-from treefold.agents.loop import provider_fault
+from treefold.agents.loop import found_model
 from treefold.agents.prompts import filled, unknown_placeholders
 from treefold.agents.results import ReturnResult
 from treefold.agents.task import Task, carry_out
@@ -16,7 +16,7 @@ from treefold.core.conversation import AgentConversation
 from treefold.core.errors import (
     DefinitionError,
     InvalidValueError,
-    TreefoldError,
+    NoModelError,
     UsageError,
 )
 from treefold.core.from_file import FromFile
@@ -60,7 +60,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
         uses: the functions that it may call.
         model_tools: further functions, by Provider or by the name of a model.
         default_model: a Provider, a name or a Model. Without one, that of the Client in whose turn
-            it is called, or the runtime's default.
+            it is called, the runtime's default, or else the variable ``TREEFOLD_MODEL``.
         returns: the type of the result; without one, the result is the last text of the model.
         max_steps: how many requests one call may make.
         parallel_tools: run the calls of one response in parallel.
@@ -275,19 +275,22 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
         self, models: ModelFinder, model_ref: Model | Provider | str | None
     ) -> list[str]:
         """Return why the model that *model_ref* refers to cannot be used; empty if it can."""
-        if model_ref is None and not models.has_default:
-            # Each call must name a model.
-            return []
         try:
             model = models.find(model_ref)
-            functions = self._task_functions(model, model_ref)
-            if model_ref is None and not models.chooses_default:
-                # The program did not choose the embedded model, which cannot call functions. That
-                # is no fault of the definition, since a call may name another model or need none;
-                # a call that does use the embedded model fails by itself.
-                functions = [one for one in functions if one.answer_schema is None]
-            model.check(functions)
+            model.check(self._task_functions(model, model_ref))
+        except NoModelError:
+            # Each call must name a model, or be made in a turn of a chat, which has one.
+            return self._schema_faults()
         except (DefinitionError, InvalidValueError) as error:
+            return [str(error)]
+        return []
+
+    def _schema_faults(self) -> list[str]:
+        """Return why no model at all could call the functions."""
+        try:
+            for function in self.may_call:
+                _ = function.input_schema
+        except DefinitionError as error:
             return [str(error)]
         return []
 
@@ -334,10 +337,11 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
         conversation: AgentConversation = ctx.conversation
         requested = conversation.model_ref
         model_ref = self.default_model if requested is None else requested
-        try:
-            model = conversation.find_model(model_ref)
-        except TreefoldError as error:
-            raise provider_fault(ctx, str(model_ref or "the default model"), error) from error
+        model = await found_model(ctx, partial(conversation.find_model, model_ref), model_ref)
+        functions = self._task_functions(model, model_ref)
+        if not model.calls_functions:
+            # Raises DefinitionError if it would have to call some.
+            model.check(functions)
         system, prompt = conversation.prior.system, conversation.prior.prompt
         # A resumed call has its system prompt, and its prompt has been sent.
         if system is None:
@@ -347,7 +351,7 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
             model=model,
             system=system,
             prompt=prompt or "",
-            functions=self._task_functions(model, model_ref),
+            functions=functions,
             settings=self._task_settings(model, model_ref),
             result=None if self.return_function is None else self.return_function.type,
             max_steps=self.max_steps,

@@ -4,7 +4,7 @@ It knows a conversation and a context, but neither providers nor observers. A po
 decisions that differ between an agent and a turn of a chat; a listener is notified of what happens.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -12,7 +12,13 @@ from treefold.agents.calls import check_resigned
 from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.conversation import AgentConversation, Inputs
-from treefold.core.errors import CallError, ModelProviderException, StoreError
+from treefold.core.errors import (
+    CallError,
+    ModelProviderException,
+    NoModelError,
+    StoreError,
+    TreefoldError,
+)
 from treefold.core.events import Failure
 from treefold.core.exchange import Finish
 from treefold.core.function import RunContext
@@ -136,6 +142,23 @@ class Loop:
                 raise
             except Exception as error:
                 raise provider_fault(self._ctx, self._model, error) from error
+
+
+async def found_model(ctx: RunContext, find: Callable[[], Model], model_ref: Any) -> Model:
+    """Return the model that *find* finds for *model_ref*.
+
+    Raises:
+        NoModelError: none was chosen.
+        ModelProviderException: there is no such model.
+    """
+    try:
+        return find()
+    except NoModelError:
+        from treefold.models.choice import no_model_error  # noqa: PLC0415 - knows every provider
+
+        raise await no_model_error(ctx.node.function.name) from None
+    except TreefoldError as error:
+        raise provider_fault(ctx, str(model_ref or "the default model"), error) from error
 
 
 def provider_fault(ctx: RunContext, model: Model | str, error: Exception) -> Exception:

@@ -4,10 +4,9 @@ import os
 from typing import Final
 
 from treefold.core.errors import InvalidValueError
+from treefold.core.provider import BASE_URL_VARIABLE, MODEL_VARIABLE
 from treefold.models.openai.model import LOCAL_SERVERS
 
-BASE_URL_VARIABLE: Final = "TREEFOLD_BASE_URL"
-MODEL_VARIABLE: Final = "TREEFOLD_MODEL"
 _DEFAULT_PROVIDER: Final = "lmstudio"
 
 

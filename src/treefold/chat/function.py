@@ -9,11 +9,11 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 from treefold.agents.approval import approve_prompt
-from treefold.agents.loop import Loop, provider_fault, provider_faults
+from treefold.agents.loop import Loop, found_model, provider_faults
 from treefold.chat.options import AgentOptions
 from treefold.chat.turn import ChatTurn
 from treefold.chat.turn_calls import TurnCalls
@@ -21,8 +21,9 @@ from treefold.chat.turn_reader import TurnReader, text_of
 from treefold.core.agent_errors import BlockedError, BudgetExceeded, DeniedError
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.conversation import AgentConversation, Inputs
-from treefold.core.errors import DefinitionError, InvalidValueError, TreefoldError, UsageError
+from treefold.core.errors import DefinitionError, InvalidValueError, NoModelError, UsageError
 from treefold.core.function import Function, ModelFinder, RunContext
+from treefold.core.model import Model
 from treefold.core.parameter import Parameter
 from treefold.core.parameters import Parameters
 from treefold.core.transcript import ToolResult
@@ -54,6 +55,9 @@ class ChatFunction(Function):
     def faults(self, models: ModelFinder) -> list[str]:
         try:
             self._options.find_model(models).check(self._tools)
+        except NoModelError:
+            # The turn fails, with an error that lists what could be chosen.
+            return []
         except (DefinitionError, InvalidValueError) as error:
             return [str(error)]
         return []
@@ -67,11 +71,9 @@ class ChatFunction(Function):
         if not isinstance(turn, ChatTurn) or turn.begun or saved:
             raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
         turn.begun = True
-        try:
-            run = _TurnRun(ctx, conversation, turn, self._tools)
-        except TreefoldError as error:
-            raise provider_fault(ctx, str(turn.options.model), error) from error
-        return await run.to_end()
+        find = partial(turn.options.find_model, conversation.models)
+        model = await found_model(ctx, find, turn.options.model)
+        return await _TurnRun(ctx, conversation, turn, self._tools, model).to_end()
 
 
 class _TurnRun:
@@ -83,9 +85,9 @@ class _TurnRun:
         conversation: AgentConversation,
         turn: ChatTurn,
         tools: Sequence[Function],
+        model: Model,
     ) -> None:
         options = turn.options
-        model = options.find_model(conversation.models)
         self._ctx = ctx
         self._conversation = conversation
         self._turn = turn

@@ -14,13 +14,13 @@ from treefold.core.model_events import ModelEvent, TextDelta
 from treefold.core.usage import TokenUsage
 from treefold.models.decoder import RefusedError, StreamFailedError
 from treefold.models.json_text import to_json
-from treefold.models.naming import find_model
 from treefold.models.openai.decoder import OpenAIDecoder
 from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.openai.model import OpenAIModel
 from treefold.models.profiles import Profile
 from treefold.models.reading import read_exchanges
 from treefold.models.sse import BrokenStreamError
+from treefold.runtime.limits.model_names import ModelNames
 
 _DONE: Final = b"data: [DONE]\n\n"
 
@@ -36,24 +36,13 @@ def create_client(options: AgentOptions) -> Any:
         >>> create_client(AgentOptions("You are brief.", "qwen3", "ollama")).base_url
         URL('http://localhost:11434/v1/')
     """
-    model = options.find_model(_Models())
+    model = options.find_model(ModelNames())
     if not isinstance(model, OpenAIModel):
         raise InvalidValueError(
             f"{model.name} does not speak OpenAI's protocol: give the base_url of a server"
             " that does"
         )
     return model.create_client()
-
-
-class _Models:
-    """Finds models by name, without a runtime."""
-
-    has_default = False
-    chooses_default = False
-
-    def find(self, model_ref: Any) -> Any:
-        """Return the model that *model_ref* names."""
-        return find_model(model_ref)
 
 
 def format_messages(

@@ -29,7 +29,8 @@ class AgentOptions:
     Attributes:
         system_prompt: instructions for the model: its role and its rules.
         model: with a *base_url*, the name of the model on that server; otherwise a name such as
-            ``"anthropic:claude-opus-5-5"`` or ``"local"``, a Provider, or a Model.
+            ``"anthropic:claude-opus-5-5"`` or ``"local"``, a Provider, or a Model. None is for the
+            default of the runtime, or else the variable ``TREEFOLD_MODEL``.
         base_url: an OpenAI-compatible server: its address, or one of ``llamacpp``, ``lmstudio``,
             ``ollama``, ``vllm``.
         tools: the functions that the model may call; agents are functions, too.
@@ -58,7 +59,7 @@ class AgentOptions:
     """
 
     system_prompt: str
-    model: Any
+    model: Any = None
     base_url: str | None = None
     tools: Sequence[Function] = field(default_factory=list[Function])
     auto_execute_tools: bool = False
@@ -79,10 +80,10 @@ class AgentOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.system_prompt, str):
             raise InvalidValueError(f"the system_prompt is text, not {self.system_prompt!r}")
-        if not self.model or not isinstance(self.model, str | Model):
+        if self.model == "" or not isinstance(self.model, str | Model | None):
             raise InvalidValueError(
                 f"model={self.model!r}: give the name of a model, such as 'qwen3' with a base_url,"
-                " 'anthropic:claude-opus-5-5', or 'local'"
+                " 'anthropic:claude-opus-5-5', 'local', or None for that of the runtime"
             )
         if self.base_url is not None:
             self._check_address(self.base_url)
@@ -100,7 +101,7 @@ class AgentOptions:
     def _check_address(self, base_url: str) -> None:
         if not isinstance(base_url, str) or not isinstance(self.model, str):
             raise InvalidValueError(
-                f"base_url={base_url!r} goes with the name of a model; a Model has its own"
+                f"base_url={base_url!r} goes with the name of a model, not model={self.model!r}"
             )
         if not base_url.strip():
             raise InvalidValueError("the base_url is empty: give an address, or None")
@@ -136,7 +137,7 @@ class AgentOptions:
     @property
     def model_name(self) -> str:
         """The name of the model."""
-        return self.model.name if isinstance(self.model, Model) else str(self.model)
+        return self.model.name if isinstance(self.model, Model) else str(self.model or "default")
 
     def rules(self) -> Rules:
         """Return the permissions and hooks of this chat."""

@@ -13,7 +13,9 @@ from treefold.cli.options import FILE, command
     "2 there was no chat, 130 it was interrupted",
 )
 @click.option(
-    "--model", metavar="NAME", help="anthropic:MODEL, openai:MODEL@URL, ollama:MODEL, ..."
+    "--model",
+    metavar="NAME",
+    help="anthropic:MODEL, openai:MODEL@URL, ollama:MODEL, ...; auto asks which one",
 )
 @click.option("--base-url", metavar="URL", help="an OpenAI-compatible server that has --model")
 @click.option("--local", is_flag=True, help="the embedded model, which needs no key or server")
@@ -38,9 +40,9 @@ def chat(**options: Any) -> int:
 
     example: treefold chat --local
 
-    Without a model, TREEFOLD_MODEL and TREEFOLD_BASE_URL name it; otherwise it is the first one of
-    a server that runs on this machine, or else the embedded one. From a pipe, each line is a
-    prompt, and only the answers are on stdout.
+    Without --model or --local, TREEFOLD_MODEL (with TREEFOLD_BASE_URL, if that is set) names the
+    model. If it is not set, there is no chat, and the error lists the keys and servers found here.
+    From a pipe, each line is a prompt, and only the answers are on stdout.
     """
     from treefold.cli.chat_loop import ChatOptions, chat_with  # noqa: PLC0415 - --help needs none
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from treefold.chat.config import BASE_URL_VARIABLE, MODEL_VARIABLE
 from treefold.cli.exit_codes import DONE, FAILED
 from treefold.cli.options import STORE_VARIABLE, command, json_option
 from treefold.cli.output import print_json
 from treefold.cli.packages import Extra, extras_of
 from treefold.core.errors import InvalidValueError, StoreError, TreefoldError, UsageError
+from treefold.core.provider import BASE_URL_VARIABLE, MODEL_VARIABLE
 from treefold.models.anthropic.model import AnthropicModel
+from treefold.models.choice import environment_model
 from treefold.models.gemini.model import GeminiModel
 from treefold.models.local.weights import SMOLLM2, cached_weights
 from treefold.models.openai.model import LOCAL_SERVERS, OpenAIModel
@@ -78,6 +79,7 @@ def examine(servers: Mapping[str, str] = LOCAL_SERVERS) -> dict[str, Any]:
         "settings": [name for name in _setting_names() if os.environ.get(name)],
         "servers": _servers(servers),
         "weights": _weights(),
+        "default_model": _default_model(),
         "journal": {"sqlite": SQLITE, "folder": os.getcwd(), "fault": _journal_fault(os.getcwd())},
         "terminal": _terminal(),
     }
@@ -134,6 +136,20 @@ def _servers(addresses: Mapping[str, str]) -> dict[str, Any]:
 def _weights() -> dict[str, Any]:
     path = cached_weights()
     return {"file": SMOLLM2.file, "path": None if path is None else str(path)}
+
+
+def _default_model() -> dict[str, Any]:
+    """Return the model of calls that name none, as the environment says, or why there is none."""
+    try:
+        model = environment_model()
+    except InvalidValueError as error:
+        return {"name": None, "fault": str(error)}
+    if model is None:
+        return {"name": None, "fault": None}
+    # The value of TREEFOLD_BASE_URL is not shown.
+    at = f" at {BASE_URL_VARIABLE}" if os.environ.get(BASE_URL_VARIABLE) else ""
+    name = os.environ[MODEL_VARIABLE]
+    return {"name": f"{name}{at}", "fault": None}
 
 
 def _journal_fault(folder: str) -> str | None:
@@ -210,6 +226,8 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     path = found["weights"]["path"]
     about = path or f"{found['weights']['file']} is not fetched: treefold local fetch"
     yield _line("local", about, good=True if path else None)
+    yield "model of calls that name none"
+    yield _default_line(found["default_model"])
     yield "journal"
     journal = found["journal"]
     fault = f"cannot be kept in {journal['folder']}: {journal['fault']}"
@@ -253,6 +271,15 @@ def _server_lines(servers: Mapping[str, Any]) -> Iterator[str]:
         named = ", ".join(models[:_MOST_MODELS]) + more
         about = f"{where} has {named or 'no model yet'}"
         yield _line(server["name"], about, good=True if models else None)
+
+
+def _default_line(default: Mapping[str, Any]) -> str:
+    if default["fault"]:
+        return _line("none", default["fault"], good=False)
+    if default["name"] is None:
+        fails = f"{MODEL_VARIABLE} is not set: name a model in each program, or set it to one"
+        return _line("none", fails)
+    return _line(default["name"], f"{MODEL_VARIABLE} names it", good=True)
 
 
 def _terminal_lines(terminal: Mapping[str, Any]) -> Iterator[str]:

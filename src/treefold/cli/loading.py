@@ -17,7 +17,8 @@ from treefold.core.function import Function, checked_function
 
 TARGET: Final = FILE  # a module may be a file, which a shell can complete
 MODEL_HELP: Final = (
-    "the model of agents that name none: local, anthropic:MODEL, openai:MODEL@URL, ..."
+    "the model of agents that name none, instead of TREEFOLD_MODEL: local, anthropic:MODEL, "
+    "openai:MODEL@URL, ..."
 )
 
 

@@ -1,8 +1,7 @@
-"""Choose the model of a chat, or of a run that names none.
+"""Choose the model of a command: the one that it names, or that of the environment.
 
-A chat takes the model that is named, the first one of a local server, or else the embedded one.
-``treefold run --model auto`` asks which of the available models to use. There the embedded one is
-the default: it needs no key and no server, and costs nothing.
+``--model auto`` asks which of the available models to use. There the embedded one is the default:
+it needs no key and no server, and costs nothing.
 """
 
 import asyncio
@@ -12,22 +11,23 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from treefold.chat.config import BASE_URL_VARIABLE, MODEL_VARIABLE
 from treefold.core.errors import InvalidValueError, TreefoldError
-from treefold.core.provider import Provider
+from treefold.core.model import Model
+from treefold.core.provider import BASE_URL_VARIABLE, MODEL_VARIABLE
 from treefold.core.views import NodeView
-from treefold.models.anthropic.model import AnthropicModel
-from treefold.models.gemini.model import GeminiModel
-from treefold.models.naming import DEFAULTS, find_model
+from treefold.models.choice import find_candidates, no_model_error
+from treefold.models.naming import find_model
 from treefold.models.openai.model import LOCAL_SERVERS, OpenAIModel
-from treefold.models.servers import FoundServer, find_servers
+from treefold.models.servers import find_servers
 from treefold.runtime.observe.observer import attach
 from treefold.views.text import printable
 
+AUTO: Final = "auto"
+
 _TIMEOUT: Final = 5.0  # seconds for a server that the user named
-_KEYED: Final = (AnthropicModel, OpenAIModel, GeminiModel)
+_EMBEDDED: Final = ("local", "embedded: needs no key and no server; it is small")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,11 @@ class ModelChoice:
     def __str__(self) -> str:
         return f"{self.model} at {self.base_url}" if self.base_url else self.model
 
-
-_EMBEDDED: Final = ModelChoice("local", None, "embedded: needs no key and no server; it is small")
+    def find(self) -> Model:
+        """Return the model."""
+        if self.base_url is None:
+            return find_model(self.model)
+        return OpenAIModel(self.model, base_url=self.base_url)
 
 
 async def choose_model(
@@ -58,12 +61,13 @@ async def choose_model(
     embedded: bool = False,
     servers: Mapping[str, str] = LOCAL_SERVERS,
 ) -> ModelChoice:
-    """Return the model to talk to: as given, as the environment says, or one that is found.
+    """Return the model to use: as given, or as the environment says.
 
     *servers* are the addresses at which a server may run, by name.
 
     Raises:
         InvalidValueError: there is no such model, or no server at that address.
+        NoModelError: none was chosen; the message lists those that are found.
     """
     if embedded:
         if model or base_url:
@@ -76,8 +80,8 @@ async def choose_model(
     if name:
         return await _named(name, name_from, servers)
     if address:
-        return await _at(servers.get(address, address), address_from)
-    return await _running(servers)
+        raise await _unnamed(servers.get(address, address), address_from)
+    raise await no_model_error("this command", option="--model {}", servers=servers)
 
 
 def _given(value: str | None, option: str, variable: str) -> tuple[str, str]:
@@ -96,24 +100,12 @@ async def _named(name: str, why: str, servers: Mapping[str, str]) -> ModelChoice
     return ModelChoice(name, None, why)
 
 
-async def _at(address: str, why: str) -> ModelChoice:
+async def _unnamed(address: str, source: str) -> InvalidValueError:
+    """Return the error for a server that was given without the name of a model."""
     found = await find_servers({"server": address}, timeout=_TIMEOUT)
-    if model := _first_model(found):
-        return ModelChoice(model, address, f"{why}; its first model")
-    raise InvalidValueError(f"{address} does not list its models: give --model NAME, too")
-
-
-async def _running(servers: Mapping[str, str]) -> ModelChoice:
-    for server in await find_servers(servers):
-        if model := _first_model([server]):
-            return ModelChoice(model, server.base_url, f"{server.name} is running")
-    return ModelChoice("local", None, "no model was named, and no server is running here")
-
-
-def _first_model(servers: Sequence[FoundServer]) -> str | None:
-    """Return the first model of *servers* that is not for embeddings."""
-    models = [model for server in servers for model in server.models]
-    return next((model for model in models if "embed" not in model.lower()), None)
+    models = ", ".join(model for server in found for model in server.models)
+    has = f"it has {models}" if models else "it does not list its models"
+    return InvalidValueError(f"{source} is a server, and {has}: give --model NAME, too")
 
 
 def ask_for_model(store: str | None, timeout: float = 10.0) -> str:
@@ -123,36 +115,20 @@ def ask_for_model(store: str | None, timeout: float = 10.0) -> str:
         store: the journal, which may have an unfinished run.
         timeout: seconds to wait for a choice.
     """
-    if store is not None and (known := _model_in_use(store)) is not None:
+    if store is not None and (known := recorded_model(store)) is not None:
         return known
-    others = asyncio.run(find_choices())
+    found = asyncio.run(find_candidates())
+    others = [(one.name, one.why) for one in found if one.name is not None]
     if not others:
-        return _EMBEDDED.model
+        return _EMBEDDED[0]
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         _say(f"==> using the embedded model; --model takes another: {_listed(others)}")
-        return _EMBEDDED.model
+        return _EMBEDDED[0]
     choices = [_EMBEDDED, *others]
     _say("==> these models are available:")
-    for number, choice in enumerate(choices, 1):
-        _say(f"    {number}  {choice.model}  ({choice.why})")
-    return choices[_ask(len(choices), timeout) - 1].model
-
-
-async def find_choices(servers: Mapping[str, str] = LOCAL_SERVERS) -> list[ModelChoice]:
-    """Return a model of each provider that has a key, and of each local server that is running.
-
-    The names are those that ``find_model`` takes. *servers* are addresses, by name.
-    """
-    found: list[ModelChoice] = []
-    for kind in _KEYED:
-        if key := next((name for name in kind.key_names if os.environ.get(name)), None):
-            name = f"{kind.provider}:{DEFAULTS[Provider(kind.provider)]}"
-            found.append(ModelChoice(name, None, f"{key} is set; this costs money"))
-    for server in await find_servers(servers):
-        if model := _first_model([server]):
-            name = f"openai:{model}@{server.base_url}"
-            found.append(ModelChoice(name, None, f"{server.name} is running"))
-    return found
+    for number, (name, why) in enumerate(choices, 1):
+        _say(f"    {number}  {name}  ({why})")
+    return choices[_ask(len(choices), timeout) - 1][0]
 
 
 def _ask(most: int, timeout: float) -> int:
@@ -171,12 +147,19 @@ def _ask(most: int, timeout: float) -> int:
         _say(f"    type a number from 1 to {most}")
 
 
-def _model_in_use(store: str) -> str | None:
-    """Return the model of a run that an earlier process left unfinished."""
+def recorded_model(
+    store: str, function: str | None = None, args: Mapping[str, Any] | None = None
+) -> str | None:
+    """Return the model of a run that an earlier process left unfinished.
+
+    With a *function*, only a run that calls it with *args* counts.
+    """
     if not os.path.exists(store):
         return None
     with attach(store) as observer:
         stack: list[NodeView] = [observer.get_view(one.id) for one in observer.trees() if one.open]
+    if function is not None:
+        stack = [view for view in stack if view.fn == function and dict(view.inputs) == args]
     while stack:
         view = stack.pop()
         if view.model is not None and _is_known(view.model):
@@ -193,8 +176,8 @@ def _is_known(name: str) -> bool:
     return True
 
 
-def _listed(choices: Sequence[ModelChoice]) -> str:
-    return ", ".join(f"{choice.model} ({choice.why})" for choice in choices)
+def _listed(choices: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} ({why})" for name, why in choices)
 
 
 def _say(text: str, end: str = "\n") -> None:

@@ -1,6 +1,8 @@
 """``treefold run``: call a function and watch the tree grow."""
 
+import asyncio
 import json
+import os
 import shlex
 import signal
 import sys
@@ -29,13 +31,13 @@ from treefold.core.errors import (
 from treefold.core.events import Failure
 from treefold.core.frames import agent_traceback
 from treefold.core.function import Function, Node
+from treefold.core.model import Model
+from treefold.core.provider import MODEL_VARIABLE
 from treefold.runtime.runtime import Runtime
 from treefold.stores.memory_store import MemoryStore
 from treefold.views.terminal import TICK, LiveTree
 from treefold.views.text import printable
 from treefold.views.web import server
-
-AUTO = "auto"
 
 _FOR_QUESTIONS = 8  # rows of the screen below the tree
 _RESUMED = (
@@ -64,9 +66,8 @@ _LEFT = "the same command resumes it, from {store}"
     multiple=True,
     help="an argument; its value is JSON, or text if it is not JSON; may be repeated",
 )
-@click.option(
-    "--model", metavar="NAME", help=f"{MODEL_HELP}; {AUTO} asks which of those found here"
-)
+@click.option("--model", metavar="NAME", help=f"{MODEL_HELP}; auto asks which of those found here")
+@click.option("--local", is_flag=True, help="the embedded model, which needs no key or server")
 @click.option(
     "--store",
     type=FILE,
@@ -75,7 +76,13 @@ _LEFT = "the same command resumes it, from {store}"
 )
 @click.option("--view", is_flag=True, help="show it in a browser, too, while it runs")
 def run(
-    target: str, arguments: tuple[str, ...], model: str | None, store: str | None, *, view: bool
+    target: str,
+    arguments: tuple[str, ...],
+    model: str | None,
+    store: str | None,
+    *,
+    local: bool,
+    view: bool,
 ) -> int:
     """Call a function, watch the tree grow, and print what the function returned.
 
@@ -84,14 +91,19 @@ def run(
     Questions that a function asks are put to you on the terminal, one line each. With --store, a
     run that was interrupted or killed resumes when the same command is given again: what was done
     is not done twice.
+
+    Agents that name no model use that of --model or --local; otherwise that of the unfinished run,
+    or the one that TREEFOLD_MODEL (with TREEFOLD_BASE_URL, if that is set) names. If there is none,
+    they fail, and the error lists the keys and servers found here.
     """
     try:
         function = load_function(target)
         args = dict(map(_argument, arguments))
         _check(function, args, arguments)
-        models = _choose_model(store) if model == AUTO else model
         runtime = Runtime(
-            [function], models=models, store=store or (MemoryStore() if view else None)
+            [function],
+            models=_choose_model(model, store, (function.name, args), embedded=local),
+            store=store or (MemoryStore() if view else None),
         )
     except TreefoldError as error:
         print(f"treefold run: {error}", file=sys.stderr)
@@ -174,10 +186,24 @@ def _shown_in_browser(runtime: Runtime) -> Generator[None, None, None]:
         yield
 
 
-def _choose_model(store: str | None) -> str:
-    from treefold.cli.model_choice import ask_for_model  # noqa: PLC0415 - only auto needs it
+def _choose_model(
+    model: str | None, store: str | None, call: tuple[str, Mapping[str, Any]], *, embedded: bool
+) -> Model | str | None:
+    """Return the model of agents that name none; None leaves it to the runtime.
 
-    return ask_for_model(store)
+    *call* is the function and the arguments, which an earlier process may have left unfinished.
+    """
+    is_named = bool(model or embedded)
+    if not (is_named or store or os.environ.get(MODEL_VARIABLE)):
+        return None
+    from treefold.cli import model_choice  # noqa: PLC0415 - knows every provider
+
+    if model == model_choice.AUTO and not embedded:
+        return model_choice.ask_for_model(store)
+    recorded = None if is_named or not store else model_choice.recorded_model(store, *call)
+    if recorded is not None or not (is_named or os.environ.get(MODEL_VARIABLE)):
+        return recorded
+    return asyncio.run(model_choice.choose_model(model, None, embedded=embedded)).find()
 
 
 def _unfinished(runtime: Runtime, function: Function, args: Mapping[str, Any]) -> Node | None:

@@ -69,6 +69,7 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
 
         Raises:
             InvalidValueError: it refers to no model.
+            NoModelError: it is None, and there is no default.
         """
         ...
 

@@ -159,6 +159,16 @@ class InvalidValueError(UsageError, ValueError):
     """
 
 
+class NoModelError(InvalidValueError):
+    """No model was chosen; the message lists the keys and servers found here.
+
+    Example:
+        >>> from treefold.errors import NoModelError
+        >>> issubclass(NoModelError, ValueError)
+        True
+    """
+
+
 class OtherProtocolError(InvalidValueError):
     """A saved conversation is in the protocol of another provider than the model's.
 

@@ -133,16 +133,6 @@ class SessionScope(Enum):
 class ModelFinder(Protocol):
     """Finds the models that agents refer to."""
 
-    @property
-    def has_default(self) -> bool:
-        """Whether there is a default model, for agents that name none."""
-        ...
-
-    @property
-    def chooses_default(self) -> bool:
-        """Whether the program has set the default model."""
-        ...
-
     def find(self, model_ref: Any) -> Any:
         """Return the Model that *model_ref* refers to: a Model, a Provider, a name or None."""
         ...

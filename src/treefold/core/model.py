@@ -165,6 +165,11 @@ class Model(ABC):
     name: str
     provider: Provider
 
+    @property
+    def calls_functions(self) -> bool:
+        """Whether it can call functions, as far as known before the first request."""
+        return True
+
     def check(self, functions: Sequence[Function]) -> None:  # noqa: B027 - most take any
         """Raise DefinitionError if the provider does not accept *functions*."""
 

@@ -1,6 +1,10 @@
-"""The providers of models."""
+"""The providers of models, and the variables that name the model of calls that name none."""
 
 from enum import StrEnum
+from typing import Final
+
+MODEL_VARIABLE: Final = "TREEFOLD_MODEL"
+BASE_URL_VARIABLE: Final = "TREEFOLD_BASE_URL"
 
 
 class Provider(StrEnum):

@@ -184,8 +184,10 @@ _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
         ("*magistral*", Profile(think_tags=("[THINK]", "[/THINK]"))),
         ("*", Profile()),
     ),
-    # Small models tend not to stop, and the smallest one needs deterministic sampling.
+    # Small models tend not to stop. The smallest one needs deterministic sampling, and writes no
+    # call that could be made.
     Provider.Local: (
+        ("smollm2-135m*", Profile(max_tokens=1024, temperature=0.0, calls_functions=False)),
         ("smollm2*", Profile(max_tokens=1024, temperature=0.0)),
         ("*", Profile(max_tokens=1024)),
     ),

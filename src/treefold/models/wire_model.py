@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.errors import DefinitionError, InvalidValueError, UsageError
 from treefold.core.exchange import Exchange
 from treefold.core.function import Function
 from treefold.core.model import Model, ModelSettings
@@ -93,17 +93,25 @@ class WireModel(Model):
 
     @property
     def calls_functions(self) -> bool:
-        """Whether the model can call functions, as far as known before the first request."""
         return self.profile.calls_functions
 
     def _create_dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
     ) -> Dialect:
-        """Return the dialect; it requests a result by a schema if the model cannot call."""
+        """Return the dialect; it requests a result by a schema if the model cannot call.
+
+        Raises:
+            DefinitionError: the model cannot call functions, and there are some.
+        """
         dialect = self.dialect(system, functions, settings)
-        if self.calls_functions or dialect.answer_schema is None:
+        if self.calls_functions:
             return dialect
-        return dialect.without_functions()
+        if uncallable := [one.name for one in functions if one.answer_schema is None]:
+            raise DefinitionError(
+                f"{self.name} cannot call functions, and this uses {', '.join(uncallable)}: choose"
+                " a model that can, or leave out 'uses' ('tools' in a chat)"
+            )
+        return dialect if dialect.answer_schema is None else dialect.without_functions()
 
     def _checked_url(self, url: str | None) -> str | None:
         if url is None:

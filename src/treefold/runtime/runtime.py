@@ -67,7 +67,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         specs: the functions; all functions that they may call are found and checked, too.
         models: a model or its name for agents that name none; or a mapping from the names that
             agents use (a Provider, or a name of your own) to a model or its name, with
-            ``"default"`` for the rest.
+            ``"default"`` for the rest. Without a default, the variable ``TREEFOLD_MODEL`` names it.
         limits: how many requests to models may be under way.
         budget: what all calls together may spend.
         hooks: decide about the calls that models ask for.

@@ -60,10 +60,6 @@ class PlaceholderNames(ModelNames):
             "a model" if model_ref is None else str(getattr(model_ref, "name", model_ref))
         )
 
-    @property
-    def has_default(self) -> bool:
-        return True
-
 
 Sent = Callable[[str, Sequence[str], Sequence[TranscriptPart]], Awaitable[None]]
 Answered = Callable[[], Awaitable[ResponseCompleted]]

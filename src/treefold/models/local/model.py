@@ -1,7 +1,6 @@
 """A model that runs in this process: no key, no server, no GPU."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -9,14 +8,11 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from treefold.core.errors import UsageError
-from treefold.core.function import Function
-from treefold.core.model import ModelSettings
 from treefold.core.provider import Provider
 from treefold.models.attempt import ByteStream
 from treefold.models.local.gguf import read_metadata
 from treefold.models.local.llama import LlamaServer, shared_server
 from treefold.models.local.weights import SMOLLM2, cached_weights
-from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.openai.model import OpenAIModel
 from treefold.models.profiles import Profile, profile_of
 from treefold.models.request_error import RequestError
@@ -80,18 +76,6 @@ class LocalModel(OpenAIModel):
             if find_spec(package) is None:
                 raise UsageError(f"a package is missing: pip install '{requirement}'")
         return LocalEndpoint(self, path)
-
-    def dialect(
-        self, system: str, functions: Sequence[Function], settings: ModelSettings
-    ) -> OpenAIDialect:
-        found = super().dialect(system, functions, settings)
-        if functions and not self.calls_functions:
-            found.notices.append(f"{self._weights} cannot call functions: they are not sent to it")
-        return found
-
-    @property
-    def _weights(self) -> str:
-        return (self.path or Path(SMOLLM2.file)).name
 
     @property
     def _is_known_provider(self) -> bool:

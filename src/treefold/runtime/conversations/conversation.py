@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -22,7 +22,7 @@ from treefold.core.agent_events import (
 from treefold.core.call_keys import of_tool_use
 from treefold.core.conversation import PriorConversation
 from treefold.core.decisions import RuleChain
-from treefold.core.errors import OtherProtocolError, UsageError
+from treefold.core.errors import InvalidValueError, OtherProtocolError, UsageError
 from treefold.core.events import Failure
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.function import Function, ModelFinder
@@ -158,7 +158,12 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         above: Conversation | None = self
         while model_ref is None and above is not None:
             model_ref, above = above._default_model, above._above
-        return self._services.models.find(model_ref)
+        models = self._services.models
+        if models.is_default(model_ref) and models.chosen is None and self.model is not None:
+            # A conversation of an earlier process continues with its own model.
+            with suppress(InvalidValueError):
+                return models.find(self.model)
+        return models.find(model_ref)
 
     def adopt(self, model: Model) -> Model:
         self._default_model = model

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from treefold.core.errors import InvalidValueError
-from treefold.core.provider import Provider
+from treefold.core.errors import InvalidValueError, NoModelError
 
 _DEFAULT: Final = "default"
 
@@ -13,7 +12,7 @@ class ModelNames:
     """The models of one runtime, by the names that agents use.
 
     A model_ref refers to a model: a Model, a Provider, the name of a model, or "default" or None
-    for the default.
+    for the default, which is the runtime's, or else that of the environment.
     """
 
     def __init__(self, models: Any = None) -> None:
@@ -33,8 +32,9 @@ class ModelNames:
 
         Raises:
             InvalidValueError: it refers to no model.
+            NoModelError: it is the default, and none was chosen.
         """
-        if model_ref is None or model_ref == _DEFAULT:
+        if self.is_default(model_ref):
             model_ref = self._default()
         if not _is_model_ref(model_ref):
             raise InvalidValueError(f"a model is a Model, a Provider or a name, not {model_ref!r}")
@@ -53,23 +53,23 @@ class ModelNames:
         """Return the model whose own name is *name*: a journal records only that."""
         return next((m for m in self._entries.values() if getattr(m, "name", None) == name), None)
 
-    @property
-    def has_default(self) -> bool:
-        """Whether there is a model for agents that name none."""
-        return self.chooses_default or not self._entries.keys() - {_DEFAULT}
+    def is_default(self, model_ref: Any) -> bool:
+        """Whether *model_ref* refers to the default."""
+        return model_ref is None or model_ref == _DEFAULT
 
     @property
-    def chooses_default(self) -> bool:
-        """Whether the program has chosen the default model."""
-        return self._entries.get(_DEFAULT) is not None
+    def chosen(self) -> Any:
+        """The default that the program has chosen; None if there is none."""
+        return self._entries.get(_DEFAULT)
 
     def _default(self) -> Any:
-        if not self.has_default:
-            raise InvalidValueError(
-                "it names no model, and the runtime's models have no default: say which it is,"
-                " models={'default': ...}"
-            )
-        return self._entries.get(_DEFAULT) or Provider.Local
+        if self.chosen is not None:
+            return self.chosen
+        from treefold.models.choice import environment_model  # noqa: PLC0415 - only agents need it
+
+        if (model := environment_model()) is None:
+            raise NoModelError("no model is chosen: give the runtime one, or set TREEFOLD_MODEL")
+        return self._found.setdefault(model.name, model)
 
 
 def _is_model_ref(thing: object) -> bool:
