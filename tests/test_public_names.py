@@ -24,19 +24,21 @@ from treefold.exports import homes
 
 PUBLIC = {
     # the chat
-    "AgentOptions", "AssistantMessage", "BlockedError", "Client", "SystemMessage", "TextBlock",
+    "AgentOptions", "AssistantMessage", "BlockedError", "Client", "ResultMessage",
+    "SystemMessage", "TextBlock",
     "ThinkingBlock", "ToolResultBlock", "ToolUseBlock", "ToolUseDelta", "ToolUseError",
     "UserMessage", "query",
     # the spine and the call tree
     "AgentException", "AgentFunction", "AgentNode", "Budget", "BudgetExceeded", "CallGraphError",
     "CancellationException", "CodeFunction", "CodeNode", "DeniedError", "Ensemble", "EnsembleError",
-    "Frame", "FromFile", "Function", "FunctionArg", "Limits", "NoAnswerError",
+    "Frame", "FromFile", "Function", "FunctionArg", "Limits", "NoAnswerError", "NoModelError",
     "NoParentSessionError", "Node", "NodeState", "NodeView", "Question", "QuestionKind",
     "TreefoldError", "RunContext", "Runtime", "SessionBag", "SessionScope", "StepLimitError",
     "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent",
     # decisions about calls
-    "HOOK_POST_TOOL_USE", "HOOK_PRE_TOOL_USE", "HOOK_USER_PROMPT_SUBMIT", "HookDecision",
-    "PostToolUseEvent", "PreToolUseEvent", "UserPromptSubmitEvent",
+    "HOOK_POST_TOOL_USE", "HOOK_PRE_TOOL_USE", "HOOK_STOP", "HOOK_SUBAGENT_STOP",
+    "HOOK_USER_PROMPT_SUBMIT", "HookDecision", "PostToolUseEvent", "PreToolUseEvent", "StopEvent",
+    "UserPromptSubmitEvent",
     # models
     "ModelProviderException", "ModelRefusedError", "ModelText", "Provider", "ThinkingPart",
     "TokenUsage", "ToolResult", "ToolUse", "TranscriptPart", "UserText",

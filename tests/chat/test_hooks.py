@@ -37,6 +37,7 @@ from treefold import (
     HookDecision,
     PostToolUseEvent,
     PreToolUseEvent,
+    StopEvent,
     ToolUseBlock,
     ToolUseError,
     UserPromptSubmitEvent,
@@ -353,4 +354,5 @@ async def test_hooks_may_be_annotated_by_the_documented_names():
     ):
         assert text_of(await asked(client, "Hi")) == "Hello."
     assert [isinstance(event, chat.HookEvent) for event in seen] == [True]
-    assert {*get_args(chat.HookEvent)} == {PreToolUseEvent, PostToolUseEvent, UserPromptSubmitEvent}
+    kinds = {PreToolUseEvent, PostToolUseEvent, UserPromptSubmitEvent, StopEvent}
+    assert {*get_args(chat.HookEvent)} == kinds

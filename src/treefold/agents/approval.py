@@ -1,16 +1,28 @@
-"""Approval by rules, hooks and people: of a call that a model asks for, and of a prompt."""
+"""Approval by rules, hooks and people: of calls that a model asks for, prompts, and of ending."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from treefold.core.agent_errors import DeniedError
 from treefold.core.conversation import AgentConversation
-from treefold.core.decisions import HOOK_USER_PROMPT_SUBMIT, HookDecision, UserPromptSubmitEvent
-from treefold.core.errors import InvalidArgumentsError
+from treefold.core.decisions import (
+    HOOK_STOP,
+    HOOK_SUBAGENT_STOP,
+    HOOK_USER_PROMPT_SUBMIT,
+    HookDecision,
+    StopEvent,
+    UserPromptSubmitEvent,
+)
+from treefold.core.errors import InvalidArgumentsError, InvalidValueError
 from treefold.core.function import RunContext
 from treefold.core.messages import Message
 from treefold.core.question import ALLOW, DENY, QuestionKind
+
+_MOST_CONTINUATIONS: Final = 10  # of one call, by hooks that do not let it end
+
+log = logging.getLogger("treefold.agents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,40 @@ async def approve_prompt(
     if (gate := gate_for(decision, node.function.name)) is not None:
         edited = await gate(ctx)
         prompt = prompt if edited is node.inputs else _edited_prompt(edited)
+    return prompt
+
+
+async def continuation(
+    ctx: RunContext,
+    conversation: AgentConversation,
+    result: Any,
+    messages: Callable[[], list[Message]],
+) -> str | None:
+    """Return what hooks tell an agent that has its *result* to do next; None if it may end.
+
+    *messages* returns the conversation so far.
+    """
+    hook = HOOK_SUBAGENT_STOP if conversation.is_below_agent else HOOK_STOP
+    key, decisions = str(conversation.responses), conversation.decisions
+    if (recorded := decisions.get((hook, key))) is not None:
+        return recorded
+    if not conversation.rules.asks(hook):
+        return None
+    name = ctx.node.function.name
+    count = sum(one == hook for one, _ in decisions)
+    if count >= _MOST_CONTINUATIONS:
+        log.warning("%s ends now: its %s hooks let it continue %d times", name, hook, count)
+        return None
+    event = StopEvent(name, result, messages(), count)
+    decision = await conversation.rules.decide(hook, event)
+    if not decision.continue_:
+        raise InvalidValueError(
+            f"a {hook} hook lets an agent continue by modified_prompt='...'; continue_=False says"
+            " neither that nor anything else there"
+        )
+    if not (prompt := decision.modified_prompt) or not prompt.strip():
+        return None
+    conversation.note_decision(hook, key, prompt)
     return prompt
 
 

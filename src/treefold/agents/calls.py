@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from treefold.agents.approval import Verdict, gate_for
@@ -66,6 +66,10 @@ class CallPolicy(Protocol):
         """Set the result of a call that has ended, or could not be made; *failure* is its error."""
         ...
 
+    async def revise(self, result: ToolResult) -> None:
+        """Note that a hook has replaced the result of a call, which is settled."""
+        ...
+
     def messages(self) -> list[Message]:
         """Return the conversation so far, for hooks."""
         ...
@@ -85,6 +89,7 @@ class Calls:
         self._conversation = conversation
         self._functions = {function.name: function for function in functions}
         self._policy = policy
+        self.results: Inputs = ()  # of the calls that were made last
 
     async def follow(self, *, at_once: bool) -> tuple[Any, Inputs]:
         """Make the calls of the last response; return the agent's result, or the inputs to send.
@@ -95,6 +100,7 @@ class Calls:
             AgentException: the agent gave up.
         """
         made = await self._make(tuple(self._conversation.pending), at_once=at_once)
+        self.results = [one.result for one in made if one.result is not None]
         for one in made:
             failure = None if one.node is None else one.node.exception
             # The agent gave up; all calls that it asked for have been made.
@@ -103,7 +109,7 @@ class Calls:
         check_resigned(self._ctx, self._conversation)
         if (returned := _returned(made)) is not None:
             return returned.outputs, ()
-        return None, [one.result for one in made if one.result is not None]
+        return None, self.results
 
     async def _make(self, calls: Sequence[ToolUse], *, at_once: bool) -> list[MadeCall]:
         made: list[MadeCall] = []
@@ -151,6 +157,9 @@ class Calls:
             return Verdict(call.name, reason), args
         if not rules.asks(HOOK_PRE_TOOL_USE):
             return None, args
+        # An earlier process has asked the hooks, and they allowed it.
+        if (made := self._conversation.made_args(call.id)) is not None:
+            return None, made
         # Hooks may change their copy.
         copied = deepcopy(dict(args))
         event = PreToolUseEvent(call.name, copied, call.id, self._policy.messages())
@@ -181,8 +190,10 @@ class Calls:
         return failure
 
     async def _call_post_hooks(self, made: MadeCall) -> None:
-        rules, call = self._conversation.rules, made.call
-        if rules.asks(HOOK_POST_TOOL_USE):
+        conversation, call = self._conversation, made.call
+        rules, key = conversation.rules, f"{conversation.responses}/{call.id}"
+        text = conversation.decisions.get((HOOK_POST_TOOL_USE, key))
+        if text is None and rules.asks(HOOK_POST_TOOL_USE):
             event = PostToolUseEvent(
                 call.name,
                 dict(made.args),
@@ -191,7 +202,14 @@ class Calls:
                 self._policy.messages(),
                 is_error=made.result is not None and made.result.is_error,
             )
-            await rules.decide(HOOK_POST_TOOL_USE, event)
+            decision = await rules.decide(HOOK_POST_TOOL_USE, event)
+            if decision.modified_result is None:
+                return
+            text = as_text(decision.modified_result)
+            conversation.note_decision(HOOK_POST_TOOL_USE, key, text)
+        if text is not None and made.result is not None:
+            made.result = replace(made.result, content=text)
+            await self._policy.revise(made.result)
 
 
 async def _outcome(node: Node) -> BaseException | None:

@@ -42,6 +42,10 @@ class Policy(Protocol):
         """Deal with the calls that a response asks for."""
         ...
 
+    async def before_end(self, answer: Any) -> Inputs:
+        """Return the inputs to send instead of ending with *answer*, if any."""
+        ...
+
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
         """Return the inputs of one last request instead of *inputs*, or raise *exceeded*."""
         ...
@@ -98,7 +102,7 @@ class Loop:
         """
         conversation, policy = self._conversation, self._policy
         unhandled = conversation.prior.response
-        for _ in range(conversation.responses - bool(unhandled), max_steps):
+        for step in range(conversation.responses - bool(unhandled), max_steps):
             response, unhandled = unhandled or await self._request(inputs), None
             if response.exchange.finish is Finish.PAUSED:
                 inputs = ()
@@ -109,8 +113,12 @@ class Loop:
                 answer, inputs = policy.answer(response)
             if not inputs:
                 check_resigned(self._ctx, conversation)
-                conversation.finish()
-                return answer
+                # An agent that has an answer should not fail for want of steps.
+                if step + 1 < max_steps:
+                    inputs = await policy.before_end(answer)
+                if not inputs:
+                    conversation.finish()
+                    return answer
         return policy.out_of_steps()
 
     async def _request(self, inputs: Inputs) -> ResponseCompleted:

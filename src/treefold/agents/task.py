@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from treefold.agents.approval import Verdict, approve_prompt
+from treefold.agents.approval import Verdict, approve_prompt, continuation
 from treefold.agents.calls import Calls, MadeCall, error_text
 from treefold.agents.history import History
 from treefold.agents.loop import Loop, provider_faults
@@ -74,6 +74,7 @@ class AgentPolicy:
         self._task = task
         self._history = History(conversation)
         self._reminders = 0
+        self._results: Inputs = ()  # of the calls of the last response
         self._exceeded: BudgetExceeded | None = None  # once set, only one answer is allowed
 
     async def first_inputs(self) -> Inputs:
@@ -94,6 +95,7 @@ class AgentPolicy:
 
     def answer(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
         """Return the answer, or a reminder to a model that gave none."""
+        self._results = ()
         text = "".join(part.text for part in response.parts if isinstance(part, ModelText))
         if response.exchange.finish is Finish.MAX_TOKENS:
             raise self._no_answer("its answer was cut off: give it a greater max_tokens", text)
@@ -126,7 +128,16 @@ class AgentPolicy:
         if self._exceeded is not None:
             raise self._exceeded
         calls = Calls(self._ctx, self._conversation, self._task.functions, self)
-        return await calls.follow(at_once=self._task.parallel_tools)
+        outcome = await calls.follow(at_once=self._task.parallel_tools)
+        self._results = calls.results
+        return outcome
+
+    async def before_end(self, answer: Any) -> Inputs:
+        """Return what hooks tell the agent to do next, with the results of its last calls."""
+        if self._exceeded is not None:
+            return ()
+        prompt = await continuation(self._ctx, self._conversation, answer, self.messages)
+        return () if prompt is None else [*self._results, UserText(prompt)]
 
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
         """Prepare one more request, without functions, if the budget allows that."""
@@ -162,6 +173,9 @@ class AgentPolicy:
         text = made.call.fault or self._unknown(made.call.name)
         made.value = text if failure is None else error_text(failure)
         made.result = ToolResult(made.call.id, made.value, is_error=True)
+
+    async def revise(self, result: ToolResult) -> None:
+        """Do nothing: results are kept nowhere else."""
 
     def _unknown(self, name: str) -> str:
         names = [function.name for function in self._task.functions]

@@ -13,13 +13,16 @@ Blocks, the pieces of an answer that are streamed:
 
 Messages of a history:
     SystemMessage, UserMessage, AssistantMessage: what each of them said.
+    ResultMessage: what an answer took: cost, usage, time; the last that is streamed, if asked for.
 
 Tools:
     tool, Tool: the decorator and the class, the same as in ``treefold.turns``.
 
-Hooks, which decide about prompts and calls:
-    HOOK_USER_PROMPT_SUBMIT, HOOK_PRE_TOOL_USE, HOOK_POST_TOOL_USE: when a hook is called.
-    UserPromptSubmitEvent, PreToolUseEvent, PostToolUseEvent, HookEvent: what it is called with.
+Hooks, which decide about prompts, calls and the end:
+    HOOK_USER_PROMPT_SUBMIT, HOOK_PRE_TOOL_USE, HOOK_POST_TOOL_USE, HOOK_STOP, HOOK_SUBAGENT_STOP:
+        when a hook is called.
+    UserPromptSubmitEvent, PreToolUseEvent, PostToolUseEvent, StopEvent, HookEvent: what it is
+        called with.
     HookDecision, HookHandler: what it returns, and its type.
 
 Context, for any list of messages:

@@ -1,5 +1,6 @@
 from treefold.chat.blocks import (
     AssistantMessage as AssistantMessage,
+    ResultMessage as ResultMessage,
     SystemMessage as SystemMessage,
     TextBlock as TextBlock,
     ThinkingBlock as ThinkingBlock,
@@ -34,12 +35,15 @@ from treefold.chat.options import (
 from treefold.core.decisions import (
     HOOK_POST_TOOL_USE as HOOK_POST_TOOL_USE,
     HOOK_PRE_TOOL_USE as HOOK_PRE_TOOL_USE,
+    HOOK_STOP as HOOK_STOP,
+    HOOK_SUBAGENT_STOP as HOOK_SUBAGENT_STOP,
     HOOK_USER_PROMPT_SUBMIT as HOOK_USER_PROMPT_SUBMIT,
     HookDecision as HookDecision,
     HookEvent as HookEvent,
     HookHandler as HookHandler,
     PostToolUseEvent as PostToolUseEvent,
     PreToolUseEvent as PreToolUseEvent,
+    StopEvent as StopEvent,
     UserPromptSubmitEvent as UserPromptSubmitEvent,
 )
 from treefold.turns import Tool as Tool, tool as tool

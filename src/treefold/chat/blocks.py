@@ -1,7 +1,9 @@
 """The data of a chat: blocks, which are streamed, and messages, which make up a history."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from treefold.core.usage import TokenUsage
 
 
 @dataclass(slots=True)
@@ -149,6 +151,48 @@ class SystemMessage:
 
     content: str
     role: Literal["system"] = "system"
+
+
+@dataclass(slots=True, kw_only=True)
+class ResultMessage:
+    """What an answer took; the last message of an iteration, for ``result_message=True``.
+
+    Attributes:
+        subtype: ``"success"``, ``"interrupted"``, or ``"error"``: the exception follows.
+        duration_ms: from the beginning of the first turn to the end of the last, in milliseconds.
+        is_error: whether it failed.
+        num_turns: the number of responses of the model.
+        session_id: the name of the session, if the conversation is saved.
+        total_cost_usd: the price of all requests, including those of agents that were called, in US
+            dollars; None if one is not known.
+        usage: the tokens of these requests.
+        result: the text of the last response; None if it failed.
+        content: empty; so that it may stand where an AssistantMessage does.
+
+    Example:
+        >>> import asyncio
+        >>> from treefold import AgentOptions, query
+        >>> from treefold.testing import ScriptedModel
+        >>> async def main():
+        ...     options = AgentOptions("", ScriptedModel("Four."), result_message=True)
+        ...     last = [message async for message in query("2 + 2?", options)][-1]
+        ...     print(last.result, last.num_turns, last.is_error)
+        >>> asyncio.run(main())
+        Four. 1 False
+    """
+
+    subtype: Literal["success", "interrupted", "error"]
+    duration_ms: int
+    is_error: bool
+    num_turns: int
+    session_id: str | None
+    total_cost_usd: float | None
+    usage: TokenUsage
+    result: str | None
+    content: list[Block | ToolResultBlock] = field(
+        default_factory=list["Block | ToolResultBlock"], repr=False
+    )
+    type: Literal["result"] = "result"
 
 
 TypedMessage = AssistantMessage | UserMessage | SystemMessage

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from treefold.agents.prompts import as_text
-from treefold.chat.blocks import AssistantMessage, Block, TypedMessage
+from treefold.chat.blocks import AssistantMessage, Block, ResultMessage, TypedMessage
 from treefold.chat.function import ChatFunction
 from treefold.chat.history import ChatHistory
 from treefold.chat.options import AgentOptions
@@ -43,11 +43,14 @@ _CLOSING_TICKS: Final = 10  # passes of the event loop in which an abandoned ite
 log = logging.getLogger("treefold.chat")
 
 
-async def query(prompt: str, options: AgentOptions) -> AsyncGenerator[AssistantMessage, None]:
+async def query(
+    prompt: str, options: AgentOptions
+) -> AsyncGenerator[AssistantMessage | ResultMessage, None]:
     """Ask one question and stream the answer, a message for each piece of it.
 
     Leaving the iteration early cancels the request. Calls that the model asks for are yielded for
-    the program to make, or made with ``auto_execute_tools``.
+    the program to make, or made with ``auto_execute_tools``. With ``result_message``, the last
+    message is a ResultMessage.
 
     Example:
         >>> import asyncio
@@ -64,7 +67,9 @@ async def query(prompt: str, options: AgentOptions) -> AsyncGenerator[AssistantM
         await client.query(prompt)
         async with aclosing(client.receive_messages()) as blocks:
             async for block in blocks:
-                yield AssistantMessage([block])  # noqa: ASYNC119 - the loop closes what is left
+                is_result = isinstance(block, ResultMessage)
+                message = block if is_result else AssistantMessage([block])
+                yield message  # noqa: ASYNC119 - the loop closes what is left
 
 
 class Client:  # noqa: PLR0904 - all that a chat is used for
@@ -250,11 +255,11 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             self._turn = None
             await node  # raises its exception
 
-    async def receive_messages(self) -> AsyncGenerator[Block, None]:
+    async def receive_messages(self) -> AsyncGenerator[Block | ResultMessage, None]:
         """Yield the blocks of the answer as they arrive; leaving early interrupts the turn.
 
         After ``add_tool_result()`` and ``query("")`` during the iteration, the iteration continues
-        with the next response.
+        with the next response. With ``result_message``, the last that it yields is a ResultMessage.
 
         Raises:
             BlockedError: a call is forbidden, and ``on_blocked`` is "raise" (a RuntimeError).
@@ -264,6 +269,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         """
         reader = await self._become_reader()
         turn, prompts = self._turn, 1
+        nodes: list[Any] = [self._node]
         try:
             while turn is not None:
                 block = await turn.block_stream.take()
@@ -272,14 +278,47 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
                     prompts += turn is not None and turn.prompt != ""
                     if prompts > self.options.max_turns:
                         turn = None
-                elif block is None:
-                    turn = await self._next_turn(turn)
-                else:
+                elif block is not None:
                     yield block
+                    continue
+                elif self._failed and self.options.result_message:
+                    yield self._result(nodes)
+                    turn = await self._next_turn(turn)  # raises the exception
+                else:
+                    turn = await self._next_turn(turn)
+                if turn is not None and self._node is not nodes[-1]:
+                    nodes.append(self._node)
+            if self.options.result_message:
+                yield self._result(nodes)
         finally:
             if self._reader is reader:
                 self._reader = None
                 self._interrupt_unread(turn)
+
+    @property
+    def _failed(self) -> bool:
+        """Whether the newest turn ended with an exception that it raises here."""
+        turn, state = self._turn, self._node.state
+        return turn is not None and not turn.interrupted and state is not NodeState.Success
+
+    def _result(self, nodes: Sequence[Any]) -> ResultMessage:
+        """Return what the turns of *nodes* took."""
+        first, last = nodes[0], nodes[-1]
+        costs = [node.total_cost for node in nodes]
+        started, ended = first.started_at, last.ended_at
+        seconds = (ended - started).total_seconds() if started and ended else 0.0
+        is_error = self._failed
+        stopped = last.state is not NodeState.Success
+        return ResultMessage(
+            subtype="error" if is_error else "interrupted" if stopped else "success",
+            duration_ms=round(seconds * 1000),
+            is_error=is_error,
+            num_turns=sum(len(node.exchanges) for node in nodes),
+            session_id=None if self._saver is None else self._saver.name,
+            total_cost_usd=None if None in costs else float(sum(costs)),
+            usage=sum((node.total_usage for node in nodes), TokenUsage()),
+            result=None if stopped else last.outputs,
+        )
 
     async def _become_reader(self) -> object:
         # An earlier iteration that was left without aclosing() is closed by the event loop, soon.
@@ -350,9 +389,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         name = name or (call or {}).get("name")
         text = as_text(content) if content is not None else "null"
         self._history.add_result(ToolResult(tool_call_id, text, is_error), name)
-        if self._saver is not None:
-            self._saver.keep(self._history.waiting)
-            await self._saver.flush()
+        await self._save_waiting()
         rules = RuleChain([self.options.rules()]) if self._node is None else self._node.rule_chain
         if rules.asks(HOOK_POST_TOOL_USE):
             written = parse_json_object(call["arguments"]) if call else None
@@ -365,7 +402,17 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
                 list(self.message_history),
                 is_error,
             )
-            await rules.decide(HOOK_POST_TOOL_USE, event)
+            decision = await rules.decide(HOOK_POST_TOOL_USE, event)
+            if decision.modified_result is not None:
+                text = as_text(decision.modified_result)
+                revised = ToolResult(tool_call_id, text, is_error)
+                self._history.add_result(revised, name, is_revised=True)
+                await self._save_waiting()
+
+    async def _save_waiting(self) -> None:
+        if self._saver is not None:
+            self._saver.keep(self._history.waiting)
+            await self._saver.flush()
 
     def _find_call(self, id: str) -> Message | None:
         """Return the newest call with this id in the history."""

@@ -12,7 +12,7 @@ from copy import copy
 from functools import cached_property, partial
 from typing import Any, Final
 
-from treefold.agents.approval import approve_prompt
+from treefold.agents.approval import approve_prompt, continuation
 from treefold.agents.loop import Loop, found_model, provider_faults
 from treefold.chat.options import AgentOptions
 from treefold.chat.turn import ChatTurn
@@ -165,6 +165,13 @@ class _TurnRun:
             return await self._calls.make()
         await self._calls.leave()
         return text_of(response), ()
+
+    async def before_end(self, answer: Any) -> Inputs:
+        """Return what hooks tell the model next, unless it waits for results of the program."""
+        if self._conversation.pending:
+            return ()
+        prompt = await continuation(self._ctx, self._conversation, answer, self._calls.messages)
+        return () if prompt is None else self._history.begin(prompt)
 
     def after_budget(self, exceeded: BudgetExceeded, inputs: Inputs) -> Inputs:
         """Raise *exceeded*."""

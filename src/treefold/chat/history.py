@@ -224,13 +224,18 @@ class ChatHistory:
         self._session = None
         self.take_back()
 
-    def add_result(self, result: ToolResult, name: str | None = None) -> None:
-        """Keep the result of a call until it is sent.
+    def add_result(
+        self, result: ToolResult, name: str | None = None, *, is_revised: bool = False
+    ) -> None:
+        """Keep the result of a call until it is sent; *is_revised* replaces the newest one.
 
         If the last response has no such call, the result is only added to the messages.
         """
         calls = {call.id: call for call in self.asked}
-        if (call := calls.get(result.tool_use_id)) is None:
+        if (call := calls.get(result.tool_use_id)) is None and is_revised:
+            _replace_result(self.messages, result)
+            return
+        if call is None:
             shown = {"role": "tool", "tool_call_id": result.tool_use_id, "name": name}
             self.messages.append(shown | {"content": result.content})
             return

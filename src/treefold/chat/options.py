@@ -41,7 +41,8 @@ class AgentOptions:
         temperature: the sampling temperature; None leaves it to the provider.
         timeout: seconds to wait for the first byte of a response, and between its pieces.
         api_key: the key, where one is needed; ``"not-needed"`` means that of the environment.
-        hooks: functions that decide about prompts and calls, by HOOK_PRE_TOOL_USE and the like.
+        hooks: functions that decide about prompts, calls, their results and when to stop, by
+            HOOK_PRE_TOOL_USE and the like; the names of claude-agent-sdk ("PreToolUse") work, too.
         allowed_tools: the only functions that may be called, at any depth.
         disallowed_tools: functions that may not be called, at any depth.
         allow_lenient_tool_json: complete arguments that were cut off, where that is safe.
@@ -50,6 +51,7 @@ class AgentOptions:
             all if the connection was refused.
         on_blocked: what happens when a hook, a rule or a person forbids a call: ``"raise"`` a
             ``RuntimeError("Tool use blocked: ...")``, or ``"tell"`` the model, with a ToolUseError.
+        result_message: end each iteration with a ResultMessage: cost, usage, duration, session.
 
     Example:
         >>> from treefold import AgentOptions
@@ -76,6 +78,7 @@ class AgentOptions:
     tool_use_deltas: bool = False
     retry: Retry | None = None
     on_blocked: Literal["raise", "tell"] = "raise"
+    result_message: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.system_prompt, str):

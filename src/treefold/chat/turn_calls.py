@@ -116,12 +116,16 @@ class TurnCalls:
         else:
             self._fail(made, failure)
         assert made.result is not None  # it was set above
-        self._turn.history.add_result(made.result)
+        await self.revise(made.result)
+        if self._blocked is not None:
+            raise self._blocked
+
+    async def revise(self, result: ToolResult) -> None:
+        """Add *result* to the history, or replace an earlier one of the same call, and save it."""
+        self._turn.history.add_result(result)
         if self._turn.saver is not None:
             self._turn.saver.keep(self._turn.history.waiting)
         await self._turn.save()
-        if self._blocked is not None:
-            raise self._blocked
 
     def _block(self, made: MadeCall, error: DeniedError) -> None:
         """Set the result of a forbidden call; ``on_blocked`` decides what the reader gets."""

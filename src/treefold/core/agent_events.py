@@ -74,6 +74,15 @@ class NoticeGiven(Event):
 
 
 @fact
+class HookDecided(Event):
+    """A decision hook changed what the model is told; after a crash it is not asked again."""
+
+    hook: str
+    key: str  # the call that has another result, or the response after which the agent continues
+    text: str
+
+
+@fact
 class ResponseCompleted(Event):
     """The response is complete; request and response are now part of the conversation."""
 

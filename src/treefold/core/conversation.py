@@ -88,6 +88,20 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
         ...
 
     @property
+    def is_below_agent(self) -> bool:
+        """Whether the call was made below the call of another agent."""
+        ...
+
+    @property
+    def decisions(self) -> Mapping[tuple[str, str], str]:
+        """What decision hooks have had the model told instead, by the hook and a key."""
+        ...
+
+    def note_decision(self, hook: str, key: str, text: str) -> None:
+        """Record a decision, which is then not made again after a crash."""
+        ...
+
+    @property
     def pauses_on_provider_failure(self) -> bool:
         """Whether a failed request pauses the call instead of failing it."""
         ...
@@ -102,6 +116,10 @@ class AgentConversation(Protocol):  # noqa: PLR0904 - half of them are propertie
 
         Returns the choice. If it is to cancel, the call is cancelled and this does not return.
         """
+        ...
+
+    def made_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
+        """Return the arguments of a call that an earlier process was allowed to make, or None."""
         ...
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:

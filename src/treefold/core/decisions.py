@@ -10,12 +10,23 @@ from inspect import isawaitable
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
+from treefold.core.suggestions import did_you_mean
 
 HOOK_PRE_TOOL_USE: Final = "pre_tool_use"
 HOOK_POST_TOOL_USE: Final = "post_tool_use"
 HOOK_USER_PROMPT_SUBMIT: Final = "user_prompt_submit"
+HOOK_STOP: Final = "stop"
+HOOK_SUBAGENT_STOP: Final = "subagent_stop"
 
-_NAMES: Final = (HOOK_PRE_TOOL_USE, HOOK_POST_TOOL_USE, HOOK_USER_PROMPT_SUBMIT)
+# The hooks, and the names that they have in claude-agent-sdk, which are accepted, too.
+_NAMES: Final = {
+    HOOK_PRE_TOOL_USE: "PreToolUse",
+    HOOK_POST_TOOL_USE: "PostToolUse",
+    HOOK_USER_PROMPT_SUBMIT: "UserPromptSubmit",
+    HOOK_STOP: "Stop",
+    HOOK_SUBAGENT_STOP: "SubagentStop",
+}
+_OTHER_NAMES: Final = {other: name for name, other in _NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +39,12 @@ class HookDecision:
     Attributes:
         continue_: False denies the call or prompt, for *reason*.
         modified_input: the arguments to use instead; a client's history shows these.
-        modified_prompt: the prompt to use instead.
+        modified_prompt: the prompt to use instead; from a stop hook, what to tell the agent, which
+            then continues instead of ending.
         reason: why it was denied.
         ask: a question for a person, who then decides.
+        modified_result: from a hook after a call, what the model gets as the result instead: text,
+            or a value that is sent as JSON. The call itself keeps its result.
 
     Example:
         >>> from treefold import HookDecision
@@ -43,6 +57,7 @@ class HookDecision:
     modified_prompt: str | None = None
     reason: str | None = None
     ask: str | None = None
+    modified_result: Any = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.modified_input, Mapping | None):
@@ -68,6 +83,7 @@ class HookDecision:
             earlier.modified_prompt if self.modified_prompt is None else self.modified_prompt,
             earlier.reason if self.reason is None else self.reason,
             "\n".join(asks) if asks else None,
+            earlier.modified_result if self.modified_result is None else self.modified_result,
         )
 
 
@@ -94,7 +110,8 @@ class PostToolUseEvent:
     """A call that a model asked for has ended, or was denied.
 
     ``tool_result`` is its value. If there is none, it is the error text that the model gets
-    instead, and ``is_error`` is True. The return value of the hook is ignored.
+    instead, and ``is_error`` is True. The hook may return a HookDecision with a
+    ``modified_result``; nothing else of its decision has an effect, since the call has been made.
 
     Example:
         >>> from treefold import PostToolUseEvent
@@ -124,7 +141,28 @@ class UserPromptSubmitEvent:
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-HookEvent = PreToolUseEvent | PostToolUseEvent | UserPromptSubmitEvent
+@dataclass(frozen=True, slots=True)
+class StopEvent:
+    """An agent has its result and is about to end.
+
+    The hook "stop" gets it for agents that code or a person called, "subagent_stop" for those that
+    were called below another agent. A HookDecision with a ``modified_prompt`` tells the agent to
+    continue with that; ``continuations`` is how often hooks have done so in this call, which they
+    can do ten times.
+
+    Example:
+        >>> from treefold import StopEvent
+        >>> StopEvent("fix_bug", "It is fixed.").continuations
+        0
+    """
+
+    agent: str
+    result: Any
+    history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    continuations: int = 0
+
+
+HookEvent = PreToolUseEvent | PostToolUseEvent | UserPromptSubmitEvent | StopEvent
 HookHandler = Callable[[Any], Awaitable[HookDecision | None]]
 Hooks = Mapping[str, Sequence[HookHandler]]
 
@@ -150,13 +188,8 @@ class Rules:
             raise InvalidValueError(
                 f"hooks go by name, {{HOOK_PRE_TOOL_USE: [...]}}: not {hooks!r}"
             )
-        if unknown := [name for name in hooks or {} if name not in _NAMES]:
-            raise InvalidValueError(f"no decision hook is called {unknown}; there are {_NAMES}")
-        for handlers in (hooks or {}).values():
-            if not isinstance(handlers, Sequence) or not all(map(callable, handlers)):
-                raise InvalidValueError(f"each hook name has a list of functions, not {handlers!r}")
         return cls(
-            None if allowed is None else _names(allowed), _names(disallowed), dict(hooks or {})
+            None if allowed is None else _names(allowed), _names(disallowed), _by_name(hooks or {})
         )
 
     def forbids(self, name: str) -> str | None:
@@ -219,10 +252,30 @@ def _changed(event: HookEvent, decision: HookDecision) -> HookEvent:
     match event:
         case PreToolUseEvent() if decision.modified_input is not None:
             return replace(event, tool_input=deepcopy(dict(decision.modified_input)))
+        case PostToolUseEvent() if decision.modified_result is not None:
+            return replace(event, tool_result=deepcopy(decision.modified_result))
         case UserPromptSubmitEvent() if decision.modified_prompt is not None:
             return replace(event, prompt=decision.modified_prompt)
         case _:
             return event
+
+
+def _by_name(hooks: Hooks) -> Hooks:
+    """Return *hooks* by our names."""
+    found: dict[str, Sequence[HookHandler]] = {}
+    for given, handlers in hooks.items():
+        name = _OTHER_NAMES.get(given, given)
+        if name not in _NAMES:
+            hint = did_you_mean(str(given), [*_NAMES, *_OTHER_NAMES], then="; ")
+            raise InvalidValueError(
+                f"no decision hook is called {given!r}; {hint}there are {', '.join(_NAMES)}"
+            )
+        if name in found:
+            raise InvalidValueError(f"hooks has both {name!r} and {_NAMES[name]!r}: give one list")
+        if not isinstance(handlers, Sequence) or not all(map(callable, handlers)):
+            raise InvalidValueError(f"each hook name has a list of functions, not {handlers!r}")
+        found[name] = handlers
+    return found
 
 
 def _names(names: Iterable[Any]) -> frozenset[str]:

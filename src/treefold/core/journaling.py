@@ -64,6 +64,7 @@ _KINDS: Final[dict[str, type[Event]]] = {
         agent_events.RequestRetried,
         agent_events.RequestFailed,
         agent_events.NoticeGiven,
+        agent_events.HookDecided,
         agent_events.ResponseCompleted,
     )
 }

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 
 from treefold.core.agent_events import (
     ConversationOpened,
+    HookDecided,
     LeaseAwaited,
     NoticeGiven,
     RequestFailed,
@@ -75,6 +76,7 @@ class ConversationRecord:
     __slots__ = (
         "caching",
         "cost",
+        "decisions",
         "edit",
         "exchanges",
         "model",
@@ -96,6 +98,7 @@ class ConversationRecord:
         self.exchanges: list[Exchange] = []
         self.response: ResponseCompleted | None = None  # the last, until the next request is sent
         self.edit: AgentEdited | None = None
+        self.decisions: dict[tuple[str, str], str] = {}  # of hooks, by name and key
         self.usage = NO_USAGE
         self.cost: Decimal | None = NO_COST
 
@@ -310,6 +313,9 @@ class CallRecord:
     def _edit_agent(self, event: AgentEdited) -> None:
         self._conversing().edit = event
 
+    def _decide(self, event: HookDecided) -> None:
+        self._conversing().decisions[event.hook, event.key] = event.text
+
     def _await_lease(self, event: LeaseAwaited) -> None:
         self.status = "waits until fewer requests are under way"
 
@@ -385,6 +391,7 @@ class CallRecord:
         ProcessDied: _change_nothing,
         ConversationOpened: _open,
         AgentEdited: _edit_agent,
+        HookDecided: _decide,
         LeaseAwaited: _await_lease,
         RequestSent: _request,
         ResponseStreamed: _stream,

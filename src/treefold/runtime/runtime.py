@@ -70,7 +70,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             ``"default"`` for the rest. Without a default, the variable ``TREEFOLD_MODEL`` names it.
         limits: how many requests to models may be under way.
         budget: what all calls together may spend.
-        hooks: decide about the calls that models ask for.
+        hooks: decide about the calls that models ask for, their results and when agents stop; by
+            HOOK_PRE_TOOL_USE and the like, or by the names of claude-agent-sdk ("PreToolUse").
         allowed_tools: the only functions that models may call, at any depth.
         disallowed_tools: functions that models may not call.
         on_provider_failure: after the last retry, ``"raise"`` the error, or ``"pause"`` until a

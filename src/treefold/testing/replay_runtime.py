@@ -130,7 +130,9 @@ class ReplayRuntime(Runtime):
             sent, answered = partial(self._sent, node, call), partial(self._answered, call)
             talk = call.record.conversation
             model = RecordedModel(talk.model or "a model", sent, answered)
-            node.conversation.replay(model, None if talk.edit is None else talk.edit.prompt)
+            prompt = None if talk.edit is None else talk.edit.prompt
+            decisions = None if self._decides else talk.decisions
+            node.conversation.replay(model, prompt, decisions)
         node.add_end_callback(partial(self._ended, node, call))
 
     # Calls

@@ -12,6 +12,7 @@ from typing import Any, Final
 from treefold.core.agent_errors import AgentException
 from treefold.core.agent_events import (
     ConversationOpened,
+    HookDecided,
     NoticeGiven,
     RequestFailed,
     RequestRetried,
@@ -78,6 +79,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._opened: _Opened | None = None
         self._prior: PriorConversation | None = None
         self._substitute: Model | None = None  # answers instead of every other model
+        self._replayed: Mapping[tuple[str, str], str] | None = None  # decisions, in a replay
         self.responses = len(node.record.conversation.exchanges)
         self.notices: list[str] = []
         # They are compared by identity: their node ids prove nothing, since other runtimes use the
@@ -169,9 +171,18 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._default_model = model
         return model if self._substitute is None else self._substitute
 
-    def replay(self, model: Model, prompt: str | None) -> None:
-        """Let *model* answer instead of every other model, and begin with *prompt* if given."""
+    def replay(
+        self,
+        model: Model,
+        prompt: str | None,
+        decisions: Mapping[tuple[str, str], str] | None = None,
+    ) -> None:
+        """Let *model* answer instead of every other model, and begin with *prompt* if given.
+
+        *decisions* are those of hooks, which are not asked then.
+        """
         self._substitute = model
+        self._replayed = decisions
         self._prior = replace(self.prior, prompt=prompt)
 
     def with_caching(
@@ -191,12 +202,31 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return RuleChain((self._services.rules, *reversed(own)))
 
     @property
+    def is_below_agent(self) -> bool:
+        return self._above is not None
+
+    @property
+    def decisions(self) -> Mapping[tuple[str, str], str]:
+        recorded = self._node.record.conversation.decisions
+        return recorded if self._replayed is None else self._replayed
+
+    def note_decision(self, hook: str, key: str, text: str) -> None:
+        self._node.tree.publish(HookDecided(self._node.id, hook, key, text))
+
+    @property
     def pauses_on_provider_failure(self) -> bool:
         return self._services.pauses_on_provider_failure
 
     @property
     def pauses_on_tool_error(self) -> bool:
         return self._services.pauses_on_tool_error
+
+    def made_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
+        known = self._node.calls.unclaimed.get(of_tool_use(self.responses, tool_use_id))
+        # A call starts before its gate, which may still be waiting for a person.
+        if known is None or known.record.started is None or not known.record.allowed:
+            return None
+        return known.inputs
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
         known = self._node.calls.unclaimed.get(of_tool_use(self.responses, tool_use_id))
