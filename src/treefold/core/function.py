@@ -474,7 +474,7 @@ class Node(ABC, Generic[R_co]):  # noqa: PLR0904 - most of the public methods ar
 
     def __dir__(self) -> Iterable[str]:
         # What the runtime keeps on a node beside these is not for programs.
-        return dir(Node)
+        return [*dir(Node), *Node.__annotations__]
 
 
 class RunContext(Injected):  # noqa: PLR0904 - the last five are not for programs
