@@ -15,7 +15,9 @@ from typing import Any, Literal, assert_type
 from pydantic import BaseModel
 
 from treefold import (
+    Agent,
     AgentFunction,
+    AgentOptions,
     CodeFunction,
     Ensemble,
     Function,
@@ -204,3 +206,42 @@ def use() -> None:
     several: list[Function] = [double, report, add_function, search]
     uses: Callable[..., Function] = several.pop
     uses()
+
+
+# The names of other libraries
+
+
+@agent(output_type=Report, instructions="You are brief.", tools=[add_function], max_turns=3)
+def find_report(program: str) -> str:
+    return program
+
+
+@agent(output_type=int | str, description="Find it.")
+def find_either(program: str) -> str:
+    return program
+
+
+named_function = AgentFunction(
+    "named",
+    description="It is named.",
+    instructions="You are brief.",
+    tools=[add_function],
+    model="local",
+    output_type=Report,
+    max_turns=3,
+)
+AgentFunction("misnamed", max_turns="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+chat_options = AgentOptions(instructions="You are brief.", model="local")
+queue = Agent(
+    "queue",
+    "Runs turns.",
+    [add_function],
+    instructions="",  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+)
+
+
+async def other_names(ctx: RunContext) -> None:
+    assert_type(await ctx.call(find_report, program="x"), Report)
+    assert_type(await ctx.call(find_either, program="x"), Any)
+    assert_type(await ctx.invoke(named_function), Report)
+    assert_type(chat_options.system_prompt, str)

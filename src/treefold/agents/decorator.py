@@ -9,11 +9,13 @@ from treefold.core.errors import DefinitionError
 from treefold.core.from_file import FromFile
 from treefold.core.function import Q, R_co, RunContext, T
 from treefold.core.model import Model
+from treefold.core.other_names import either
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
 from treefold.core.signature import Kind, Signature, description_of, name_of, underlying
 
-_OPTIONS: Final = frozenset({"returns", *SharedOptions.__annotations__})
+_OTHER_NAMES: Final = frozenset({"instructions", "max_turns", "output_type", "tools"})
+_OPTIONS: Final = frozenset({"returns", *SharedOptions.__annotations__}) - _OTHER_NAMES
 
 
 class PromptOptions(SharedOptions, total=False):
@@ -36,10 +38,15 @@ class PromptFunction(AgentFunction[..., Any]):
             )
         self._builder = builder
         self._signature = Signature(name or name_of(builder), builder)
-        super().__init__(name or name_of(builder), description_of(builder), **options)
+        given = options.pop("description", None)
+        about = description_of(builder) if given is None else given
+        super().__init__(name or name_of(builder), about, **options)
         self.__doc__ = inspect.getdoc(underlying(builder)) or ""
         self.__name__ = self.name
         self.__wrapped__ = builder
+
+    def __repr__(self) -> str:
+        return f"<AgentFunction {self.name}>"
 
     @property
     def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -92,9 +99,15 @@ def agent(*, returns: None = None, **options: Unpack[PromptOptions]) -> AgentDec
 def agent(*, returns: type[T], **options: Unpack[PromptOptions]) -> AgentDecorator[T]: ...
 
 
+@overload
+def agent(*, output_type: type[T], **options: Unpack[PromptOptions]) -> AgentDecorator[T]: ...
+
+
 # A union, for example, is no ``type`` for type checkers.
 @overload
-def agent(*, returns: Any, **options: Unpack[PromptOptions]) -> AgentDecorator[Any]: ...
+def agent(
+    *, returns: Any = None, output_type: Any = None, **options: Unpack[PromptOptions]
+) -> AgentDecorator[Any]: ...
 
 
 def agent(
@@ -106,15 +119,17 @@ def agent(
     name: str | None = None,
     **options: Any,
 ) -> AgentFunction[..., Any] | AgentDecorator[Any]:
-    """Call tree: make an AgentFunction from a function that returns its prompt.
+    """Call tree: make an AgentFunction, which a model carries out; the function builds its prompt.
 
-    It makes no queue agent (``Agent``), and nothing that only a chat can use.
+    ``Agent`` is something else: a queue of turns, without a model.
 
     The agent has the arguments of the function, of any type that pydantic can describe, its
-    description, and its name unless *name* is given. *system* is the system prompt, *model* the
-    default model. The other options are those of AgentFunction: *uses*, *returns*, *model_tools*,
-    *max_steps*, *parallel_tools*, *settings*, *budget*, *tags*, *repeatable*, *uses_recursion* and
-    *max_depth*.
+    docstring unless *description* is given, and its name unless *name* is given. *system* is the
+    system prompt, *model* the default model. The other options are those of AgentFunction: *uses*,
+    *returns*, *model_tools*, *max_steps*, *parallel_tools*, *settings*, *budget*, *tags*,
+    *repeatable*, *uses_recursion* and *max_depth*. The names of other libraries are accepted, too:
+    *instructions* for system, *tools* for uses, *output_type* for returns, *max_turns* for
+    max_steps.
 
     Example:
         >>> from treefold import Runtime, agent
@@ -129,8 +144,13 @@ def agent(
     """
 
     if fn is not None and not callable(fn):
-        raise DefinitionError(f"@agent decorates a function; give a prompt by name: system={fn!r}")
-    if unknown := options.keys() - _OPTIONS:
+        raise DefinitionError(
+            f"@agent decorates a function that returns a prompt, not {fn!r}: write system=... for a"
+            " system prompt; a queue of turns is Agent(name, description, tools)"
+        )
+    instructions = options.pop("instructions", None)
+    system = either("@agent", "system", system or None, "instructions", instructions) or ""
+    if unknown := options.keys() - _OPTIONS - _OTHER_NAMES:
         names = ", ".join(sorted(unknown))
         known = ", ".join(["system", "model", "name", *sorted(_OPTIONS)])
         raise DefinitionError(f"@agent has no option {names}; it has {known}")

@@ -31,6 +31,7 @@ from treefold.core.function import (
     checked_functions,
 )
 from treefold.core.model import Model, ModelSettings
+from treefold.core.other_names import either
 from treefold.core.parameter import FunctionArg
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
@@ -51,11 +52,15 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 class SharedOptions(TypedDict, total=False):
-    """The options that AgentFunction and ``@agent`` share, but for *returns*."""
+    """The options that AgentFunction and ``@agent`` share, but for *returns* and *output_type*."""
 
     uses: Iterable[Function] | None
+    tools: Iterable[Function] | None
     model_tools: Mapping[Provider | str, Sequence[Function]] | None
     max_steps: int | None
+    max_turns: int | None
+    instructions: str | FromFile | None
+    description: str | None
     parallel_tools: bool | None
     settings: ModelSettings | None
     budget: Budget | None
@@ -66,12 +71,13 @@ class SharedOptions(TypedDict, total=False):
 
 
 class AgentFunctionOptions(SharedOptions, total=False):
-    """The options of AgentFunction, but for *returns*."""
+    """The options of AgentFunction, but for *returns* and *output_type*."""
 
     args: Sequence[FunctionArg] | None
     system_prompt: str | FromFile | None
     user_prompt_template: str | FromFile | None
     default_model: Model | Provider | str | None
+    model: Model | Provider | str | None
 
 
 class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of its definition
@@ -103,6 +109,10 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             its last response in either case.
         uses_recursion: whether it may call itself.
         max_depth: how many calls of it may be nested.
+
+    The names of other libraries are accepted, too: *description* for desc, *instructions* for
+    system_prompt, *tools* for uses, *model* for default_model, *output_type* for returns, and
+    *max_turns* for max_steps.
 
     Example:
         >>> from treefold import AgentFunction, FunctionArg, Runtime
@@ -141,6 +151,16 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         **options: Unpack[AgentFunctionOptions],
     ) -> None: ...
 
+    @overload
+    def __init__(
+        self: "AgentFunction[..., T]",
+        name: str | None = None,
+        desc: str | None = None,
+        *,
+        output_type: type[T],
+        **options: Unpack[AgentFunctionOptions],
+    ) -> None: ...
+
     # A union, for example, is no ``type`` for type checkers.
     @overload
     def __init__(
@@ -148,7 +168,8 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         name: str | None = None,
         desc: str | None = None,
         *,
-        returns: Any,
+        returns: Any = None,
+        output_type: Any = None,
         **options: Unpack[AgentFunctionOptions],
     ) -> None: ...
 
@@ -172,18 +193,28 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         repeatable: bool | None = None,
         uses_recursion: bool = False,
         max_depth: int = 10,
+        description: str | None = None,
+        instructions: str | FromFile | None = None,
+        tools: Iterable[Function] | None = None,
+        model: Model | Provider | str | None = None,
+        output_type: Any = None,
+        max_turns: int | None = None,
     ) -> None:
+        owner = name or type(self).__name__
+        uses = either(owner, "uses", uses, "tools", tools)
         given: dict[str, Any] = {
             "name": name,
-            "description": desc,
+            "description": either(owner, "desc", desc, "description", description),
             "args": args,
-            "system_prompt": system_prompt,
+            "system_prompt": either(
+                owner, "system_prompt", system_prompt, "instructions", instructions
+            ),
             "user_prompt_template": user_prompt_template,
             "uses": None if uses is None else checked_functions(uses, f"the 'uses' of {name}"),
             "model_tools": model_tools,
-            "default_model": default_model,
-            "returns": returns,
-            "max_steps": max_steps,
+            "default_model": either(owner, "default_model", default_model, "model", model),
+            "returns": either(owner, "returns", returns, "output_type", output_type),
+            "max_steps": either(owner, "max_steps", max_steps, "max_turns", max_turns),
             "parallel_tools": parallel_tools,
             "settings": settings,
         }

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Final, Literal
 
 from treefold.core.decisions import Hooks, Rules
-from treefold.core.errors import InvalidValueError
+from treefold.core.errors import DefinitionError, InvalidValueError
 from treefold.core.function import Function, ModelFinder, checked_functions
 from treefold.core.model import Caching, Model, ModelSettings
+from treefold.core.other_names import either
 from treefold.models.openai.model import OpenAIModel
 from treefold.models.retry import Retry, Timers
 from treefold.models.wire_model import WireModel
 
 _NO_KEY: Final = "not-needed"
+_NOT_GIVEN: Final[Any] = ...
 # Shorter delays, in seconds, than those of agents: a person is waiting.
 _RETRY: Final = Retry((1.0, 2.0, 4.0, 8.0), if_refused=False)
 # The default. It is not sent to models that do not accept a temperature; any other value is.
@@ -27,7 +29,7 @@ class AgentOptions:
     They are no agent and no options of one: an AgentFunction takes its own arguments.
 
     Attributes:
-        system_prompt: instructions for the model: its role and its rules.
+        system_prompt: the role and the rules of the model; *instructions* is another name for it.
         model: with a *base_url*, the name of the model on that server; otherwise a name such as
             ``"anthropic:claude-opus-5-5"`` or ``"local"``, a Provider, or a Model. None is for the
             default of the runtime, or else the variable ``TREEFOLD_MODEL``.
@@ -60,7 +62,7 @@ class AgentOptions:
         (4096, False)
     """
 
-    system_prompt: str
+    system_prompt: str = _NOT_GIVEN
     model: Any = None
     base_url: str | None = None
     tools: Sequence[Function] = field(default_factory=list[Function])
@@ -79,8 +81,14 @@ class AgentOptions:
     retry: Retry | None = None
     on_blocked: Literal["raise", "tell"] = "raise"
     result_message: bool = False
+    instructions: InitVar[str | None] = field(default=None, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, instructions: str | None) -> None:
+        own: Any = None if self.system_prompt is _NOT_GIVEN else self.system_prompt
+        given: Any = either("AgentOptions", "system_prompt", own, "instructions", instructions)
+        if given is None and self.system_prompt is _NOT_GIVEN:
+            raise DefinitionError("AgentOptions needs a system_prompt; it may be empty")
+        self.system_prompt = given
         if not isinstance(self.system_prompt, str):
             raise InvalidValueError(f"the system_prompt is text, not {self.system_prompt!r}")
         if self.model == "" or not isinstance(self.model, str | Model | None):

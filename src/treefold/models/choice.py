@@ -22,8 +22,8 @@ KEYED: Final = (AnthropicModel, OpenAIModel, GeminiModel)  # models of providers
 
 _LOCAL: Final = "embedded: needs no key and no server, and is small; 'treefold local fetch' gets it"
 _NO_MODEL: Final = (
-    "no model is chosen for {whom}, and none is taken unasked: name one, in the code or in the"
-    " environment. Found here:"
+    "no model is chosen for {whom}, and none is taken unasked: name one, in the call, for its"
+    " function or the runtime, or in the environment. Found here:"
 )
 
 

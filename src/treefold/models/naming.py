@@ -17,12 +17,17 @@ DEFAULTS: Final = {
 }
 
 
+# Providers by the names that they have in other libraries.
+_OTHER_NAMES: Final = {"google": Provider.Gemini, "openai-chat": Provider.OpenAI}
+
+
 def find_model(name: str | Provider | Model) -> Model:
     """Return the model called *name*.
 
     A name is ``provider:model``, ``openai:model@address`` for any compatible server (the address
     may be ``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``; ``ollama:model`` is a short form),
     ``local``, or ``local:file.gguf``. The name of a provider alone selects its default model.
+    ``google`` is another name of ``gemini``, and ``openai-chat`` of ``openai``.
 
     Example:
         >>> from treefold.models import find_model
@@ -39,7 +44,7 @@ def find_model(name: str | Provider | Model) -> Model:
     if kind.lower() in LOCAL_SERVERS and rest:
         return OpenAIModel(rest, base_url=kind)
     try:
-        provider = Provider(kind.lower())
+        provider = _OTHER_NAMES.get(kind.lower()) or Provider(kind.lower())
     except ValueError:
         raise InvalidValueError(
             f"no provider is called {kind!r}; write 'anthropic:MODEL', 'gemini:MODEL',"

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, Self, cast
 
 from treefold.core.errors import (
     CompletionCheckReturnError,
@@ -29,10 +29,26 @@ AgentRegistry: "Registry[Agent]" = Registry(
 )
 
 
-class Agent:
-    """Turns: a queue agent, which runs queued turns in order and yields their values.
+# Options of agents that a model carries out.
+_OF_MODELS: Final = frozenset({
+    "default_model",
+    "instructions",
+    "max_steps",
+    "max_turns",
+    "model",
+    "output_type",
+    "returns",
+    "system",
+    "system_prompt",
+    "user_prompt_template",
+    "uses",
+})
 
-    It is no function that a model carries out: that is an AgentFunction, which ``@agent`` makes.
+
+class Agent:
+    """Turns: a queue agent, without a model: it runs queued turns in order and yields their values.
+
+    A function that a model carries out is an AgentFunction, which ``@agent`` makes.
 
     A Turn that a tool returns or yields is queued, a ContextItem is stored in the agent's context,
     and any other value is yielded by ``run()`` as ``(turn, value)``. A turn leaves the queue when
@@ -68,6 +84,22 @@ class Agent:
     on_pause = HookPoint(AgentHook.ON_PAUSE)
     on_resume = HookPoint(AgentHook.ON_RESUME)
 
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Refuse what is meant for ``@agent``; a subclass may take what it likes."""
+        if cls.__init__ is not Agent.__init__:
+            return super().__new__(cls)
+        if len(args) == 1 and not options and callable(args[0]):
+            raise DefinitionError(
+                "Agent(name, description, tools) is a queue of turns, and decorates nothing; an"
+                " agent that a model carries out is made by @agent, in lower case"
+            )
+        if meant := sorted(options.keys() & _OF_MODELS):
+            raise DefinitionError(
+                f"Agent has no {', '.join(meant)}: it is a queue of turns, without a model; what a"
+                " model carries out is made by @agent(...) or AgentFunction(...)"
+            )
+        return super().__new__(cls)
+
     def __init__(
         self,
         name: str,
@@ -97,7 +129,7 @@ class Agent:
         AgentRegistry.register(name, self, origin_of_instance(self))
 
     def __repr__(self) -> str:
-        return f"<Agent {self.name}, {len(self._turns)} turns queued>"
+        return f"<Agent {self.name}, a queue of {len(self._turns)} turns>"
 
     @property
     def turns(self) -> list[Turn]:
