@@ -121,7 +121,7 @@ def agent(
 ) -> AgentFunction[..., Any] | AgentDecorator[Any]:
     """Call tree: make an AgentFunction, which a model carries out; the function builds its prompt.
 
-    ``Agent`` is something else: a queue of turns, without a model.
+    It makes no ``Agent``: that is a queue of turns, without a model.
 
     The agent has the arguments of the function, of any type that pydantic can describe, its
     docstring unless *description* is given, and its name unless *name* is given. *system* is the

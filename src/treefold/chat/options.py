@@ -85,12 +85,12 @@ class AgentOptions:
 
     def __post_init__(self, instructions: str | None) -> None:
         own: Any = None if self.system_prompt is _NOT_GIVEN else self.system_prompt
-        given: Any = either("AgentOptions", "system_prompt", own, "instructions", instructions)
+        given = either("AgentOptions", "system_prompt", own, "instructions", instructions)
         if given is None and self.system_prompt is _NOT_GIVEN:
             raise DefinitionError("AgentOptions needs a system_prompt; it may be empty")
+        if not isinstance(given, str):
+            raise InvalidValueError(f"the system_prompt is text, not {given!r}")
         self.system_prompt = given
-        if not isinstance(self.system_prompt, str):
-            raise InvalidValueError(f"the system_prompt is text, not {self.system_prompt!r}")
         if self.model == "" or not isinstance(self.model, str | Model | None):
             raise InvalidValueError(
                 f"model={self.model!r}: give the name of a model, such as 'qwen3' with a base_url,"

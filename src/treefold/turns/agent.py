@@ -48,7 +48,7 @@ _OF_MODELS: Final = frozenset({
 class Agent:
     """Turns: a queue agent, without a model: it runs queued turns in order and yields their values.
 
-    A function that a model carries out is an AgentFunction, which ``@agent`` makes.
+    It is no function that a model carries out: that is an AgentFunction, which ``@agent`` makes.
 
     A Turn that a tool returns or yields is queued, a ContextItem is stored in the agent's context,
     and any other value is yielded by ``run()`` as ``(turn, value)``. A turn leaves the queue when
