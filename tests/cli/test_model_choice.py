@@ -117,15 +117,33 @@ def job(tmp_path: Path) -> str:
     return f"{module}:go"
 
 
-def test_a_run_without_a_model_fails_and_says_what_to_write(job: str):
-    done = treefold("run", job, env={"OPENAI_API_KEY": "secret"})
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "NoModelError: no model is chosen for go" in done.stderr
-    assert 'model="openai:gpt-6.1-sol" or TREEFOLD_MODEL=openai:gpt-6.1-sol (OPENAI' in done.stderr
-    assert "secret" not in done.stderr
-    done = treefold("chat", env={"OPENAI_API_KEY": "secret"})
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_without_a_model_nothing_begins_and_it_says_what_to_write(command: str, job: str):
+    args = [job] if command == "run" else []
+    done = treefold(command, *args, env={"OPENAI_API_KEY": "secret"})
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--model openai:gpt-6.1-sol or TREEFOLD_MODEL=openai:gpt-6.1-sol (OPENAI" in done.stderr
+    head, *lines = done.stderr.splitlines()
+    assert head.startswith(f"treefold {command}: no model is chosen for this command")
+    name = "openai:gpt-6.1-sol"
+    assert f"  --model {name} or TREEFOLD_MODEL={name} (OPENAI_API_KEY is set;" in "\n".join(lines)
+    assert "secret" not in done.stderr
+
+
+def test_an_agent_below_code_fails_and_its_error_has_all_lines(tmp_path: Path):
+    module = tmp_path / "job.py"
+    module.write_text(
+        "from treefold import RunContext, agent, tool\n"
+        "@agent\n"
+        "def go() -> str:\n"
+        "    return 'Go.'\n"
+        "@tool(uses=[go])\n"
+        "async def work(ctx: RunContext) -> str:\n"
+        "    return await ctx.invoke(go)\n"
+    )
+    done = treefold("run", f"{module}:work")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "treefold run: NoModelError: no model is chosen for go, and none" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith('  model="local" or TREEFOLD_MODEL=local (')
 
 
 def test_the_embedded_model_is_asked_for_by_local(job: str):

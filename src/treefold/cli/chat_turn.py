@@ -6,7 +6,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from treefold.chat.blocks import Block, TextBlock, ThinkingBlock, ToolUseBlock, ToolUseError
+from treefold.chat.blocks import (
+    Block,
+    ResultMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+    ToolUseError,
+)
 from treefold.chat.client import Client
 from treefold.cli.chat_input import LineReader
 from treefold.cli.chat_screen import Screen
@@ -75,7 +82,7 @@ class TurnRunner:
             self._delete_ended()
         return True
 
-    def _show(self, block: Block) -> None:
+    def _show(self, block: Block | ResultMessage) -> None:
         match block:
             case TextBlock():
                 self._screen.text(block.text)

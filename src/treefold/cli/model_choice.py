@@ -92,11 +92,11 @@ async def _named(name: str, why: str, servers: Mapping[str, str]) -> ModelChoice
     """Return the model of that name: its prefix names a provider, or a local server has it."""
     try:
         find_model(name)
-    except InvalidValueError:
+    except InvalidValueError as error:
         for server in await find_servers(servers):
             if name in server.models:
                 return ModelChoice(name, server.base_url, f"{why}; {server.name} has it")
-        raise
+        raise InvalidValueError(f"{why} {name}: {error}, or start a server that has it") from None
     return ModelChoice(name, None, why)
 
 

@@ -25,6 +25,7 @@ from treefold.cli.terminal_questions import StdinLines, ask_for_answers
 from treefold.core.errors import (
     InvalidArgumentsError,
     InvalidValueError,
+    NoModelError,
     TracedError,
     TreefoldError,
 )
@@ -102,7 +103,7 @@ def run(
         _check(function, args, arguments)
         runtime = Runtime(
             [function],
-            models=_choose_model(model, store, (function.name, args), embedded=local),
+            models=_choose_model(model, store, function, args, embedded=local),
             store=store or (MemoryStore() if view else None),
         )
     except TreefoldError as error:
@@ -187,21 +188,31 @@ def _shown_in_browser(runtime: Runtime) -> Generator[None, None, None]:
 
 
 def _choose_model(
-    model: str | None, store: str | None, call: tuple[str, Mapping[str, Any]], *, embedded: bool
+    model: str | None,
+    store: str | None,
+    function: Function,
+    args: Mapping[str, Any],
+    *,
+    embedded: bool,
 ) -> Model | str | None:
-    """Return the model of agents that name none; None leaves it to the runtime.
+    """Return the model of agents that name none; None if there may be no such agent.
 
-    *call* is the function and the arguments, which an earlier process may have left unfinished.
+    Raises:
+        NoModelError: *function* is one, and none was chosen.
     """
     is_named = bool(model or embedded)
-    if not (is_named or store or os.environ.get(MODEL_VARIABLE)):
+    is_needed = function.is_agent and getattr(function, "default_model", None) is None
+    is_chosen = is_named or is_needed or bool(os.environ.get(MODEL_VARIABLE))
+    if not (is_chosen or store):
         return None
     from treefold.cli import model_choice  # noqa: PLC0415 - knows every provider
 
     if model == model_choice.AUTO and not embedded:
         return model_choice.ask_for_model(store)
-    recorded = None if is_named or not store else model_choice.recorded_model(store, *call)
-    if recorded is not None or not (is_named or os.environ.get(MODEL_VARIABLE)):
+    recorded = None
+    if store and not is_named:
+        recorded = model_choice.recorded_model(store, function.name, args)
+    if recorded is not None or not is_chosen:
         return recorded
     return asyncio.run(model_choice.choose_model(model, None, embedded=embedded)).find()
 
@@ -226,7 +237,10 @@ def _explain(error: BaseException, command: str) -> None:
     for frame in frames:
         if not frame.filename.startswith(ours):
             print(f"  {frame.filename}:{frame.lineno} in {frame.name}", file=sys.stderr)
-    print(f"treefold {command}: {printable(str(Failure.of(error)))}", file=sys.stderr)
+    text = str(Failure.of(error))
+    # The lines of other errors may come from anywhere, and might look like ours.
+    lines = text.split("\n") if isinstance(error, NoModelError) else [text]
+    print(f"treefold {command}:", "\n".join(map(printable, lines)), file=sys.stderr)
     if isinstance(error, TracedError) and error.frames:
         for line in agent_traceback(error.frames).split("\n"):
             print(printable(line), file=sys.stderr)

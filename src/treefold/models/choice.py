@@ -22,8 +22,8 @@ KEYED: Final = (AnthropicModel, OpenAIModel, GeminiModel)  # models of providers
 
 _LOCAL: Final = "embedded: needs no key and no server, and is small; 'treefold local fetch' gets it"
 _NO_MODEL: Final = (
-    "no model is chosen for {whom}, and none is taken unasked: name one, in the call, for its"
-    " function or the runtime, or in the environment. Found here:"
+    "no model is chosen for {whom}, and none is taken unasked. Write one of these, for what was"
+    " found here:"
 )
 
 
@@ -101,8 +101,9 @@ def _candidate(server: FoundServer, model: str, own: str) -> Candidate:
 
 
 def _first_model(server: FoundServer) -> str | None:
-    """Return the first model of *server* that is not for embeddings."""
-    return next((model for model in server.models if "embed" not in model.lower()), None)
+    """Return the first model of *server* that is not for embeddings, and can be shown."""
+    names = (name for name in server.models if name.isprintable())
+    return next((name for name in names if "embed" not in name.lower()), None)
 
 
 async def no_model_error(
