@@ -8,6 +8,7 @@ from typing import Any
 
 from treefold.chat.blocks import Block, TextBlock, ThinkingBlock, ToolUseBlock, ToolUseError
 from treefold.chat.client import Client
+from treefold.cli.asking_call import AskingCall
 from treefold.cli.chat_input import LineReader
 from treefold.cli.chat_screen import Screen
 from treefold.cli.terminal_questions import question_text
@@ -114,7 +115,7 @@ class TurnRunner:
                     return
 
     async def _answered(self, question: Question) -> bool:
-        self._screen.note(question_text(question))
+        self._screen.note(question_text(AskingCall.of(question, self._runtime.stack)))
         while (line := await self._reader.answer("? ")) is not None:
             try:
                 await asyncio.to_thread(self._runtime.answer, question.id, line.strip())

@@ -93,10 +93,10 @@ def _call(row: CallRow, room: int) -> Line:
 
 def _least_columns(view: NodeView, left: int) -> int:
     """Return how many of the columns *left* are reserved for the arguments of a call."""
-    if view.questions or left < _COLUMNS_FOR_ARGS:
+    if left < _COLUMNS_FOR_ARGS:
         return 0
-    # The reason of a failure matters more than the arguments.
-    return left // 5 if view.exception is not None else left * 2 // 5
+    # A question and the reason of a failure matter more than the arguments.
+    return left // 5 if view.questions or view.exception is not None else left * 2 // 5
 
 
 def _tail(view: NodeView, room: int) -> Line:
