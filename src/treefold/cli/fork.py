@@ -12,6 +12,7 @@ from treefold.cli.options import (
     command,
     node_argument,
     read_arguments,
+    read_text,
     read_value,
     store_option,
     wait_option,
@@ -31,6 +32,7 @@ class _Options:
     at: int | None
     prompt: str | None
     model: str | None
+    system: str | None
     args: str | None
     result: str | None
     targets: tuple[str, ...]
@@ -43,6 +45,7 @@ class _Options:
         return Edit(
             prompt=self.prompt,
             model=self.model,
+            system=None if self.system is None else read_text(self.system, "--system"),
             args=None if self.args is None else read_arguments(self.args, "--args"),
             result=UNCHANGED if self.result is None else read_value(self.result),
         )
@@ -55,6 +58,11 @@ class _Options:
 )
 @click.option("--prompt", metavar="TEXT", help="another prompt for the agent")
 @click.option("--model", metavar="NAME", help="another model for the agent from there on")
+@click.option(
+    "--system",
+    metavar="TEXT",
+    help="another system prompt for the agent from there on; @FILE reads it from a file",
+)
 @click.option("--args", metavar="JSON", help="other arguments of the call: a JSON object")
 @click.option(
     "--result",

@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, cast
 
 import click
@@ -104,6 +105,26 @@ def read_value(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def read_text(text: str, option: str) -> str:
+    """Return *text*, or what is in FILE if it is @FILE; a text that begins with @ is given as @@.
+
+    Raises:
+        InvalidValueError: the file that *option* names cannot be read.
+    """
+    if not text.startswith("@"):
+        return text
+    if text.startswith("@@"):
+        return text[1:]
+    try:
+        return Path(text[1:]).expanduser().read_text("utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidValueError(
+            f"{option} {text}: the file cannot be read ({why}); write @@ for a text that begins"
+            " with @"
+        ) from error
 
 
 def read_arguments(text: str, option: str) -> dict[str, Any]:
