@@ -18,6 +18,7 @@ import pytest
 import warm_python
 from mcp_servers import SERVERS, TOKEN, WITH_TOKEN
 from support import heed_interrupts, processes_in
+from treefold import attach
 from treefold.mcp import McpServer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -238,6 +239,28 @@ def napping(folder: Path, *command: str) -> Generator[subprocess.Popen[str], Non
             yield process
         finally:
             process.kill()
+
+
+async def test_with_a_journal_calls_can_be_looked_at_and_questions_answered_elsewhere(
+    tmp_path: Path,
+):
+    store = str(tmp_path / "run.db")
+    with served_http(WORK, "--store", store) as address:
+        async with McpServer(address, headers=WITH_TOKEN) as server, asyncio.TaskGroup() as group:
+            assert await server.call("double", {"n": 2}) == 4
+            # This client cannot be asked.
+            call = group.create_task(server.call("ask_colour", {}))
+            with attach(store) as observer:
+                async with asyncio.timeout(60):
+                    while not (questions := observer.questions()):
+                        await asyncio.sleep(0.02)
+                observer.answer(questions[0].id, "red")
+            assert await call == "it is red"
+    with attach(store) as observer:
+        assert [(row.function, row.state.name) for row in observer.trees()] == [
+            ("double", "Success"),
+            ("ask_colour", "Success"),
+        ]
 
 
 @pytest.mark.parametrize(
