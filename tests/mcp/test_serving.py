@@ -17,7 +17,7 @@ import pytest
 
 import warm_python
 from mcp_servers import SERVERS, TOKEN, WITH_TOKEN
-from support import heed_interrupts, processes_in
+from support import heed_interrupts, processes_in, wait
 from treefold import attach
 from treefold.mcp import McpServer
 
@@ -251,10 +251,8 @@ async def test_with_a_journal_calls_can_be_looked_at_and_questions_answered_else
             # This client cannot be asked.
             call = group.create_task(server.call("ask_colour", {}))
             with attach(store) as observer:
-                async with asyncio.timeout(60):
-                    while not (questions := observer.questions()):
-                        await asyncio.sleep(0.02)
-                observer.answer(questions[0].id, "red")
+                [question] = await asyncio.to_thread(wait, observer.questions)
+                observer.answer(question.id, "red")
             assert await call == "it is red"
     with attach(store) as observer:
         assert [(row.function, row.state.name) for row in observer.trees()] == [

@@ -7,7 +7,7 @@ import click
 
 from treefold.cli.control import EXIT_CODES, report_outcome
 from treefold.cli.journal import journal_path, node_id, observe
-from treefold.cli.loading import TARGET, load_functions
+from treefold.cli.loading import TARGET, load_functions, load_model
 from treefold.cli.options import (
     command,
     node_argument,
@@ -44,7 +44,8 @@ class _Options:
         """Return what is changed in the past."""
         return Edit(
             prompt=self.prompt,
-            model=self.model,
+            # The process that drives the journal is given a name, and loads the model itself.
+            model=load_model(self.model) if self.targets else self.model,
             system=None if self.system is None else read_text(self.system, "--system"),
             args=None if self.args is None else read_arguments(self.args, "--args"),
             result=UNCHANGED if self.result is None else read_value(self.result),
@@ -115,7 +116,7 @@ def _fork_here(options: _Options, edit: Edit) -> int:
         top = observer.get_view(observer.tree_of(node))
     path = journal_path(options.store)
     try:
-        runtime = Runtime(functions, models=options.default_model, store=path)
+        runtime = Runtime(functions, models=load_model(options.default_model), store=path)
     except StoreOwnedError as error:
         raise StoreOwnedError(error.path, f"{error.args[1]}, or leave out --with") from error
     if top.fn not in runtime.invocable_functions:

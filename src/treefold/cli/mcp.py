@@ -13,7 +13,7 @@ from typing import Final, TextIO
 import click
 
 from treefold.cli.exit_codes import DONE, INTERRUPTED, TERMINATED, USAGE
-from treefold.cli.loading import MODEL_HELP, TARGET, load_functions
+from treefold.cli.loading import MODEL_HELP, TARGET, load_functions, load_model
 from treefold.cli.options import FILE, command
 from treefold.core.errors import TreefoldError
 from treefold.core.function import Function
@@ -90,7 +90,7 @@ def mcp(
             server = _Server(functions, http, token, allow_remote=allow_remote)
             # Without a journal, nobody can look at a tree that has ended.
             runtime = ServingRuntime if store is None else Runtime
-            made = runtime(functions, models=model, store=store)
+            made = runtime(functions, models=load_model(model), store=store)
             return asyncio.run(server.serve(made, stdio))
         except TreefoldError as error:
             print(f"treefold mcp: {printable(str(error))}", file=sys.stderr)

@@ -17,7 +17,7 @@ import click
 
 from treefold.cli.browser import open_page
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
-from treefold.cli.loading import MODEL_HELP, TARGET, load_function
+from treefold.cli.loading import MODEL_HELP, TARGET, load_function, load_model
 from treefold.cli.options import FILE, command, read_value
 from treefold.cli.terminal_questions import StdinLines, ask_for_answers
 from treefold.core.errors import (
@@ -89,7 +89,7 @@ def run(
         function = load_function(target)
         args = dict(map(_argument, arguments))
         _check(function, args, arguments)
-        models = _choose_model(store) if model == AUTO else model
+        models = _choose_model(store) if model == AUTO else load_model(model)
         runtime = Runtime(
             [function], models=models, store=store or (MemoryStore() if view else None)
         )
