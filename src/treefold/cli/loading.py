@@ -43,15 +43,15 @@ def load_model(name: str | None) -> Any:
     place, _, attribute = name.removeprefix(_SCRIPTED).rpartition(":")
     if not place.endswith(".py"):
         return ScriptedModel(*read_script(Path(name.removeprefix(_SCRIPTED))), name=name)
-    found = getattr(_loaded(place), attribute, None)
+    found: Any = getattr(_loaded(place), attribute, None)
     if isinstance(found, Model):
         return found
     if found is None or not (callable(found) or isinstance(found, list | tuple)):
         raise InvalidValueError(
             f"{place} has no {attribute!r} that is a model, a list of replies or a function"
         )
-    script = (found,) if callable(found) else cast("Sequence[Any]", found)
-    return ScriptedModel(*script, name=name)
+    script = [found] if callable(found) else cast("Sequence[Any]", found)
+    return ScriptedModel(*cast("Sequence[Any]", script), name=name)
 
 
 def load_function(target: str) -> Function:

@@ -35,16 +35,19 @@ class Command(click.Command):
         formatter.write(f"\n{details}\n\n{self.epilog}\n")
 
 
-def command(name: str, *, exit_codes: str) -> Callable[[Callable[..., int]], Command]:
+def command(
+    name: str, *, exit_codes: str, kind: type[Command] = Command, **settings: Any
+) -> Callable[[Callable[..., int]], Command]:
     """Make a function, which returns the exit code, the command *name*.
 
     The docstring is its help. *exit_codes* says what the exit codes mean, at the end of the help.
+    *settings* are those of click's context.
     """
     return click.command(
         name,
-        cls=Command,
+        cls=kind,
         epilog=f"exit codes: {exit_codes}",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], **settings},
     )
 
 

@@ -65,7 +65,7 @@ def _part(part: Any, id: str) -> TranscriptPart | None:
             return ModelText(text)
         case {"thinking": str(text), **rest} if not rest:
             return ThinkingPart(text)
-        case {"call": str(name), "args": dict(args), **rest} if not rest:
+        case {"call": str(name), "args": args, **rest} if not rest and isinstance(args, dict):
             return ToolUse(id, name, cast("dict[str, Any]", args))
         case {"call": str(name), **rest} if not rest:
             return ToolUse(id, name)
