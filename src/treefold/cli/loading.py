@@ -46,12 +46,13 @@ def load_model(name: str | None) -> Any:
     found: Any = getattr(_loaded(place), attribute, None)
     if isinstance(found, Model):
         return found
-    if found is None or not (callable(found) or isinstance(found, list | tuple)):
+    if isinstance(found, list | tuple):
+        return ScriptedModel(*cast("Sequence[Any]", found), name=name)
+    if not callable(found):
         raise InvalidValueError(
             f"{place} has no {attribute!r} that is a model, a list of replies or a function"
         )
-    script = [found] if callable(found) else cast("Sequence[Any]", found)
-    return ScriptedModel(*cast("Sequence[Any]", script), name=name)
+    return ScriptedModel(cast("Any", found), name=name)
 
 
 def load_function(target: str) -> Function:
