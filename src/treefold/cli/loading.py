@@ -89,7 +89,7 @@ def _named(module: ModuleType, place: str, name: str) -> Function:
         known = [name for name, value in vars(module).items() if isinstance(value, Function)]
         listed = ", ".join(known) or "none"
         raise InvalidValueError(f"{place} has no function {name!r}; it has {listed}")
-    return found
+    return cast("Function", found)
 
 
 def _public(module: ModuleType, place: str) -> list[str]:
