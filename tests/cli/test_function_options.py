@@ -1,5 +1,6 @@
 """The arguments of a function as options of ``treefold run``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ async def pack(
     *,
     loud: bool = False,
     more: Any = 0,
+    names: list[str] | None = None,
+    places: Sequence[str] = (),
 ) -> None: ...
 
 
@@ -53,6 +56,7 @@ PACK = CodeFunction(callable=pack)
         (["--loud", "false"], {"loud": False}),
         (["--more", '["a", 1]'], {"more": ["a", 1]}),
         (["--more", "[a"], {"more": "[a"}),
+        (["--names", '["a"]', "--places", '["b"]'], {"names": ["a"], "places": ["b"]}),
         (["--what", "--loud"], {"what": "--loud"}),
     ],
 )

@@ -1,6 +1,7 @@
 """Find the question that a command line answers."""
 
 import shlex
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -71,4 +72,5 @@ def _only(observer: Observer, found: Sequence[Question], text: str = "") -> Ques
 
 
 def _listed(observer: Observer, found: Sequence[Question]) -> str:
-    return "\n".join(table_of([AskingCall.of(one, observer.stack) for one in found]))
+    calls = [AskingCall.of(one, observer.stack) for one in found]
+    return "\n".join(table_of(calls, sys.stderr))

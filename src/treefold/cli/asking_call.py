@@ -1,10 +1,12 @@
 """The call that asks a question, as people are shown it: its path, its arguments and its caller."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TextIO
 
 from treefold.cli.output import aligned, columns
+from treefold.cli.word_wrap import WordWrap
 from treefold.core.frames import Frame
 from treefold.core.question import Question, QuestionKind
 from treefold.core.truncation import truncate
@@ -45,37 +47,43 @@ class AskingCall:
             "caller": _caller_as_data(self.caller),
         }
 
-    def heading(self, width: int) -> list[str]:
-        """Return the call and its caller, on one line if it has room for both, else on two."""
-        call = f"{self.call.path} {_signature(self.call)}"
-        lines = [call]
+    def lines(self, mark: str) -> list[str]:
+        """Return the lines that ask a person, for stderr; *mark* begins the first."""
+        width = columns()
+        room, indent = width - len(mark), " " * len(mark)
+        heading = [f"{self.call.path} {_signature(self.call)}"]
         if self.caller is not None:
-            caller = f"called by {self.caller.path} {_signature(self.caller)}"
-            line = f"{call}, {caller}"
-            lines = [line] if len(line) <= width else [call, caller]
-        return [truncate(line, width) for line in lines]
+            heading.append(f"called by {self.caller.path} {_signature(self.caller)}")
+            if len(line := ", ".join(heading)) <= room:
+                heading = [line]
+        first, *more = (truncate(line, room) for line in heading)
+        asked = self.text_lines(sys.stderr, width, indent)
+        return [mark + first, *(indent + line for line in more), *asked]
 
-    def text(self) -> str:
-        """Return the question, with its kind and its choices; it may have several lines."""
+    def text_lines(self, stream: TextIO, width: int, indent: str) -> list[str]:
+        """Return the question, with its kind and its choices; on a terminal it wraps at words."""
         asked = self.question
         kind = "" if asked.kind is QuestionKind.Human else f"{asked.kind}: "
         choices = f" [{' / '.join(map(printable, asked.choices))}]" if asked.choices else ""
-        return f"{kind}{readable(asked.text)}{choices}"
+        text = f"{kind}{readable(asked.text)}{choices}"
+        if stream.isatty():
+            text = WordWrap().feed(text, width - len(indent))
+        return [f"{indent}{line}" for line in text.split("\n")]
 
 
-def table_of(calls: Sequence[AskingCall]) -> list[str]:
-    """Return the lines of a table of questions; the text of each is below its row, in full."""
+def table_of(calls: Sequence[AskingCall], stream: TextIO) -> list[str]:
+    """Return a table of questions for *stream*; the text of each is below its row, in full."""
     width = columns()
-    head, *rows = aligned([_HEAD, *map(_cells, calls)])
+    head, *rows = aligned([_HEAD, *(_cells(one, width) for one in calls)])
     lines = [truncate(head, width)]
     for call, row in zip(calls, rows, strict=True):
-        lines += [truncate(row, width), *(f"    {line}" for line in call.text().split("\n"))]
+        lines += [truncate(row, width), *call.text_lines(stream, width, "    ")]
     return lines
 
 
-def _cells(one: AskingCall) -> Sequence[str]:
+def _cells(one: AskingCall, width: int) -> Sequence[str]:
     caller = "" if one.caller is None else f"{one.caller.path} {_signature(one.caller)}"
-    call = truncate(_signature(one.call), _LONGEST_CALL)
+    call = truncate(_signature(one.call), min(_LONGEST_CALL, width * 2 // 5))
     return one.question.id, one.call.path, call, caller
 
 

@@ -7,8 +7,8 @@ module reads it. A parameter that is called like an option of the command itself
 
 import inspect
 from collections.abc import Sequence
-from types import NoneType
-from typing import Any, Final, get_args
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
 import click
 
@@ -90,8 +90,10 @@ def read_options(
 
 def _takes_text(parameter: Parameter) -> bool:
     """Whether a parameter takes a text, and nothing else but None."""
-    kinds = set(get_args(parameter.annotation)) or {parameter.annotation}
-    return kinds - {NoneType} == {str}
+    annotation = parameter.annotation
+    is_union = get_origin(annotation) in {Union, UnionType}
+    kinds = get_args(annotation) if is_union else (annotation,)
+    return set(kinds) - {NoneType} == {str}
 
 
 def _is_value(words: Sequence[str]) -> bool:

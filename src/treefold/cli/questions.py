@@ -1,5 +1,7 @@
 """``treefold questions``: list the questions that wait for a person."""
 
+import sys
+
 from treefold.cli.asking_call import AskingCall, table_of
 from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import observe
@@ -29,5 +31,7 @@ def questions(store: str | None, *, json: bool) -> int:
         pairs = zip(found, trees, strict=True)
         print_json([one.as_data() | {"tree": tree} for one, tree in pairs])
     else:
-        print("\n".join(table_of(found)) if found else "no question waits for an answer")
+        print(
+            "\n".join(table_of(found, sys.stdout)) if found else "no question waits for an answer"
+        )
     return DONE

@@ -9,8 +9,6 @@ from functools import partial
 from typing import Final
 
 from treefold.cli.asking_call import AskingCall
-from treefold.cli.output import columns
-from treefold.cli.word_wrap import WordWrap
 from treefold.core.errors import TreefoldError, UnknownNodeError
 from treefold.core.question import Question
 from treefold.core.views import NodeView
@@ -19,7 +17,6 @@ from treefold.views.terminal import Prompt
 from treefold.views.text import printable
 
 _CLOSED: Final = "(no longer open: it was answered elsewhere, or cancelled)"
-_MARK: Final = "? "
 _POLL_INTERVAL: Final = 0.1  # seconds
 
 
@@ -101,7 +98,7 @@ def _ask(
 ) -> bool:
     """Ask until *question* is answered, here or elsewhere; return False at the end of the input."""
     try:
-        prompt.print(question_text(AskingCall.of(question, runtime.stack)))
+        prompt.print("\n".join(AskingCall.of(question, runtime.stack).lines("? ")))
     except UnknownNodeError:  # its run was deleted
         return True
     while True:
@@ -127,13 +124,3 @@ def _ask(
 
 def _is_open(runtime: Runtime, question: Question) -> bool:
     return any(one.id == question.id for one in runtime.questions())
-
-
-def question_text(call: AskingCall) -> str:
-    """Return the lines with which a question is put to a person."""
-    width = columns() - len(_MARK)
-    text = call.text()
-    if sys.stderr.isatty():
-        text = WordWrap().feed(text, width)
-    lines = [*call.heading(width), *text.split("\n")]
-    return _MARK + f"\n{' ' * len(_MARK)}".join(lines)
