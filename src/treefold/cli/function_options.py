@@ -19,13 +19,14 @@ from treefold.core.function import Function
 from treefold.core.parameter import Parameter
 from treefold.core.suggestions import did_you_mean
 from treefold.core.truncation import truncated_repr
+from treefold.views.text import readable
 
 _PREFIX: Final = "--"
 _GIVEN: Final = "treefold.given_arguments"
 
 
 class FunctionCommand(Command):
-    """A command whose first argument is a function, and whose help shows the function's own."""
+    """A command whose argument *target* is a function, and whose help shows the function's own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_GIVEN] = list(args)  # --help is handled before the arguments are
@@ -33,13 +34,13 @@ class FunctionCommand(Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
-        target = next((one for one in ctx.meta.get(_GIVEN, ()) if not one.startswith("-")), None)
-        if target is None:
+        given, _, _ = self.make_parser(ctx).parse_args(ctx.meta.get(_GIVEN, []))
+        if not isinstance(target := given.get("target"), str):
             return
         try:
             function = load_function(target)
         except TreefoldError as error:
-            formatter.write(f"\n{error}\n")
+            formatter.write(f"\n{readable(str(error))}\n")
             return
         rows = [_described(one, function) for one in function.parameters.items]
         with formatter.section(f"arguments of {function.name}"):
@@ -51,7 +52,7 @@ def _described(parameter: Parameter, function: Function) -> tuple[str, str]:
     kind = "JSON" if annotation is Any else inspect.formatannotation(annotation)
     default = f"by default {truncated_repr(parameter.default)}"
     # Descriptions in a docstring are in the schema only.
-    described = function.parameters.json_schema["properties"].get(name, {})
+    described = function.parameters.json_schema.get("properties", {}).get(name, {})
     text = described.get("description", "").removesuffix(".")
     parts = [text, "required" if parameter.required else default]
     return f"{_option(name)} {kind}", "; ".join(filter(None, parts))
