@@ -227,8 +227,9 @@ async def test_calls_are_a_line_each_with_what_came_of_them(
 
 
 async def test_answers_wrap_at_words_also_after_the_window_was_resized(
-    server: ModelServer, chat: Chat
+    server: ModelServer, chat: Chat, monkeypatch: pytest.MonkeyPatch
 ):
+    monkeypatch.setenv("COLUMNS", "80")  # as some shells do
     rest = asyncio.Event()
     words = ["Squirrels bury thou", "sands of nuts in aut", "umn, 日本語", Wait(rest)]
     server.add(text(*words, " and they forget where."))

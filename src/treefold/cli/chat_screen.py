@@ -103,7 +103,8 @@ class Screen(logging.Handler):
             self._end_lines()
         shown = readable(text)
         if self._wraps:
-            shown = self._wrap.feed(shown, shutil.get_terminal_size().columns)
+            # The variable COLUMNS, which shutil prefers, does not change with the window.
+            shown = self._wrap.feed(shown, os.get_terminal_size(sys.stdout.fileno()).columns)
         _print(style.format(shown))
         self._style, self._in_line = style, not text.endswith("\n")
 

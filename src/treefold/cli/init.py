@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Generator, Mapping
@@ -145,7 +146,7 @@ def _report(folder: Path, places: list[str], model: str) -> list[str]:
     lines = [f"wrote {folder / place}" for place in sorted(places)]
     lines += ["", "next:"]
     if folder.resolve() != Path.cwd():
-        lines.append(f"  cd {folder}")
+        lines.append(f"  cd {shlex.quote(str(folder))}")
     python = _python_option()
     lines += [
         f"  make run{python}",
