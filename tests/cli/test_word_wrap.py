@@ -49,6 +49,10 @@ def test_text_that_arrives_whole_has_no_escape_sequences():
     assert WordWrap().feed("The quick brown fox jumps.", 20) == "The quick brown fox\njumps."
 
 
+def test_text_is_left_alone_if_the_width_is_not_known():
+    assert WordWrap().feed("The quick brown fox", 0) == "The quick brown fox"
+
+
 def test_a_joined_character_stays_in_one_piece():
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
     for before, written in [("0123456789abcdef ", family), ("0123456789abcdefg ", f"\n{family}")]:

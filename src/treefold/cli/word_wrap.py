@@ -27,7 +27,12 @@ class WordWrap:
         self._breaks = False  # whether the line was begun here, and not by the text
 
     def feed(self, text: str, columns: int) -> str:
-        """Return *text*, whose characters are printable, for a terminal of so many *columns*."""
+        """Return *text*, whose characters are printable, for a terminal of so many *columns*.
+
+        Nothing is changed if that is 0: some terminals do not know their width.
+        """
+        if not columns:
+            return text
         if columns != self._columns:
             self._resize(columns)
         return "".join(map(self._next, _PIECE.findall(text)))
