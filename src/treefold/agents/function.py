@@ -427,11 +427,12 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         if not model.calls_functions:
             # Raises DefinitionError if it would have to call some.
             model.check(functions)
-        system, prompt = conversation.prior.system, conversation.prior.prompt
-        # A resumed call has its system prompt, and its prompt has been sent.
+        prior = conversation.prior
+        system, prompt = prior.system, prior.prompt
         if system is None:
             system = await self.system(args)
-            prompt = await self.prompt(ctx, args) if prompt is None else prompt
+        if prompt is None and not prior.is_begun:
+            prompt = await self.prompt(ctx, args)
         task = Task(
             model=model,
             system=system,
