@@ -84,7 +84,7 @@ async def test_without_any_the_call_fails_and_the_error_lists_what_there_is(
 
 async def test_a_chat_without_a_model_has_that_of_the_runtime_or_fails_the_same_way():
     options = AgentOptions("You are brief.")
-    with pytest.raises(NoModelError, match="no model is chosen for chat turn"):
+    with pytest.raises(NoModelError, match="no model is chosen for this chat"):
         async for _ in query("Hello", options):
             pass
     async with Runtime(models=ScriptedModel("of the runtime")), Client(options) as client:

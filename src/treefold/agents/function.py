@@ -422,7 +422,8 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         conversation: AgentConversation = ctx.conversation
         requested = conversation.model_ref
         model_ref = self.default_model if requested is None else requested
-        model = await found_model(ctx, partial(conversation.find_model, model_ref), model_ref)
+        find = partial(conversation.find_model, model_ref)
+        model = await found_model(ctx, find, model_ref, self.name)
         functions = self._task_functions(model, model_ref)
         if not model.calls_functions:
             # Raises DefinitionError if it would have to call some.

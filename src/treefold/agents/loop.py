@@ -152,8 +152,10 @@ class Loop:
                 raise provider_fault(self._ctx, self._model, error) from error
 
 
-async def found_model(ctx: RunContext, find: Callable[[], Model], model_ref: Any) -> Model:
-    """Return the model that *find* finds for *model_ref*.
+async def found_model(
+    ctx: RunContext, find: Callable[[], Model], model_ref: Any, whom: str
+) -> Model:
+    """Return the model that *find* finds for *model_ref*; *whom* needs it.
 
     Raises:
         NoModelError: none was chosen.
@@ -164,7 +166,7 @@ async def found_model(ctx: RunContext, find: Callable[[], Model], model_ref: Any
     except NoModelError:
         from treefold.models.choice import no_model_error  # noqa: PLC0415 - knows every provider
 
-        raise await no_model_error(ctx.node.function.name) from None
+        raise await no_model_error(whom) from None
     except TreefoldError as error:
         raise provider_fault(ctx, str(model_ref or "the default model"), error) from error
 

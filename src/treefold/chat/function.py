@@ -72,7 +72,7 @@ class ChatFunction(Function):
             raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
         turn.begun = True
         find = partial(turn.options.find_model, conversation.models)
-        model = await found_model(ctx, find, turn.options.model)
+        model = await found_model(ctx, find, turn.options.model, "this chat")
         return await _TurnRun(ctx, conversation, turn, self._tools, model).to_end()
 
 
