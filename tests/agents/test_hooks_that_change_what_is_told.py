@@ -13,7 +13,9 @@ from treefold import (
     HOOK_STOP,
     HOOK_SUBAGENT_STOP,
     AgentFunction,
+    Edit,
     HookDecision,
+    MemoryStore,
     PostToolUseEvent,
     PreToolUseEvent,
     Runtime,
@@ -194,7 +196,7 @@ async def test_a_stop_hook_that_denies_is_told_how_to_continue():
 
     agent = worker("agent")
     async with Runtime([agent], models=ScriptedModel("x"), hooks={"Stop": [deny]}) as runtime:
-        with pytest.raises(InvalidValueError, match="continue by modified_prompt='...'"):
+        with pytest.raises(InvalidValueError, match="to let an agent continue, or None"):
             await runtime.invoke(agent)
 
 
@@ -244,3 +246,21 @@ async def test_what_hooks_decided_is_not_asked_again_after_a_crash_and_in_a_repl
     ]
     assert children_of(node)[0].inputs == {"name": "b"}
     assert replay([agent], store).divergence is None
+
+
+async def test_a_fork_asks_the_hook_about_the_edited_result():
+    async def after(event: PostToolUseEvent) -> HookDecision:
+        return HookDecision(modified_result=f"{event.tool_result}, seen")
+
+    agent = worker("agent", read)
+    model = ScriptedModel(reading("a", "b"), "done", "done again")
+    hooks: Hooks = {HOOK_POST_TOOL_USE: [after]}
+    async with Runtime([agent], models=model, hooks=hooks, store=MemoryStore()) as runtime:
+        node = runtime.invoke(agent)
+        assert await node == "done"
+        fork = runtime.fork(children_of(node)[1], edit=Edit(result="other"))
+        assert await fork == "done again"
+    assert told(model, 2) == [
+        ToolResult("c0", "the secret of a, seen"),
+        ToolResult("c1", "other, seen"),
+    ]

@@ -94,3 +94,16 @@ async def test_an_interrupted_answer_is_no_error():
                 await client.interrupt()
         last = read[-1]
     assert (last.subtype, last.is_error, last.result) == ("interrupted", False, None)
+
+
+async def test_an_answer_that_another_prompt_supersedes_is_no_error():
+    options = AgentOptions("", script(), tools=[add], auto_execute_tools=True, result_message=True)
+    async with Client(options) as client:
+        await client.query("1 + 2?")
+        read: list[Any] = []
+        async for block in client.receive_messages():
+            read.append(block)
+            if block.type == "tool_use":
+                await client.query("Never mind.")
+    assert [block.type for block in read] == ["tool_use", "result"]
+    assert (read[-1].subtype, read[-1].is_error) == ("interrupted", False)

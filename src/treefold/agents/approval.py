@@ -104,8 +104,8 @@ async def continuation(
     decision = await conversation.rules.decide(hook, event)
     if not decision.continue_:
         raise InvalidValueError(
-            f"a {hook} hook lets an agent continue by modified_prompt='...'; continue_=False says"
-            " neither that nor anything else there"
+            f"a {hook} hook returns HookDecision(modified_prompt=...) to let an agent continue, or"
+            " None to let it end; continue_=False means neither"
         )
     if not (prompt := decision.modified_prompt) or not prompt.strip():
         return None

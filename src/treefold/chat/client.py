@@ -282,14 +282,14 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
                     yield block
                     continue
                 elif self._failed and self.options.result_message:
-                    yield self._result(nodes)
+                    yield self._result(nodes, is_error=True)
                     turn = await self._next_turn(turn)  # raises the exception
                 else:
                     turn = await self._next_turn(turn)
                 if turn is not None and self._node is not nodes[-1]:
                     nodes.append(self._node)
             if self.options.result_message:
-                yield self._result(nodes)
+                yield self._result(nodes, is_error=False)
         finally:
             if self._reader is reader:
                 self._reader = None
@@ -297,17 +297,16 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
 
     @property
     def _failed(self) -> bool:
-        """Whether the newest turn ended with an exception that it raises here."""
+        """Whether the newest turn, which has ended, raises an exception."""
         turn, state = self._turn, self._node.state
         return turn is not None and not turn.interrupted and state is not NodeState.Success
 
-    def _result(self, nodes: Sequence[Any]) -> ResultMessage:
+    def _result(self, nodes: Sequence[Any], *, is_error: bool) -> ResultMessage:
         """Return what the turns of *nodes* took."""
         first, last = nodes[0], nodes[-1]
         costs = [node.total_cost for node in nodes]
         started, ended = first.started_at, last.ended_at
         seconds = (ended - started).total_seconds() if started and ended else 0.0
-        is_error = self._failed
         stopped = last.state is not NodeState.Success
         return ResultMessage(
             subtype="error" if is_error else "interrupted" if stopped else "success",
