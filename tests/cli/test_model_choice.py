@@ -59,6 +59,7 @@ async def test_what_was_not_named_comes_from_the_environment(monkeypatch: pytest
     assert await choose_model("gemma", None) == ModelChoice(
         "gemma", "http://gpu:8000/v1", "--model and TREEFOLD_BASE_URL"
     )
+    assert await choose_model("ollama:gemma", None) == ModelChoice("ollama:gemma", None, "--model")
     assert (await choose_model(None, None, embedded=True)).model == "local"
 
 
