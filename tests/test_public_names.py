@@ -33,7 +33,7 @@ PUBLIC = {
     "Frame", "FromFile", "Function", "FunctionArg", "Limits", "NoAnswerError",
     "NoParentSessionError", "Node", "NodeState", "NodeView", "Question", "QuestionKind",
     "TreefoldError", "RunContext", "Runtime", "SessionBag", "SessionScope", "StepLimitError",
-    "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent",
+    "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent", "show",
     # decisions about calls
     "HOOK_POST_TOOL_USE", "HOOK_PRE_TOOL_USE", "HOOK_USER_PROMPT_SUBMIT", "HookDecision",
     "PostToolUseEvent", "PreToolUseEvent", "UserPromptSubmitEvent",

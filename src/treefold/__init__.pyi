@@ -111,6 +111,7 @@ from treefold.tree import (
     UserText as UserText,
     agent as agent,
     attach as attach,
+    show as show,
 )
 from treefold.turns import (
     Agent as Agent,

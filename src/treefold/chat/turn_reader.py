@@ -75,8 +75,6 @@ class TurnReader:
                 put(ToolUseDelta(event.index, event.id, event.name, event.arguments))
             case AttemptFailed() if self._text or self._has_fragments:
                 raise self._broke_off(event)
-            case Noticed():
-                log.warning("%s", event.text)
             case _:
                 pass
 

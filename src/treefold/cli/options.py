@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import click
 
+from treefold.cli.log_output import verbose_option
 from treefold.core.errors import InvalidValueError
 
 STORE_VARIABLE: Final = "TREEFOLD_STORE"
@@ -39,12 +40,18 @@ def command(name: str, *, exit_codes: str) -> Callable[[Callable[..., int]], Com
 
     The docstring is its help. *exit_codes* says what the exit codes mean, at the end of the help.
     """
-    return click.command(
-        name,
-        cls=Command,
-        epilog=f"exit codes: {exit_codes}",
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+
+    def make(function: Callable[..., int]) -> Command:
+        made = click.command(
+            name,
+            cls=Command,
+            epilog=f"exit codes: {exit_codes}",
+            context_settings={"help_option_names": ["-h", "--help"]},
+        )(function)
+        made.params.append(verbose_option())
+        return made
+
+    return make
 
 
 def node_argument(metavar: str = "NODE", *, required: bool = False) -> Callable[..., Any]:

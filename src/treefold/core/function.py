@@ -26,6 +26,7 @@ from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, cast
 
 from treefold.core.agent_errors import AgentException
 from treefold.core.budget import Budget
+from treefold.core.display import Displayed
 from treefold.core.errors import DefinitionError, InvalidValueError
 from treefold.core.exchange import Exchange
 from treefold.core.frames import Frame
@@ -273,7 +274,7 @@ class Function(ABC):
         """Run one call; *args* have been validated."""
 
 
-class Node(ABC):  # noqa: PLR0904 - most of the public methods are properties
+class Node(Displayed, ABC):  # noqa: PLR0904 - most of the public methods are properties
     """One call, live or past.
 
     ``await node`` returns its value in any event loop, ``node.result()`` in any thread. Code that

@@ -6,6 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from treefold.core.display import Displayed
 from treefold.core.events import Failure
 from treefold.core.question import Question
 from treefold.core.states import NodeState
@@ -14,7 +15,7 @@ from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeView:
+class NodeView(Displayed):
     """An immutable snapshot of one call and all calls below it.
 
     Attributes:

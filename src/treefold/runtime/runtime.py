@@ -245,7 +245,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def _choice_for(self, id: str, text: str) -> str:
         """Return the choice that *text* stands for: observers see the choices redacted."""
-        for question in self.questions():
+        for question in self._services.board.questions():
             for choice in question.choices if question.id == id else ():
                 if self._recovery is not None and self._recovery.journal.redacted(choice) == text:
                     return choice
@@ -331,7 +331,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if node.parent is None and isinstance(node.exception, ModelProviderException):
             return self._context.start(node.continuation())
         below = {one.id for one in subtree(node)}
-        paused = [q for q in self.questions() if q.node_id in below]
+        paused = [q for q in self._services.board.questions() if q.node_id in below]
         paused = [q for q in paused if q.kind is QuestionKind.Paused]
         if not paused:
             raise UsageError(why_not_paused(node))
@@ -370,7 +370,12 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         return self._recovery.fork(found.loop_handle, root_of(found).id, cut, edit, key)
 
     def questions(self) -> list[Question]:
-        """Return the open questions, at any depth of any tree, oldest first."""
+        """Return the open questions, at any depth of any tree, oldest first.
+
+        Until it is first called, each new question is logged as a warning, with the command that
+        answers it.
+        """
+        self._services.board.is_read = True
         return self._services.board.questions()
 
     def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
@@ -475,7 +480,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         # With a store closing does not wait for them: they stay open for the next driver.
         if self._recovery is not None:
             return
-        if questions := self.questions():
+        if questions := self._services.board.questions():
             ids = ", ".join(question.id for question in questions)
             log.warning("the runtime ends when these questions are answered: %s", ids)
 

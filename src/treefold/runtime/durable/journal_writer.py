@@ -11,6 +11,7 @@ changes of the thread; docs/decisions/0021 has what they were measured to cost.
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -77,6 +78,11 @@ class JournalWriter:
         self._writer: threading.Thread | None = None
         self._is_starting = False  # a timer will try again to start the writer thread
         self._live_text = LiveTextWriter(store, self._backlog.number_of)
+
+    @property
+    def path(self) -> str | None:
+        """The file of the store; None if it is not in a file."""
+        return self.store.name if os.path.isfile(self.store.name) else None
 
     @property
     def is_behind(self) -> bool:

@@ -10,6 +10,7 @@ from treefold.core.errors import TooLargeError, UnknownQuestionError
 from treefold.core.events import Event, QuestionAsked, QuestionSettled
 from treefold.core.question import Answer, Question, QuestionKey, QuestionKind
 from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.trees.run_log import log_question
 from treefold.runtime.trees.tree import Tree
 
 
@@ -28,10 +29,14 @@ class QuestionBoard:
 
     Args:
         asked: is called with each new question; a replay answers it.
+
+    Attributes:
+        is_read: whether the program reads the questions, and so answers them itself.
     """
 
     def __init__(self, asked: Callable[[Question], None] | None = None) -> None:
         self._asked = asked
+        self.is_read = asked is not None
         self._open: dict[str, OpenQuestion] = {}
         self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
         self._shown = 0  # how many questions were opened that are not in a journal
@@ -93,6 +98,14 @@ class QuestionBoard:
         except TooLargeError:
             del self._open[question.id]
             raise
+        # A person who has paused a call knows it.
+        log_question(
+            tree,
+            tree.record_of(node_id),
+            question,
+            path=None if tree.journal is None else tree.journal.path,
+            is_expected=self.is_read or key == QuestionKey.Hold,
+        )
         if self._asked is not None:
             self._asked(question)
         return question

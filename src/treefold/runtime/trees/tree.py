@@ -12,6 +12,7 @@ from treefold.core.function import Node
 from treefold.core.record import CallRecord
 from treefold.core.views import NodeView
 from treefold.runtime.trees.bags import SessionBag, close_all
+from treefold.runtime.trees.run_log import LOGGED
 
 P = TypeVar("P")
 
@@ -27,6 +28,11 @@ class Recorder(Protocol):
     @property
     def is_closed(self) -> bool:
         """Whether events are not written any more."""
+        ...
+
+    @property
+    def path(self) -> str | None:
+        """The file that it writes to; None if other processes cannot open the store."""
         ...
 
     @property
@@ -127,6 +133,8 @@ class Tree:
                 self._waiting = []
         for wake in waiting:
             wake()
+        if (report := LOGGED.get(type(event))) is not None:
+            report(self, record, event)
         return record
 
     def stream(self, event: Event) -> None:
