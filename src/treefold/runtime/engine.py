@@ -5,7 +5,7 @@ Each runtime has one engine.
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 from weakref import WeakSet, WeakValueDictionary
@@ -69,7 +69,7 @@ class Engine:
     def __init__(
         self,
         runtime: Host,
-        functions: Mapping[str, Function],
+        functions: dict[str, Function],
         services: Services,
         trees: TreeRegistry,
         *,
@@ -192,10 +192,15 @@ class Engine:
         root.loop_handle.run_soon(start_task, root, Context(self, root))
 
     def _check(self, function: Function) -> None:
-        """Check the call graph of a function when it is first called at top level."""
+        """Check the call graph of a function when it is first called at top level.
+
+        Definitions that were run again, in a notebook, replace those of the runtime.
+        """
         if not function.is_plain and function not in self._checked:
-            discover([function], self.services.models, self._functions)
+            found = discover([function], self.services.models, self._functions)
             self._checked.add(function)
+            for name in self._functions:
+                self._functions[name] = found[name]
 
     # Making nodes
 

@@ -128,12 +128,13 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
         )
-        self.invocable_functions: Mapping[str, Function] = discover(specs, self._services.models)
+        functions = discover(specs, self._services.models)
+        self.invocable_functions: Mapping[str, Function] = functions
         check_listed(self._services.rules, self.invocable_functions)
         self._trees = TreeRegistry(keeps_finished=self.keeps_finished_trees)
         self._engine = Engine(
             self,
-            self.invocable_functions,
+            functions,
             self._services,
             self._trees,
             loop_handle=self._open_loop,

@@ -28,6 +28,7 @@ from treefold.views.values import as_data
 _MOST_CALLS: Final = 200
 _MOST_CALLS_LIVE: Final = 40
 _LONGEST_VALUE: Final = 4000  # characters
+_ONE_LINE: Final = 80  # characters of JSON that are not spread over several lines
 _BRANCH: Final = 3  # characters that lead one level deeper in a row
 
 _STYLE: Final = """
@@ -46,10 +47,12 @@ _STYLE: Final = """
 .treefold .tf-success{color:#218a48}
 .treefold .tf-error,.treefold .tf-interrupted{color:#d93a3a}
 .treefold .tf-canceled{color:#a650b8}
-.treefold .tf-body{margin:2px 0 4px 1.3em}
-.treefold .tf-body pre{margin:0 0 2px;padding:2px 6px;white-space:pre-wrap;overflow-wrap:anywhere;
+.treefold .tf-body{margin:1px 0 3px 1.3em;display:grid;grid-template-columns:auto 1fr;gap:2px .8em}
+.treefold .tf-body pre{margin:0;padding:0 6px;white-space:pre-wrap;overflow-wrap:anywhere;
 max-height:20em;overflow:auto;color:inherit;background:rgba(128,128,128,.13);border-radius:3px}
-.treefold .tf-question{border-left:3px solid;padding-left:6px;white-space:pre-wrap}
+.treefold .tf-question{border-left:3px solid;padding-left:6px;white-space:pre-wrap;
+grid-column:1/-1;margin-left:1.3em}
+.treefold .tf-body .tf-question{margin-left:0}
 """
 
 
@@ -114,7 +117,7 @@ def to_html(
 
 def _call(row: CallRow, below: int, now: datetime) -> str:
     view = row.view
-    is_open = not row.lead or (below and view.state is not NodeState.Success)
+    is_open = not row.lead or view.questions or (below and view.state is not NodeState.Success)
     calls = f"+{below:,} call{'s' if below > 1 else ''}" if below else ""
     return (
         f'<details class="tf-call"{" open" if is_open else ""}><summary class="tf-line">'
@@ -130,7 +133,10 @@ def _live_call(row: CallRow, now: datetime, path: str | None) -> str:
 def _line(row: CallRow, now: datetime, calls: str) -> str:
     view, state = row.view, state_of(row.view)
     number = f"{view.path} ∥{view.sequence}" if row.tied else view.path
-    args = ", ".join(f"{printable(truncate(k, 40))}={short(v)}" for k, v in view.inputs.items())
+    # The reason of a failure matters more than the arguments.
+    room = 60 if view.exception is None else 20
+    given = [f"{printable(truncate(k, 40))}={short(v, room)}" for k, v in view.inputs.items()]
+    args = ", ".join(given)
     meters = " · ".join(filter(None, [calls, *_spent(view), elapsed(view, now)]))
     return (
         f'<span class="tf-state tf-{escape(state)}" title="{escape(state)}">{sign_of(view)}</span>'
@@ -183,7 +189,10 @@ def _labelled(label: str, value: Any) -> str:
     if isinstance(value, str):
         text = truncate(value, _LONGEST_VALUE)
     else:
-        text = json.dumps(as_data(value, _LONGEST_VALUE), indent=1, ensure_ascii=False)
+        data = as_data(value, _LONGEST_VALUE)
+        text = json.dumps(data, ensure_ascii=False)
+        if len(text) > _ONE_LINE:
+            text = json.dumps(data, ensure_ascii=False, indent=2)
     name = escape(printable(truncate(label, 40)))
     return f'<span class="tf-dim">{name}</span><pre>{escape(readable(text))}</pre>'
 
