@@ -138,6 +138,8 @@ def check_use(caller: Function, function: Function) -> None:
     remedy = f"add it to the 'uses' of {caller.name}"
     if function is caller:
         remedy = "say uses_recursion=True"
+    elif any(redefines(function, used) for used in caller.may_call):
+        remedy = f"its definition was run again; run that of {caller.name} again, too"
     elif hasattr(function, "callable"):
         remedy += ", or call its callable directly"
     raise CallGraphError([f"{caller.name} may not call {function.name}: {remedy}"])
