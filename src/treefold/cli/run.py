@@ -116,6 +116,8 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
         command: the name of the command, for error messages.
         left: what to print if it is interrupted and stays open in a journal; None if there is none.
     """
+    # They are asked on the terminal, from the first on, and need no warnings in the log.
+    runtime.questions()
     with _raising_on_sigterm(), runtime, LiveTree() as tree:
         try:
             node = start()

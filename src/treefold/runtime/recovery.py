@@ -104,13 +104,14 @@ class Recovery:
     def _log_parked(self) -> None:
         """Log that trees wait for a person, in one message: there may be thousands."""
         if self.parked:
-            path = self.journal.path
-            how = "runtime.questions()" if path is None else questions_command(path)
-            log.warning(
-                "%d runs of %s wait for a person; their questions: %s",
+            path, many = self.journal.path, len(self.parked) > 1
+            log.log(
+                logging.INFO if self._board.is_read else logging.WARNING,
+                "%d %s of %s for a person; list the questions with: %s",
                 len(self.parked),
-                self.store.name,
-                how,
+                "runs" if many else "run",
+                f"{self.store.name} {'wait' if many else 'waits'}",
+                "runtime.questions()" if path is None else questions_command(path),
             )
 
     def _resume_or_leave(self, row: TreeRow) -> None:
@@ -451,4 +452,4 @@ def _progress(root: CallNode) -> str:
     """Return that *root* is resumed, and how many of its calls are done."""
     calls = subtree(root)[1:]
     done = sum(call.has_ended for call in calls)
-    return f"resumed: {done} of the {len(calls)} calls that it made are done"
+    return f"resumed: {done} of {len(calls)} calls below it are done" if calls else "resumed"

@@ -49,7 +49,7 @@ _STYLE: Final = """
 .treefold .tf-canceled{color:#a650b8}
 .treefold .tf-body{margin:1px 0 3px 1.3em;display:grid;grid-template-columns:auto 1fr;gap:2px .8em}
 .treefold .tf-body pre{margin:0;padding:0 6px;white-space:pre-wrap;overflow-wrap:anywhere;
-max-height:20em;overflow:auto;color:inherit;background:rgba(128,128,128,.13);border-radius:3px}
+max-height:12em;overflow:auto;color:inherit;background:rgba(128,128,128,.13);border-radius:3px}
 .treefold .tf-question{border-left:3px solid;padding-left:6px;white-space:pre-wrap;
 grid-column:1/-1;margin-left:1.3em}
 .treefold .tf-body .tf-question{margin-left:0}

@@ -160,6 +160,7 @@ def _notebook_display() -> Callable[..., Any] | None:
     """Return the function that shows an object below the running cell; None outside notebooks."""
     # A program that runs in a notebook has imported it.
     ipython: Any = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
     # IPython on a terminal has no kernel, and cannot replace what it has shown.
-    return None if getattr(shell, "kernel", None) is None else ipython.display.display
+    if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:
+        return None
+    return ipython.display.display

@@ -82,6 +82,7 @@ class QuestionBoard:
             if old.has_key(kind, key):
                 self._old[node_id].remove(old)
                 self._open[old.id] = OpenQuestion(old, tree.publish, loop_handle, settle)
+                self._log(tree, old)
                 return old
         number = len(tree.record_of(node_id).asked or ()) + 1
         question = Question(
@@ -98,17 +99,15 @@ class QuestionBoard:
         except TooLargeError:
             del self._open[question.id]
             raise
-        # A person who has paused a call knows it.
-        log_question(
-            tree,
-            tree.record_of(node_id),
-            question,
-            path=None if tree.journal is None else tree.journal.path,
-            is_expected=self.is_read or key == QuestionKey.Hold,
-        )
+        self._log(tree, question)
         if self._asked is not None:
             self._asked(question)
         return question
+
+    def _log(self, tree: Tree, question: Question) -> None:
+        # A person who has paused a call knows it.
+        is_expected = self.is_read or question.key == QuestionKey.Hold
+        log_question(tree, tree.record_of(question.node_id), question, is_expected=is_expected)
 
     def show(
         self,

@@ -25,12 +25,31 @@ log = logging.getLogger(__name__)
 _LONGEST: Final = 300  # characters of one text in a message
 
 
+class LoggedJournal(Protocol):
+    """The part of a journal that is needed here."""
+
+    @property
+    def path(self) -> str | None:
+        """The file that it writes to; None if other processes cannot open the store."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether events are not written any more."""
+        ...
+
+
 class LoggedTree(Protocol):
     """The part of a tree that is needed here."""
 
     @property
     def kept(self) -> bool:
         """Whether it belongs to a runtime of the program, not to an ambient one."""
+        ...
+
+    @property
+    def journal(self) -> LoggedJournal | None:
+        """Its journal, or None."""
         ...
 
     def as_written(self, text: str) -> str:
@@ -49,6 +68,9 @@ def _started(tree: LoggedTree, record: CallRecord, _event: CallStarted) -> None:
 
 def _ended(tree: LoggedTree, record: CallRecord, event: CallEnded) -> None:
     if log.isEnabledFor(level := INFO if record.parent is None else DEBUG):
+        if tree.journal is not None and tree.journal.is_closed:
+            log.log(level, "%s stops here; the next runtime resumes it", name_of(record))
+            return
         facts = [event.state.value]
         if event.exception is not None:
             facts.append(_quoted(tree, str(event.exception)))
@@ -96,10 +118,9 @@ def log_question(
     record: CallRecord,
     question: Question,
     *,
-    path: str | None,
     is_expected: bool,
 ) -> None:
-    """Log that a call waits for a person, with the command that answers in the journal *path*.
+    """Log that a call waits for a person, with the command that answers.
 
     It is a warning, because without an answer the run never ends, unless *is_expected*.
     """
@@ -124,7 +145,7 @@ def log_question(
         question.kind.value,
         text,
         choices,
-        answer_command(question.id, path),
+        answer_command(question.id, None if tree.journal is None else tree.journal.path),
     )
 
 
