@@ -102,15 +102,16 @@ def _settled(_tree: LoggedTree, record: CallRecord, event: QuestionSettled) -> N
         log.info("%s continues: question %s was answered", name_of(record), event.id)
 
 
-# What is logged for each type of event, if its level is enabled.
-LOGGED: Final[dict[type[Event], Callable[[LoggedTree, CallRecord, Any], None]]] = {
-    CallStarted: _started,
-    CallEnded: _ended,
-    RequestSent: _requested,
-    ResponseCompleted: _answered,
-    NoticeGiven: _noticed,
-    QuestionSettled: _settled,
+# For each type of event, its level in calls below the top-level one, and the function that logs it.
+LOGGED: Final[dict[type[Event], tuple[int, Callable[[LoggedTree, CallRecord, Any], None]]]] = {
+    CallStarted: (DEBUG, _started),
+    CallEnded: (DEBUG, _ended),
+    RequestSent: (DEBUG, _requested),
+    ResponseCompleted: (DEBUG, _answered),
+    NoticeGiven: (WARNING, _noticed),
+    QuestionSettled: (INFO, _settled),
 }
+is_enabled: Final = log.isEnabledFor
 
 
 def log_question(

@@ -12,7 +12,7 @@ from treefold.core.function import Node
 from treefold.core.record import CallRecord
 from treefold.core.views import NodeView
 from treefold.runtime.trees.bags import SessionBag, close_all
-from treefold.runtime.trees.run_log import LOGGED
+from treefold.runtime.trees.run_log import LOGGED, is_enabled
 
 P = TypeVar("P")
 
@@ -133,8 +133,10 @@ class Tree:
                 self._waiting = []
         for wake in waiting:
             wake()
-        if (report := LOGGED.get(type(event))) is not None:
-            report(self, record, event)
+        if (logged := LOGGED.get(type(event))) is not None:
+            level, log_event = logged
+            if record.parent is None or is_enabled(level):
+                log_event(self, record, event)
         return record
 
     def stream(self, event: Event) -> None:
