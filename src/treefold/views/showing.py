@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 from treefold.core.errors import ClosedError, InvalidValueError
-from treefold.core.function import Node
+from treefold.core.function import Node, R_co
 from treefold.core.views import NodeView
 from treefold.runtime.calls.node import CallNode
 from treefold.views.notebook import to_html
@@ -27,7 +27,7 @@ _IDLE_FACTOR: Final = 10  # nothing is drawn for this many times as long as draw
 Draw = Callable[[NodeView], None]
 
 
-def show(node: Node) -> "Showing":
+def show(node: Node[R_co]) -> "Showing[R_co]":
     """Wait for *node* as ``await node`` does, and show its tree meanwhile.
 
     ``await show(node)`` returns the result of the call; ``show(node).result()`` does so where no
@@ -52,7 +52,7 @@ def show(node: Node) -> "Showing":
     return Showing(node)
 
 
-class Showing:
+class Showing(Generic[R_co]):
     """A wait for a node that shows its tree: await it, or call ``result``."""
 
     def __init__(self, node: CallNode) -> None:
@@ -60,10 +60,10 @@ class Showing:
         self._took = 0.0  # seconds for the last drawing
         self._is_complete = False  # whether the last view is on the screen
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, R_co]:
         return self._wait().__await__()
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> R_co:
         """Block until the call has ended; return its value or raise its exception.
 
         Raises:
@@ -82,7 +82,7 @@ class Showing:
                         raise
             return self._node.result()
 
-    async def _wait(self) -> Any:
+    async def _wait(self) -> R_co:
         loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle | None = None
 
