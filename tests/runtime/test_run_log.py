@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agent_scripts import until
 from support import boom, double, forever, wait
 from treefold import CodeFunction, MemoryStore, RunContext, Runtime, ToolUse, agent
 from treefold.testing import ScriptedModel
@@ -103,21 +104,22 @@ def test_a_question_that_the_program_does_not_read_is_a_warning_with_the_way_to_
     said: Said, tmp_path: Path
 ):
     path = tmp_path / "a run.db"
+    expected: list[str] = []
     for store, how in (
         (None, "runtime.answer('1-1', TEXT)"),
         (MemoryStore(), "runtime.answer('1-1', TEXT)"),
         (path, f"treefold answer 1-1 TEXT --store '{path}'"),
     ):
-        before = len(said())
-        with Runtime([asks], store=store) as runtime:
-            node = runtime.invoke(asks, {"text": "\x1b[31mDeploy\n\u202enow?"})
-            wait_for_question(runtime, node)
-            runtime.answer("1-1", "yes")
-            node.result()
-        assert said()[before:] == [
+        expected.append(
             "W ask (node 1, path 1) waits for a person (human):"
             f' "\\x1b[31mDeploy \\u202enow?" [yes / no]; answer with: {how}'
-        ]
+        )
+        with Runtime([asks], store=store) as runtime:
+            node = runtime.invoke(asks, {"text": "\x1b[31mDeploy\n\u202enow?"})
+            wait(lambda: len(said()) == len(expected))
+            runtime.answer("1-1", "yes")
+            node.result()
+        assert said() == expected
 
 
 def test_a_question_is_no_warning_once_the_program_reads_them(
@@ -173,7 +175,7 @@ def test_resumed_runs_and_those_that_wait_are_logged(
     caplog.clear()
     with Runtime([asking], store=path) as runtime:
         [node] = runtime.recover()
-        wait(lambda: len(said()) > 1)
+        wait(lambda: len(said()) > 1)  # as the program does not read the questions
         runtime.answer("3-1", "yes")
         node.result()
     assert said() == [
@@ -192,7 +194,18 @@ def test_runs_that_wait_from_the_start_are_one_warning(said: Said, tmp_path: Pat
         for _ in range(3):
             wait_for_question(runtime, runtime.invoke(asks))
     with Runtime([asks], store=path):
+        wait(said)
         assert said() == [
             f"W 3 runs of {path} wait for a person; list the questions with: treefold questions"
             f" --store {path}"
         ]
+
+
+async def test_of_many_questions_at_once_ten_are_logged_and_the_others_counted(said: Said):
+    async with Runtime([asks]) as runtime:
+        nodes = [runtime.invoke(asks) for _ in range(13)]
+        await until(said)
+        assert len(said()) == 11
+        assert said()[-1] == "W 3 more questions wait; list them with: runtime.questions()"
+        for node in nodes:
+            runtime.answer(f"{node.id}-1", "yes")

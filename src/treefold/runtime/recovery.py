@@ -47,6 +47,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
+from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
 from treefold.stores.deprecated import checked_store
 
@@ -99,20 +100,19 @@ class Recovery:
         for row in [*unknown, *opened]:
             self._resume_or_leave(row)
         self._trials.begin()
-        self._log_parked()
+        if self.parked:
+            loop_handle.call_later(GRACE, self._log_parked)
 
     def _log_parked(self) -> None:
         """Log that trees wait for a person, in one message: there may be thousands."""
+        level = logging.INFO if self._board.is_read else logging.WARNING
+        if len(self.parked) > 1:
+            what = f"{len(self.parked)} runs of {self.store.name} wait"
+        else:
+            what = f"a run of {self.store.name} waits"
+        listed = questions_command(self.journal.path)
         if self.parked:
-            path, many = self.journal.path, len(self.parked) > 1
-            log.log(
-                logging.INFO if self._board.is_read else logging.WARNING,
-                "%d %s of %s for a person; list the questions with: %s",
-                len(self.parked),
-                "runs" if many else "run",
-                f"{self.store.name} {'wait' if many else 'waits'}",
-                "runtime.questions()" if path is None else questions_command(path),
-            )
+            log.log(level, "%s for a person; list the questions with: %s", what, listed)
 
     def _resume_or_leave(self, row: TreeRow) -> None:
         try:

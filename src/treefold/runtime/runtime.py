@@ -386,8 +386,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     def questions(self) -> list[Question]:
         """Return the open questions, at any depth of any tree, oldest first.
 
-        Until it is first called, each new question is logged as a warning, with the command that
-        answers it.
+        A program that does not call it is warned of each question in the log, with the command that
+        answers.
         """
         self._services.board.is_read = True
         return self._services.board.questions()
@@ -490,7 +490,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 loop_handle.stop()
 
     def _log_open_questions(self) -> None:
-        """Log the open questions that closing waits for."""
+        """Log the open questions, and those that closing waits for."""
+        self._services.board.warn_of_unread()
         # With a store closing does not wait for them: they stay open for the next driver.
         if self._recovery is not None:
             return

@@ -114,18 +114,8 @@ LOGGED: Final[dict[type[Event], tuple[int, Callable[[LoggedTree, CallRecord, Any
 is_enabled: Final = log.isEnabledFor
 
 
-def log_question(
-    tree: LoggedTree,
-    record: CallRecord,
-    question: Question,
-    *,
-    is_expected: bool,
-) -> None:
-    """Log that a call waits for a person, with the command that answers.
-
-    It is a warning, because without an answer the run never ends, unless *is_expected*.
-    """
-    level = INFO if is_expected else WARNING
+def log_question(tree: LoggedTree, record: CallRecord, question: Question, level: int) -> None:
+    """Log that a call waits for a person, with the command that answers."""
     # The journal cannot be written, which is logged as an error.
     if question.key == QuestionKey.Journal or not log.isEnabledFor(level):
         return
@@ -157,8 +147,10 @@ def answer_command(id: str, path: str | None) -> str:
     return f"treefold answer {id} TEXT --store {shlex.quote(path)}"
 
 
-def questions_command(path: str) -> str:
-    """Return the command that lists the questions in the journal *path*."""
+def questions_command(path: str | None) -> str:
+    """Return what lists the open questions: the command line if the journal is a file."""
+    if path is None:
+        return "runtime.questions()"
     return f"treefold questions --store {shlex.quote(path)}"
 
 
