@@ -37,7 +37,10 @@ class LogOutput(logging.Handler):
         return f"{time.strftime('%H:%M:%S', time.localtime(record.created))} {kind}{text}"
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._held.append(self.format(record))
+        try:
+            self._held.append(self.format(record))
+        except Exception:  # noqa: BLE001 - a message of another library may not fit its arguments
+            self.handleError(record)
         self._print_held()
 
     @contextmanager

@@ -60,6 +60,9 @@ class Showing(Generic[R_co]):
         self._took = 0.0  # seconds for the last drawing
         self._is_complete = False  # whether the last view is on the screen
 
+    def __repr__(self) -> str:
+        return f"<show({self._node!r}): await it, or call its result()>"
+
     def __await__(self) -> Generator[Any, None, R_co]:
         return self._wait().__await__()
 
