@@ -231,6 +231,9 @@ def test_a_module_that_is_reloaded_replaces_its_tools(kernel: Kernel, reload: st
     kernel.run("write(2, 1_100_000_000)")
     kernel.run(reload)
     assert kernel.value("await keeper.invoke(scales.weigh_module)") == "2"
+    assert (
+        kernel.value("keeper.invocable_functions['weigh_module'] is scales.weigh_module") == "True"
+    )
     kernel.run("%autoreload 0\nkeeper.close()")
 
 

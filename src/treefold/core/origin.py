@@ -71,6 +71,8 @@ def origin_of(fn: Callable[..., Any]) -> Origin | None:
 
 def redefines(new: object, old: object) -> bool:
     """Whether *new*, a function of treefold, is the definition of *old*, run again."""
+    if new is old:
+        return False
     before, after = _origin_of_wrapped(old), _origin_of_wrapped(new)
     return before is not None and after is not None and after.is_rerun_of(before)
 

@@ -15,6 +15,7 @@ from treefold.core.call_request import CallRequest
 from treefold.core.errors import ClosedError, InvalidValueError, UnknownNodeError
 from treefold.core.events import CallOptions, CallRequested, Event
 from treefold.core.function import Function, Node
+from treefold.core.origin import redefines
 from treefold.core.record import CallRecord
 from treefold.core.value_codec import digest
 from treefold.runtime.calls.budgets import Account
@@ -196,7 +197,11 @@ class Engine:
 
         Definitions that were run again, in a notebook, replace those of the runtime.
         """
-        if not function.is_plain and function not in self._checked:
+        if function.is_plain:
+            known = self._functions.get(function.name)
+            if known is not None and redefines(function, known):
+                self._functions[function.name] = function
+        elif function not in self._checked:
             found = discover([function], self.services.models, self._functions)
             self._checked.add(function)
             for name in self._functions:
