@@ -238,6 +238,7 @@ class ReplayRuntime(Runtime):
         return text
 
     redacts = is_closed = is_behind = False
+    path = None  # nothing is written
 
     def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return *args*, which are not written."""
