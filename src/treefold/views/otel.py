@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 
 from treefold.core.errors import TreefoldError, UsageError
 from treefold.core.store import Store, TreeRow
-from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.observe.observer import Observer, attach
 from treefold.runtime.runtime import Runtime
+from treefold.runtime.trees.event_stream import EventStream
 from treefold.stores.sqlite_store import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ def trace(source: Source, tracer_provider: Any = None, *, contents: bool = False
 class _Tree:
     """A tree that is being read."""
 
-    reader: TreeReader
+    reader: EventStream
     spans: Any  # a TreeSpans
     row: TreeRow | None = None  # when the tree was last read
 

@@ -17,7 +17,6 @@ from treefold.core.agent_events import (
     RequestRetried,
     RequestSent,
     ResponseCompleted,
-    ResponseStreamed,
 )
 from treefold.core.call_keys import of_tool_use
 from treefold.core.conversation import PriorConversation
@@ -341,7 +340,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                     self._answering.set_result(None)
                 if isinstance(event, TextDelta | ThinkingDelta | TextWasThinking | ToolUseDelta):
                     # For observers: the complete response is published.
-                    node.tree.stream(ResponseStreamed(node.id, event))
+                    node.tree.stream(node.id, event)
 
     def _reserve(
         self, inputs: Sequence[UserText | ToolResult], *, over_budget: bool
