@@ -43,6 +43,7 @@ from treefold.models.caching import RUNS, PastRun, caching_policy
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.conversations.admission import Reservation, admitted, price_if_known
+from treefold.runtime.conversations.partial_output import PartialOutput
 from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
 from treefold.runtime.services import Services
@@ -291,10 +292,13 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             reservation = self._reserve(inputs, over_budget=over_budget)
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             failure: Failure | None = None
+            output = PartialOutput(opened.functions)
             try:
                 async with aclosing(opened.session.send(*inputs)) as events:
                     async for event in events:
                         self._note(event)
+                        if (found := output.find(event)) is not None:
+                            node.tree.stream(node.id, found)
                         if on_event is not None:
                             on_event(event)
             except BaseException as error:
