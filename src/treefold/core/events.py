@@ -66,6 +66,7 @@ class CallOptions:
     model: str | None = None
     budget: Budget | None = None
     passing: bool = False  # only the process that made the call can continue it
+    traceparent: str | None = None  # the span that was open where the call was made
 
 
 @fact

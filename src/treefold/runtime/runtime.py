@@ -253,6 +253,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                     return choice
         return text
 
+    def record_spans(self, find: Callable[[], str | None] | None) -> None:
+        """Record with each top-level call the span that is open where it is made.
+
+        *find* is called there and returns it in the form of the header ``traceparent``, or None.
+        ``treefold.views.otel.trace`` uses it to make the spans of a run children of that span.
+        """
+        self._engine.find_span = find
+
     # Inspecting trees
 
     def list_toplevel(self) -> list[Node]:
