@@ -169,6 +169,7 @@ def test_a_detail_has_the_row_and_the_rest(observer: Observer):
         "values": [],
         "exception": None,
         "partial": "",
+        "partial_output": None,
         "usage": usage,
         "total_usage": usage,
         "notices": [],

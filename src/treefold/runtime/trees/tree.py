@@ -96,7 +96,8 @@ class Tree:  # noqa: PLR0904 - what nodes, views and streams of events need of i
         self.paused: set[Node] = set()  # the nodes whose state is Paused
         self.is_held = False  # whether a pause holds some of its calls before they start
         self._fold = TreeFold()
-        self._events: list[Event] = []  # if there is no journal
+        # None if they are in the journal.
+        self._events: list[Event] | None = [] if journal is None else None
         self._arriving: dict[int, CallRecord] = {}  # the calls whose responses are arriving
         self._parts: dict[type, Any] = {}
         self._bags: dict[int, SessionBag] = {}
@@ -127,7 +128,7 @@ class Tree:  # noqa: PLR0904 - what nodes, views and streams of events need of i
             self.journal.record(self.id, event)
         with self._lock:
             record = self._fold.apply(event)
-            if self.journal is None:
+            if self._events is not None:
                 self._events.append(event)
                 set_number(event, len(self._events))
             waiting = self._waiting
@@ -143,7 +144,7 @@ class Tree:  # noqa: PLR0904 - what nodes, views and streams of events need of i
             self.journal.stream(self.id, node, delta)
         with self._lock:
             record = self._fold.stream(node, delta)
-            if self.journal is None:
+            if self._events is not None:
                 self._arriving[node] = record
             waiting, self._waiting = self._waiting, []
         for wake in waiting:
@@ -154,6 +155,7 @@ class Tree:  # noqa: PLR0904 - what nodes, views and streams of events need of i
 
         Only a tree without a journal has them.
         """
+        assert self._events is not None
         with self._lock:
             arriving: dict[int, ArrivingResponse] = {}
             for node, record in tuple(self._arriving.items()):
