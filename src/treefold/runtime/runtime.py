@@ -9,8 +9,7 @@ from contextlib import suppress
 from contextvars import Token
 from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Final, Literal, Self
-from uuid import uuid4
+from typing import Any, ClassVar, Final, Literal, ParamSpec, Self, TypeVar, overload
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import Hooks, Rules
@@ -52,6 +51,9 @@ from treefold.runtime.trees.event_stream import EventStream, TreeEvents
 from treefold.runtime.trees.watch import Watch
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Q = ParamSpec("Q")
 
 _POLL_INTERVAL: Final = 0.1  # seconds between two polls of the inbox
 
@@ -146,7 +148,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._loop_handle: LoopHandle | None = None
         self._lock = threading.Lock()  # guards opening the loop and closing
         self._closed = False
-        self.id = uuid4().hex  # unique; that of the journal if there is one
+        self.id = os.urandom(16).hex()  # unique; that of the journal if there is one
         self._token: Token[RunContext] | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
         self._recovery = None if store is None else self._open_store(store, redact)
@@ -171,14 +173,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def invoke(
         self,
-        function: Function,
+        function: Function[..., T],
         args: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
         model: Any = None,
         budget: Budget | None = None,
         key: str | None = None,
-    ) -> Node:
+    ) -> Node[T]:
         """Start a top-level call of *function* and return its node at once.
 
         A function that is not among those of this runtime is checked now. *timeout* is in seconds;
@@ -197,6 +199,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         return self._context.invoke(
             function, args, timeout=timeout, model=model, budget=budget, key=key
         )
+
+    def call(self, function: Function[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> Node[T]:
+        """Start a top-level call with these arguments, which type checkers check."""
+        return self._context.call(function, *args, **kwargs)
 
     # Calls of earlier processes
 
@@ -373,13 +379,20 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 self.answer(question.id, RESUME)
         return node
 
+    @overload
+    def fork(self, node: Node[T], at: int | None = None, edit: Edit | None = None) -> Node[T]: ...
+
+    @overload
+    def fork(self, node: int, at: int | None = None, edit: Edit | None = None) -> Node: ...
+
     def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
         """Start a tree that shares the past of another and runs what follows anew.
 
         The call *node*, in any tree and at any depth, is made again in the fork, with the *edit*;
         the calls above it continue when it has ended. An agent continues after response *at*,
         counted from 0. Calls that were requested before *node*, or in parallel with it, are shared;
-        later ones are made again. The original tree is not changed.
+        later ones are made again. The original tree is not changed. The top-level call of the fork
+        is returned (typed as if *node* were a top-level call, too).
 
         Raises:
             UsageError: there is no store, or *node* is in another.
