@@ -1,8 +1,10 @@
 """Streams of events: every event once, from any thread, from the past on and then live."""
 
 import asyncio
+import json
+import re
 import threading
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,11 @@ from treefold import (
 )
 from treefold.core.errors import BlockingCallError, ClosedError
 from treefold.events import CallEnded, CallStarted, Event, ResponseStreamed
+from treefold.models import OpenAIModel
 from treefold.testing import ScriptedModel
-
-Stores = Callable[[], Any]
+from wire import openai_wire
+from wire.replies import Wait
+from wire.server import ModelServer
 
 
 @pytest.fixture(params=["no store", "memory", "file"])
@@ -259,3 +263,51 @@ async def test_text_is_streamed_between_the_events_and_is_not_numbered():
     assert shown_at_the_end(events) == "Once upon a time there was a king."
     sent = max(event.number for event in recorded if type(event).__name__ == "RequestSent")
     assert {event.number for event in streamed} == {sent}
+
+
+async def test_a_reader_that_comes_back_in_the_middle_of_a_response_gets_all_that_has_arrived():
+    gate = asyncio.Event()
+    reply = openai_wire.text("Once upon ", "a time ", Wait(gate), "there was a king.")
+    async with ModelServer([reply]) as server, asyncio.timeout(60):
+        model = OpenAIModel("gpt-4o", api_key="sk-wire", base_url=f"{server.url}/v1")
+        async with Runtime([talk], models=model) as runtime:
+            node = runtime.invoke(talk)
+            seen = 0
+            async for event in runtime.events(node):
+                seen = event.number
+                if isinstance(event, ResponseStreamed) and event.text.endswith("time "):
+                    break
+            again = aiter(runtime.events(node, after=seen))
+            known = await anext(again)
+            assert isinstance(known, ResponseStreamed)
+            assert (known.start, known.text) == (0, "Once upon a time ")
+            gate.set()
+            rest = [one async for one in again]
+            assert shown_at_the_end([known, *rest]) == "Once upon a time there was a king."
+            assert [one.number for one in rest if not isinstance(one, ResponseStreamed)] == [5, 6]
+
+
+async def test_what_is_redacted_in_the_journal_is_redacted_in_the_stream():
+    model = ScriptedModel("The password is octarine, as you know.")
+    redact = partial(re.sub, "octarine", "***")
+    async with Runtime([talk], models=model, store=MemoryStore(), redact=redact) as runtime:
+        node = runtime.invoke(talk)
+        async with asyncio.timeout(60):
+            told = json.dumps([event.to_json() async for event in runtime.events(node)])
+    assert "password is ***" in told
+    assert "octarine" not in told
+    assert "ResponseStreamed" not in told
+
+
+async def test_the_events_of_a_fork_begin_with_those_that_it_shares():
+    async with Runtime([twice], store=MemoryStore()) as runtime, asyncio.timeout(60):
+        node = runtime.invoke(twice, {"n": 1})
+        await node
+        fork = runtime.fork(node.get_children()[1].id)  # pyright: ignore
+        events = [event async for event in runtime.events(fork)]
+    assert [event.number for event in events] == list(range(1, len(events) + 1))
+    names = [type(event).__name__ for event in events]
+    assert names[:5] == [name for _, _, name in TWICE][:5]
+    assert names.index("TreeForked") > names.index("CallEnded")
+    assert isinstance(events[-1], CallEnded)
+    assert events[-1].node == fork.id
