@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,22 @@ async def test_a_slow_reader_does_not_hold_up_the_run_and_misses_nothing(store: 
         assert await node == sum(range(200))
         rest = [event async for event in slow]
     assert [event.number for event in (first, *rest)] == list(range(1, 604))
+
+
+async def test_a_reader_that_is_cancelled_again_and_again_misses_nothing(store: Any):
+    @tool(uses=[step])
+    async def several(ctx: RunContext) -> int:
+        return sum([await ctx.invoke(step, {"n": n}) for n in range(30)])
+
+    async with Runtime([several], store=store) as runtime, asyncio.timeout(60):
+        node = runtime.invoke(several)
+        stream, seen = runtime.events(node), list[int]()
+        while len(seen) < 93:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.001):
+                    async for event in stream:
+                        seen.append(event.number)
+        assert seen == list(range(1, 94))
 
 
 @agent(uses=[step])

@@ -1,5 +1,6 @@
 """The events of a call and of all calls below it: those of the past, and then each new one."""
 
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -108,6 +109,8 @@ class EventStream:
         self._has_ended = False
         self._shown: dict[int, _Shown] = {}  # by node
         self._unreturned: deque[Event] = deque()  # events that were read
+        # A thread that reads goes on when the task that waits for it is cancelled.
+        self._reading = threading.Lock()
 
     def read(self) -> list[Event]:
         """Return the events since the last one that was returned, without waiting for more."""
@@ -142,10 +145,11 @@ class EventStream:
 
     def _read(self) -> bool | None:
         """Read what is new; return True if that is something, or if nothing more will come."""
-        events, arriving = self._source.read()
-        self._unreturned += [event for event in events if self._takes(event)]
-        self._unreturned += self._streamed(arriving)
-        return bool(self._unreturned) or self._has_ended or None
+        with self._reading:
+            events, arriving = self._source.read()
+            self._unreturned += [event for event in events if self._takes(event)]
+            self._unreturned += self._streamed(arriving)
+            return bool(self._unreturned) or self._has_ended or None
 
     async def _read_aside(self) -> bool | None:
         """Read what is new without blocking the event loop."""
@@ -174,12 +178,13 @@ class EventStream:
         for node, response in arriving.items():
             if node not in self._below:
                 continue
-            known = shown.get(node)
-            if known is None or known.response is not response:
-                known = _Shown(response, 0, 0, None)
+            before = shown.get(node)
+            is_new = before is None or before.response is not response
+            known = _Shown(response, 0, 0, None) if before is None or is_new else before
             texts, output = response.texts[known.fragments :], response.output
             text = "".join(texts)
-            if text or output is not known.output:
+            # A new response may have no text yet: then the text before it was thinking.
+            if text or output is not known.output or (is_new and before is not None):
                 event = ResponseStreamed(node, known.characters, text, output)
                 set_number(event, self._number)
                 events.append(event)
