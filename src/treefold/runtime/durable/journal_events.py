@@ -19,7 +19,7 @@ class JournalEvents:
     Args:
         changes: calls back when the journal has changed.
         writer: writes the journal, if this process does.
-        long_texts: whether long texts are read.
+        long_texts: whether long texts are read, and responses that are arriving.
     """
 
     reads_a_store: ClassVar[bool] = True
@@ -37,7 +37,7 @@ class JournalEvents:
         self._tree = tree
         self._writer = writer
         self._reader = TreeReader(store, tree, long_texts=long_texts)
-        self._live_text = LiveTextReader(store, tree)
+        self._live_text = LiveTextReader(store, tree) if long_texts else None
         self.on_next_event = changes.on_next_event
         self.forget = changes.forget
 
@@ -53,7 +53,8 @@ class JournalEvents:
         events = self._reader.read()
         if not events:
             self._check(is_closed=is_closed)
-        return events, self._live_text.read(self._reader.numbers)
+        live_text = self._live_text
+        return events, {} if live_text is None else live_text.read(self._reader.numbers)
 
     def _check(self, *, is_closed: bool) -> None:
         if is_closed:

@@ -147,7 +147,8 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
         They are read as ``Runtime.events`` reads them; ``read()`` returns the new ones at once.
         Events that a fork shares with its original tree come before its ``TreeForked``. Without
-        *long_texts* each long text is read as an empty one, which takes less time and memory.
+        *long_texts* each long text is read as an empty one, and responses that are arriving are not
+        read, which takes less time and memory.
 
         Raises:
             UnknownNodeError: there is no such node.
