@@ -158,7 +158,7 @@ class CallReopened(Event):
 
 @fact
 class AgentEdited(Event):
-    """A fork changed the prompt or the model of the agent.
+    """A fork changed the prompt, the model or the system prompt of the agent; None: it did not.
 
     Example:
         >>> from treefold.events import AgentEdited
@@ -168,6 +168,7 @@ class AgentEdited(Event):
 
     prompt: str | None = None
     model: str | None = None
+    system: str | None = None
 
 
 @fact

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Final, get_args
 
 from treefold.core import json_form
-from treefold.core.frames import Frame
+from treefold.core.frames import INTERRUPTED, Frame
 from treefold.core.json_form import json_fields
 from treefold.core.json_values import as_data, encodable
 from treefold.core.question import Question
@@ -32,7 +32,7 @@ from treefold.core.usage import TokenUsage
 from treefold.core.views import NodeView
 from treefold.views.difference import pairs_of
 from treefold.views.flame import By, flame_of
-from treefold.views.liveness import INTERRUPTED, state_of
+from treefold.views.liveness import state_of
 from treefold.views.text import printable, short
 
 LIMIT: Final = 20_000  # characters of a text, unless all of it is requested
