@@ -61,6 +61,7 @@ PUBLIC = {
 FACES = [
     treefold.chat,
     treefold.errors,
+    treefold.events,
     treefold.mcp,
     treefold.models,
     treefold.stores,
@@ -107,6 +108,7 @@ def test_every_public_name_is_found_in_one_of_the_modules_by_topic():
     [
         treefold.chat,
         treefold.errors,
+        treefold.events,
         treefold.testing,
         treefold.toolbox,
         treefold.tree,

@@ -3,6 +3,7 @@
 from treefold import (
     chat as chat,
     errors as errors,
+    events as events,
     mcp as mcp,
     models as models,
     stores as stores,

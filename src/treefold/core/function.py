@@ -174,6 +174,8 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
     ends_its_caller: bool = False  # whether an agent that calls it ends
     # The schema of an answer that replaces a call, for models that cannot call functions.
     answer_schema: JsonSchema | None = None
+    # If calling it returns the result of an agent: the keys that lead to it in the arguments.
+    result_path: tuple[str, ...] | None = None
 
     def __init__(
         self,

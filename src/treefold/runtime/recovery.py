@@ -306,7 +306,7 @@ class Recovery:
                 node=first,
                 at=time.time(),
                 key=f"#{first}" if key is None else key,
-                number=number,
+                tree_number=number,
                 function=requested.function,
                 is_agent=requested.is_agent,
                 source=root,

@@ -35,6 +35,7 @@ from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.context import Context
 from treefold.runtime.durable.commands import edit_of
+from treefold.runtime.durable.journal_events import JournalEvents
 from treefold.runtime.durable.tree_reader import gc_disabled
 from treefold.runtime.engine import Engine, StartPolicy
 from treefold.runtime.graph import check_listed, discover
@@ -46,6 +47,7 @@ from treefold.runtime.questions.pauses import pause_node, why_not_paused
 from treefold.runtime.recovery import Recovery, open_recovery
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
+from treefold.runtime.trees.event_stream import EventStream, TreeEvents
 from treefold.runtime.trees.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -258,6 +260,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                     return choice
         return text
 
+    def record_spans(self, find: Callable[[], str | None] | None) -> None:
+        """Record with each top-level call the span that is open where it is made.
+
+        *find* is called there and returns it in the form of the header ``traceparent``, or None.
+        ``treefold.views.otel.trace`` uses it to make the spans of a run children of that span.
+        """
+        self._engine.find_span = find
+
     # Inspecting trees
 
     def list_toplevel(self) -> list[Node]:
@@ -290,6 +300,29 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """
         found = self._engine.find(node)
         return Watch(found.loop_handle, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
+
+    def events(self, node: Node | int, after: int = 0, timeout: float | None = None) -> EventStream:
+        """Return the events of *node* and of all calls below it, until it has ended.
+
+        Iterate with ``for`` in any thread, or with ``async for`` on any event loop. The events of
+        the past come first, beginning with the one after number *after*, and then each new one when
+        it has happened; TimeoutError is raised if none does for *timeout* seconds. None is lost or
+        returned twice.
+
+        With a store they are read from the journal: they are as written there, that is redacted and
+        with values as plain data, and durable. A closed runtime raises ClosedError.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+        """
+        found = self._engine.find(node)
+        tree, recovery = found.tree, self._recovery
+        if recovery is None:
+            source = TreeEvents(tree)
+        else:
+            journal = recovery.journal
+            source = JournalEvents(recovery.store, tree.id, journal.changes, writer=journal)
+        return EventStream(source, found.loop_handle, found.id, after=after, timeout=timeout)
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top-level one through node *id* to what it waits for now."""
