@@ -133,7 +133,8 @@ def test_a_file_may_have_the_name_of_a_module_and_import_its_neighbours(tmp_path
 
 
 def test_a_terminal_without_unicode_is_no_reason_to_fail():
-    command = warm_python.command("-m", "treefold", "run", "examples/survey.py:survey")
+    target = ("examples/survey.py:survey", "--arg", "folder=src/treefold/core")
+    command = warm_python.command("-m", "treefold", "run", *target)
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=60)
     assert done.returncode == 0
