@@ -83,7 +83,7 @@ class _ToolRegistry(Registry["Tool[Any, Any, Any]"]):
         >>> with registries():
         ...     @tool
         ...     async def fetch(url: str) -> str: ...
-        ...     ToolRegistry.get("fetch"), ToolRegistry.all() == [fetch]
+        ...     ToolRegistry.get("fetch"), fetch in ToolRegistry.all()
         (<Tool fetch>, True)
     """
 

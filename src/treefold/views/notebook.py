@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from treefold.core.display import Displayed
 from treefold.core.escaping import one_line, printable
+from treefold.core.json_values import as_data
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.truncation import truncate
@@ -22,7 +23,6 @@ from treefold.runtime.trees.run_log import answer_command
 from treefold.views.folding import CallCounter, CallRow, MoreRow, fold
 from treefold.views.liveness import state_of
 from treefold.views.text import SIGNS, elapsed, readable, render, short, sign_of
-from treefold.views.values import as_data
 
 # Browsers do not nest elements deeper than about 500, and a document of many calls is slow.
 _MOST_CALLS: Final = 200

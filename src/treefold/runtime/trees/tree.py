@@ -143,9 +143,10 @@ class Tree:  # noqa: PLR0904 - what nodes, views and streams of events need of i
         for wake in waiting:
             wake()
         if (logged := LOGGED.get(type(event))) is not None:
-            level, log_event = logged
-            if record.parent is None or is_enabled(level):
-                log_event(self, record, event)
+            level, level_below, log_event = logged
+            level = level if record.parent is None else level_below
+            if is_enabled(level):
+                log_event(self, record, event, level)
         return record
 
     def stream(self, node: int, delta: Delta) -> None:
