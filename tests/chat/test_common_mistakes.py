@@ -23,7 +23,7 @@ from treefold import (
     ToolUseError,
     tool,
 )
-from treefold.chat.blocks import Block
+from treefold.chat.blocks import Block, ResultMessage
 from treefold.core.errors import DuplicateNameError
 from treefold.models import Retry
 from treefold.runtime.limits.model_names import ModelNames
@@ -45,7 +45,7 @@ def automatic(model: Any, *tools: Any, **more: Any) -> AgentOptions:
     return AgentOptions("Be brief.", model, tools=tools, auto_execute_tools=True, **more)
 
 
-async def asked(client: Client, prompt: str) -> list[Block]:
+async def asked(client: Client, prompt: str) -> list[Block | ResultMessage]:
     async with asyncio.timeout(60):
         await client.query(prompt)
         return [block async for block in client.receive_messages()]

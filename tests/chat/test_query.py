@@ -26,6 +26,7 @@ from treefold import (
     AgentOptions,
     AssistantMessage,
     ModelProviderException,
+    ResultMessage,
     TextBlock,
     ToolUseBlock,
     query,
@@ -36,7 +37,7 @@ from wire.openai_wire import MODEL
 from wire.protocols import Protocol
 
 
-async def messages(prompt: str, given: AgentOptions) -> list[AssistantMessage]:
+async def messages(prompt: str, given: AgentOptions) -> list[AssistantMessage | ResultMessage]:
     async with asyncio.timeout(60):
         return [message async for message in query(prompt, given)]
 

@@ -167,7 +167,7 @@ class ResultMessage:
             dollars; None if one is not known.
         usage: the tokens of these requests.
         result: the text of the last response; None if it failed.
-        content: empty; so that it may stand where an AssistantMessage does.
+        content, role: empty, and ``"result"``: it may stand where an AssistantMessage does.
 
     Example:
         >>> import asyncio
@@ -192,6 +192,7 @@ class ResultMessage:
     content: list[Block | ToolResultBlock] = field(
         default_factory=list["Block | ToolResultBlock"], repr=False
     )
+    role: Literal["result"] = field(default="result", repr=False)
     type: Literal["result"] = "result"
 
 
