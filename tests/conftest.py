@@ -30,6 +30,7 @@ SLOW: Final = (
     "tests/models/test_llama",
     "tests/models/test_local",
     "tests/models/test_weights",
+    "tests/models/test_hub",
     "tests/runtime/test_random",
     "tests/toolbox",
     "tests/turns/test_endurance",

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from treefold.core.provider import Provider
+from treefold.models.chat_templates import BARE_JSON_CALLS
 
 
 class Thinking(StrEnum):
@@ -56,7 +57,9 @@ class Profile:
             ``return_result``.
         calls_in_text: whether a response that consists only of calls written as text, each of an
             offered function, is treated as those calls; None: unless the server belongs to a known
-            provider.
+            provider, and with a notice.
+        chat_template: the Jinja template that a model in this process is run with; None for the
+            one in its file.
 
     Example:
         >>> from dataclasses import replace
@@ -88,6 +91,7 @@ class Profile:
     calls_functions: bool = True
     results_by_schema: bool | None = None
     calls_in_text: bool | None = None
+    chat_template: str | None = None
 
 
 _INTERLEAVED: Final = {"anthropic-beta": "interleaved-thinking-2025-05-14"}
@@ -187,6 +191,15 @@ _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
     # Small models tend not to stop, and the smallest one needs deterministic sampling.
     Provider.Local: (
         ("smollm2*", Profile(max_tokens=1024, temperature=0.0)),
+        (
+            "qwen2.5-coder*",
+            Profile(
+                max_tokens=1024,
+                temperature=0.0,
+                calls_in_text=True,
+                chat_template=BARE_JSON_CALLS,
+            ),
+        ),
         ("*", Profile(max_tokens=1024)),
     ),
 }

@@ -26,7 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import ModuleType
@@ -55,6 +55,8 @@ class _Settings:
     threads: int
     context: int  # of each request
     parallel: int
+    chat_template: str | None = None
+    calls_as_text: bool = False
 
 
 class LlamaServer:
@@ -82,6 +84,8 @@ class LlamaServer:
         threads: int | None = None,
         context: int = 8192,
         parallel: int = 1,
+        chat_template: str | None = None,
+        calls_as_text: bool = False,
     ) -> "LlamaServer":
         """Load the model at *path* and serve it; blocks until the server is ready.
 
@@ -90,8 +94,12 @@ class LlamaServer:
             threads: the number of computing threads; by default one less than there are cores.
             context: tokens for each request, limited to what the model was trained for.
             parallel: how many requests are computed concurrently; others wait.
+            chat_template: a Jinja template; by default the one in the file.
+            calls_as_text: whether calls of functions are sent as the model wrote them. Otherwise
+                llama.cpp parses them, and a response that it cannot parse is an error.
         """
-        return _start(_settings(path, threads, context, parallel))
+        settings = _settings(path, threads, context, parallel)
+        return _start(replace(settings, chat_template=chat_template, calls_as_text=calls_as_text))
 
     @property
     def closed(self) -> bool:
@@ -131,10 +139,17 @@ class LlamaServer:
 
 
 def shared_server(
-    path: Path, *, threads: int | None = None, context: int = 8192, parallel: int = 1
+    path: Path,
+    *,
+    threads: int | None = None,
+    context: int = 8192,
+    parallel: int = 1,
+    chat_template: str | None = None,
+    calls_as_text: bool = False,
 ) -> LlamaServer:
     """Return the server for *path* with these settings; the first call starts it."""
     settings = _settings(path, threads, context, parallel)
+    settings = replace(settings, chat_template=chat_template, calls_as_text=calls_as_text)
     with _lock:
         server = _shared.get(settings)
         if server is None or server.closed:
@@ -193,6 +208,8 @@ def _params(xllamacpp: ModuleType, settings: _Settings, key: str) -> Any:
     params.cors_origins = ""
     params.ui = False
     params.use_jinja = True  # for templates with tools
+    params.chat_template = settings.chat_template or ""
+    params.force_pure_content_parser = settings.calls_as_text
     params.n_ctx = settings.context * settings.parallel
     params.n_parallel = settings.parallel
     params.n_batch = params.n_ubatch = _BATCH
