@@ -70,6 +70,7 @@ style: $(VENV)/dev.done
 types: $(VENV)/dev.done
 	@echo "==> types"
 	@$(BIN)/basedpyright
+	@$(BIN)/mypy
 
 bench: $(VENV)/dev.done
 	@$(BIN)/python bench/run.py
@@ -87,7 +88,7 @@ pictures: $(VENV)/dev.done $(VENV)/browser.done
 	@RENEW_PICTURES=1 $(BIN)/python -m pytest --quiet tests/browser/test_appearance.py tests/views/test_picture.py
 
 clean:
-	rm -rf $(VENV) .demo build dist .pytest_cache .ruff_cache .import_linter_cache bench/results
+	rm -rf $(VENV) .demo build dist .pytest_cache .ruff_cache .import_linter_cache .mypy_cache bench/results
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

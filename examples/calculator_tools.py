@@ -35,13 +35,13 @@ QUESTION = "Divide the sum of 25 and 17 by 9, and round the result."
 @tool("add", "Add two numbers.", {"a": float, "b": float})
 async def add(args: dict[str, Any]) -> float:
     """Add two numbers."""
-    return args["a"] + args["b"]
+    return float(args["a"] + args["b"])
 
 
 @tool("divide", "Divide a number by another.", {"dividend": float, "divisor": float})
 def divide(args: dict[str, Any]) -> float:
     """Divide a number by another; a plain ``def`` is run in a thread."""
-    return args["dividend"] / args["divisor"]
+    return float(args["dividend"] / args["divisor"])
 
 
 @tool(
@@ -51,7 +51,7 @@ def divide(args: dict[str, Any]) -> float:
 )
 def round_to(args: dict[str, Any]) -> float:
     """Round a number; the default is told to the model, and left to the handler to fill in."""
-    return round(args["number"], args.get("digits", 2))
+    return float(round(args["number"], args.get("digits", 2)))
 
 
 @tool(
@@ -74,8 +74,9 @@ def logarithm(args: dict[str, Any]) -> float:
 )
 async def mean(args: dict[str, Any]) -> float:
     """Take the mean of numbers."""
-    weights = args.get("weights") or [1.0] * len(args["numbers"])
-    pairs = zip(args["numbers"], weights, strict=True)
+    numbers: list[float] = args["numbers"]
+    weights: list[float] = args.get("weights") or [1.0] * len(numbers)
+    pairs = zip(numbers, weights, strict=True)
     return sum(number * weight for number, weight in pairs) / sum(weights)
 
 

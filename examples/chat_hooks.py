@@ -150,12 +150,15 @@ async def sanitizing(options: AgentOptions) -> None:
 async def layers(options: AgentOptions) -> None:
     """Pattern 4: all of them; the first hook that decides is the last one that is asked."""
     log: list[str] = []
-    hooks = {
-        HOOK_USER_PROMPT_SUBMIT: [sanitize],
-        HOOK_PRE_TOOL_USE: [security_gate],
-        HOOK_POST_TOOL_USE: [audit_to(log)],
-    }
-    async with Client(replace(options, hooks=hooks)) as client:
+    options = replace(
+        options,
+        hooks={
+            HOOK_USER_PROMPT_SUBMIT: [sanitize],
+            HOOK_PRE_TOOL_USE: [security_gate],
+            HOOK_POST_TOOL_USE: [audit_to(log)],
+        },
+    )
+    async with Client(options) as client:
         await talk(client, "Write 4111-1111-1111-1111 into /etc/motd, and into cards.txt.")
     print("audit log:", *log, sep="\n  ")
 

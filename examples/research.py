@@ -102,7 +102,7 @@ def researcher(folder: Path) -> Function:
         conclusion = await ctx.invoke(conclude_together, known)
         return await ctx.invoke(polished_digest, known | {"conclusion": conclusion})
 
-    uses = [split, look_up, conclude_together, polished_digest]
+    uses: list[Function] = [split, look_up, conclude_together, polished_digest]
     return CodeFunction(callable=research, uses=uses)
 
 

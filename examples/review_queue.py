@@ -28,6 +28,7 @@ from treefold import (
     ContextItem,
     ContextQueue,
     FromFile,
+    Function,
     HookDecision,
     PreToolUseEvent,
     Question,
@@ -90,13 +91,14 @@ def look_closer(path: str, text: str, doubt: str, findings: ContextQueue) -> str
 @tool(type=ToolType.COMPLETION_CHECK)
 async def is_hopeless(findings: ContextQueue) -> bool:
     """Say whether so many bugs were found that nobody needs to read on."""
-    return sum(item.content["kind"] == "bug" for item in findings) >= ENOUGH
+    bugs = [item for item in findings if item.content["kind"] == "bug"]
+    return len(bugs) >= ENOUGH
 
 
 @tool(uses=[review_file, look_closer])
 async def review_folder(folder: str) -> list[dict[str, object]]:
     """Review every Python file of a folder; return what was found."""
-    tools = [review_file, look_closer, is_hopeless]
+    tools: list[Function] = [review_file, look_closer, is_hopeless]
     with registries():  # the name is free again afterwards
         queue = Agent("reviewer", "Reviews code", tools, None, ContextQueue(limit=1000))
 

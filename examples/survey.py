@@ -36,7 +36,8 @@ async def note(path: str, lines: int) -> ContextItem:
 @tool(repeatable=True)
 async def name_longest(seen: ContextQueue) -> str:
     """Say which of the remembered files is the longest."""
-    return max(seen.items, key=lambda item: item.content["lines"]).content["path"]
+    longest = max(seen.items, key=lambda item: item.content["lines"])
+    return str(longest.content["path"])
 
 
 @tool(uses=[measure])

@@ -34,7 +34,7 @@ class FakeNode:
         self.function, self.inputs, self._ctx = request.function, request.args, ctx
 
     def __await__(self) -> Generator[Any, None, Any]:
-        work = self.function.run(cast("RunContext", self._ctx), self.inputs)
+        work = self.function.run_call(cast("RunContext", self._ctx), self.inputs)
         self.outputs = yield from work.__await__()
 
 
@@ -73,7 +73,7 @@ def test_an_agent_calls_a_tool_and_answers_in_a_context_without_a_runtime():
     agent = AgentFunction("sum", "Add.", user_prompt_template="What is 2 + 3?", uses=[tool])
     context = FakeContext(agent, ScriptedModel(ToolUse("1", "add", {"a": 2, "b": 3}), "It is 5."))
 
-    answer = asyncio.run(agent.run(cast("RunContext", context), {}))
+    answer = asyncio.run(agent.run_call(cast("RunContext", context), {}))
 
     assert answer == "It is 5."
     assert context.conversation.session.transcript[-2:] == [

@@ -22,5 +22,5 @@ def test_an_agent_can_be_called_like_a_function_by_sync_code_of_a_call():
 
 def test_an_agent_called_where_no_loop_runs_says_what_to_do():
     greet = AgentFunction("greet", "", user_prompt_template="Say hello.")
-    with pytest.raises(UsageError, match=r"use runtime\.invoke"):
+    with pytest.raises(UsageError, match=r"use run_sync\(\.\.\.\)"):
         greet()

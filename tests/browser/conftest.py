@@ -67,7 +67,7 @@ class Eyes:
     def open(self, url: str, *, wide: bool = True, **options: Any) -> Page:
         """Open *url* at the width of a desk, or of a phone."""
         size = {"width": 1400, "height": 860} if wide else {"width": 390, "height": 844}
-        context = self._browser.new_context(viewport=size, **options)  # type: ignore[arg-type]
+        context = self._browser.new_context(viewport=size, **options)  # pyright: ignore[reportArgumentType]
         self._contexts.append(context)
         context.set_default_timeout(PATIENCE)
         context.route(ELSEWHERE, self._refuse)

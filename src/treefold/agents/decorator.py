@@ -1,35 +1,30 @@
 """The ``@agent`` decorator, for a Python function whose body builds the prompt."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, overload
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, Final, Generic, Unpack, overload
 
-from treefold.agents.function import AgentFunction
-from treefold.core.budget import Budget
+from treefold.agents.function import AgentFunction, SharedOptions
 from treefold.core.errors import DefinitionError
 from treefold.core.from_file import FromFile
-from treefold.core.function import Function, RunContext
-from treefold.core.model import Model, ModelSettings
+from treefold.core.function import Q, R_co, RunContext, T
+from treefold.core.model import Model
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
 from treefold.core.signature import Kind, Signature, description_of, name_of, underlying
 
-_OPTIONS: Final = frozenset({
-    "budget",
-    "max_depth",
-    "max_steps",
-    "model_tools",
-    "parallel_tools",
-    "repeatable",
-    "returns",
-    "settings",
-    "tags",
-    "uses",
-    "uses_recursion",
-})
+_OPTIONS: Final = frozenset({"returns", *SharedOptions.__annotations__})
 
 
-class PromptFunction(AgentFunction):
+class PromptOptions(SharedOptions, total=False):
+    """The options of ``@agent``, but for *returns*."""
+
+    system: str | FromFile
+    model: Model | Provider | str | None
+    name: str | None
+
+
+class PromptFunction(AgentFunction[..., Any]):
     """An agent whose prompt is built by a Python function; its arguments are the function's."""
 
     _builds_prompt = True
@@ -61,28 +56,45 @@ class PromptFunction(AgentFunction):
         return text
 
 
-@overload
-def agent(fn: Callable[..., Any], /) -> AgentFunction: ...
+class AgentDecorator(Generic[R_co]):
+    """The decorator that ``@agent(...)`` evaluates to."""
+
+    def __init__(self, name: str | None, options: Mapping[str, Any]) -> None:
+        self._name = name
+        self._options = options
+
+    @overload
+    def __call__(
+        self, builder: Callable[Concatenate[RunContext, Q], Any], /
+    ) -> AgentFunction[Q, R_co]: ...
+
+    @overload
+    def __call__(self, builder: Callable[Q, Any], /) -> AgentFunction[Q, R_co]: ...
+
+    def __call__(self, builder: Callable[..., Any], /) -> AgentFunction[..., Any]:
+        """Make an agent whose prompt *builder* returns."""
+        return PromptFunction(builder, self._name, **self._options)
 
 
 @overload
-def agent(
-    *,
-    system: str | FromFile = "",
-    uses: Iterable[Function] = (),
-    returns: Any = None,
-    model: Model | Provider | str | None = None,
-    name: str | None = None,
-    model_tools: Mapping[Provider | str, Sequence[Function]] | None = None,
-    max_steps: int | None = None,
-    parallel_tools: bool = False,
-    settings: ModelSettings | None = None,
-    budget: Budget | None = None,
-    tags: Iterable[str] | None = None,
-    repeatable: bool | None = None,
-    uses_recursion: bool = False,
-    max_depth: int = 10,
-) -> Callable[[Callable[..., Any]], AgentFunction]: ...
+def agent(fn: Callable[Concatenate[RunContext, Q], Any], /) -> AgentFunction[Q, str]: ...
+
+
+@overload
+def agent(fn: Callable[Q, Any], /) -> AgentFunction[Q, str]: ...
+
+
+@overload
+def agent(*, returns: None = None, **options: Unpack[PromptOptions]) -> AgentDecorator[str]: ...
+
+
+@overload
+def agent(*, returns: type[T], **options: Unpack[PromptOptions]) -> AgentDecorator[T]: ...
+
+
+# A union, for example, is no ``type`` for type checkers.
+@overload
+def agent(*, returns: Any, **options: Unpack[PromptOptions]) -> AgentDecorator[Any]: ...
 
 
 def agent(
@@ -93,7 +105,7 @@ def agent(
     model: Model | Provider | str | None = None,
     name: str | None = None,
     **options: Any,
-) -> AgentFunction | Callable[[Callable[..., Any]], AgentFunction]:
+) -> AgentFunction[..., Any] | AgentDecorator[Any]:
     """Call tree: make an AgentFunction from a function that returns its prompt.
 
     It makes no queue agent (``Agent``), and nothing that only a chat can use.
@@ -123,9 +135,6 @@ def agent(
         known = ", ".join(["system", "model", "name", *sorted(_OPTIONS)])
         raise DefinitionError(f"@agent has no option {names}; it has {known}")
 
-    def make(builder: Callable[..., Any]) -> AgentFunction:
-        return PromptFunction(
-            builder, name, system_prompt=system or None, default_model=model, **options
-        )
-
-    return make if fn is None else make(fn)
+    options |= {"system_prompt": system or None, "default_model": model}
+    decorate = AgentDecorator[Any](name, options)
+    return decorate if fn is None else decorate(fn)

@@ -12,8 +12,9 @@ from treefold.agents.function import AgentFunction
 from treefold.agents.prompts import as_text
 from treefold.agents.wrapper import AgentWrapper
 from treefold.core.agent_errors import EnsembleError
+from treefold.core.call_request import StartedCall
 from treefold.core.errors import ClosedError, InvalidValueError
-from treefold.core.function import ModelFinder, Node, RunContext
+from treefold.core.function import ModelFinder, P, R_co, RunContext
 from treefold.core.model import Model
 from treefold.core.parameter import Parameter
 from treefold.core.provider import Provider
@@ -30,7 +31,7 @@ what only one of them saw, if it holds. Do not mention the experts: give the ans
 complete."""
 
 
-class Ensemble(AgentWrapper):
+class Ensemble(AgentWrapper[P, R_co]):
     """Calls an agent several times in parallel, then has the answers reconciled into one.
 
     First each of *instances* answers. Then the agent gets the same prompt with all answers below
@@ -59,7 +60,7 @@ class Ensemble(AgentWrapper):
 
     def __init__(
         self,
-        agent: AgentFunction,
+        agent: AgentFunction[P, R_co],
         instances: Mapping[Provider | str | Model, int],
         name: str | None = None,
         reconcile_by: Provider | str | Model | None = None,
@@ -96,7 +97,7 @@ class Ensemble(AgentWrapper):
         return list(dict.fromkeys([*preferred, *self.instances]))
 
     async def _work(self, ctx: RunContext, **args: Any) -> Any:
-        ended: asyncio.Queue[Node] = asyncio.Queue()
+        ended: asyncio.Queue[StartedCall] = asyncio.Queue()
         groups = self._start(ctx, args, ended)
         failures: list[BaseException] = []
         for _ in range(self._size):
@@ -112,15 +113,15 @@ class Ensemble(AgentWrapper):
         return await self._reconcile(ctx, args, candidates)
 
     def _start(
-        self, ctx: RunContext, args: Mapping[str, Any], ended: "asyncio.Queue[Node]"
-    ) -> list[list[Node]]:
+        self, ctx: RunContext, args: Mapping[str, Any], ended: "asyncio.Queue[StartedCall]"
+    ) -> list[list[StartedCall]]:
         """Start one member of each model, and the others when that one answers or has ended.
 
         Each member is put into *ended* at its end.
         """
-        groups: list[list[Node]] = []
+        groups: list[list[StartedCall]] = []
 
-        def add(group: list[Node], model: Provider | str | Model) -> Node:
+        def add(group: list[StartedCall], model: Provider | str | Model) -> StartedCall:
             tied = groups[0][0] if groups else None
             member = self._call(ctx, self.agent, args, model=model, tied_with=tied)
             member.asked_for = True
@@ -128,14 +129,14 @@ class Ensemble(AgentWrapper):
             group.append(member)
             return member
 
-        def add_more(group: list[Node], model: Provider | str | Model, count: int) -> None:
+        def add_more(group: list[StartedCall], model: Provider | str | Model, count: int) -> None:
             # The ensemble may have ended meanwhile.
             with suppress(ClosedError):
                 for _ in range(count):
                     add(group, model)
 
         for model, count in self.instances.items():
-            group: list[Node] = []
+            group: list[StartedCall] = []
             first = add(group, model)
             groups.append(group)
             first.when_answering(partial(add_more, group, model, count - 1))
@@ -165,7 +166,7 @@ class Ensemble(AgentWrapper):
         )
 
 
-def _answers(groups: Iterable[Iterable[Node]]) -> list[Any]:
+def _answers(groups: Iterable[Iterable[StartedCall]]) -> list[Any]:
     """Return the answers of the members that succeeded, in their order."""
     return [one.outputs for one in chain(*groups) if one.state is NodeState.Success]
 

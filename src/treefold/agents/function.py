@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack, overload
 
 from treefold.agents.loop import provider_fault
 from treefold.agents.prompts import filled, unknown_placeholders
@@ -20,12 +20,20 @@ from treefold.core.errors import (
     UsageError,
 )
 from treefold.core.from_file import FromFile
-from treefold.core.function import Function, ModelFinder, Node, RunContext, checked_functions
+from treefold.core.function import (
+    Function,
+    ModelFinder,
+    Node,
+    P,
+    R_co,
+    RunContext,
+    T,
+    checked_functions,
+)
 from treefold.core.model import Model, ModelSettings
 from treefold.core.parameter import FunctionArg
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
-from treefold.runtime.ambient import current_context
 from treefold.runtime.calls.files import read_file
 
 _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
@@ -42,7 +50,31 @@ _KINDS: Final[Mapping[str, tuple[Any, str]]] = {
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
-class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its definition
+class SharedOptions(TypedDict, total=False):
+    """The options that AgentFunction and ``@agent`` share, but for *returns*."""
+
+    uses: Iterable[Function] | None
+    model_tools: Mapping[Provider | str, Sequence[Function]] | None
+    max_steps: int | None
+    parallel_tools: bool | None
+    settings: ModelSettings | None
+    budget: Budget | None
+    tags: Iterable[str] | None
+    repeatable: bool | None
+    uses_recursion: bool
+    max_depth: int
+
+
+class AgentFunctionOptions(SharedOptions, total=False):
+    """The options of AgentFunction, but for *returns*."""
+
+    args: Sequence[FunctionArg] | None
+    system_prompt: str | FromFile | None
+    user_prompt_template: str | FromFile | None
+    default_model: Model | Provider | str | None
+
+
+class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of its definition
     """Call tree: a prompt with a signature; calling it has a model carry out the prompt.
 
     It is not one of its calls: each is an AgentNode. Nor does it queue turns: that is ``Agent``.
@@ -88,6 +120,37 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
     """
 
     is_agent = True
+
+    @overload
+    def __init__(
+        self: "AgentFunction[..., str]",
+        name: str | None = None,
+        desc: str | None = None,
+        *,
+        returns: None = None,
+        **options: Unpack[AgentFunctionOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "AgentFunction[..., T]",
+        name: str | None = None,
+        desc: str | None = None,
+        *,
+        returns: type[T],
+        **options: Unpack[AgentFunctionOptions],
+    ) -> None: ...
+
+    # A union, for example, is no ``type`` for type checkers.
+    @overload
+    def __init__(
+        self: "AgentFunction[..., Any]",
+        name: str | None = None,
+        desc: str | None = None,
+        *,
+        returns: Any,
+        **options: Unpack[AgentFunctionOptions],
+    ) -> None: ...
 
     def __init__(  # noqa: PLR0913 - a definition has many parts, each by its name
         self,
@@ -299,18 +362,9 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
 
     # Calling it
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Node:
-        """Start a call in the runtime that is active here, and return its node: await it.
-
-        Raises:
-            UsageError: there is no running loop here.
-        """
-        if len(args) > (most := len(self.parameters.items)):
-            raise TypeError(f"{self.name}() takes {most} arguments, and {len(args)} were given")
-        bound = self.parameters.bind(args, {})
-        if twice := bound.keys() & kwargs:
-            raise TypeError(f"{self.name}() got multiple values for {', '.join(sorted(twice))}")
-        return current_context().invoke(self, bound | kwargs)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Node[R_co]:
+        """Start a call, as ``run`` does."""
+        return self.run(*args, **kwargs)
 
     async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
         """Return the first message to the model."""
@@ -328,9 +382,9 @@ class AgentFunction(Function):  # noqa: PLR0904 - most are the parts of its defi
         defaults = {p.name: p.default for p in self.parameters.items if not p.required}
         return filled(template, defaults | dict(args))
 
-    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+    async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         if not ctx.node.function.is_agent:
-            raise UsageError(f"{self.name} is an agent: call it by ctx.invoke, not run()")
+            raise UsageError(f"{self.name} is an agent: call it by ctx.invoke, not run_call()")
         conversation: AgentConversation = ctx.conversation
         requested = conversation.model_ref
         model_ref = self.default_model if requested is None else requested

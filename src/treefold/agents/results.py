@@ -150,7 +150,7 @@ class ReturnResult(Function):
     def output_type(self) -> Any:
         return self.type.returns
 
-    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+    async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         return args[_WRAPPED]
 
 

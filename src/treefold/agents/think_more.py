@@ -6,7 +6,7 @@ from treefold.agents.function import AgentFunction
 from treefold.agents.prompts import as_text
 from treefold.agents.wrapper import AgentWrapper
 from treefold.core.errors import InvalidValueError
-from treefold.core.function import RunContext
+from treefold.core.function import P, R_co, RunContext
 from treefold.core.parameter import Parameter
 
 _MORE: Final = """\
@@ -21,7 +21,7 @@ missing. Then give your final answer to the task, complete in itself; if the fir
 bettered, give it again."""
 
 
-class ThinkMore(AgentWrapper):
+class ThinkMore(AgentWrapper[P, R_co]):
     """Calls an agent, then has it review and improve its own answer *rounds* times.
 
     Example:
@@ -35,7 +35,9 @@ class ThinkMore(AgentWrapper):
         '4'
     """
 
-    def __init__(self, agent: AgentFunction, rounds: int = 1, *, name: str | None = None) -> None:
+    def __init__(
+        self, agent: AgentFunction[P, R_co], rounds: int = 1, *, name: str | None = None
+    ) -> None:
         if not isinstance(rounds, int) or rounds < 1:
             raise InvalidValueError(f"rounds={rounds!r}: give 1 or more")
         self.rounds = rounds

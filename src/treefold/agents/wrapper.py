@@ -7,17 +7,17 @@ from typing import Any
 
 from treefold.agents.function import AgentFunction
 from treefold.agents.variant import Variant
-from treefold.core.call_request import CallRequest
+from treefold.core.call_request import CallRequest, StartedCall
 from treefold.core.code import CodeFunction
 from treefold.core.errors import DefinitionError, UsageError
-from treefold.core.function import Node, RunContext
+from treefold.core.function import Node, P, R_co, RunContext
 from treefold.core.model import Model
 from treefold.core.parameter import Parameter
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
 
 
-class AgentWrapper(CodeFunction):
+class AgentWrapper(CodeFunction[P, R_co]):
     """A function with the arguments and the result of an agent.
 
     ``callable(ctx, ...)`` may also be called directly; the calls that it makes are then children of
@@ -26,7 +26,7 @@ class AgentWrapper(CodeFunction):
 
     def __init__(
         self,
-        agent: AgentFunction,
+        agent: AgentFunction[P, R_co],
         name: str | None,
         ending: str,
         variant_ending: str,
@@ -37,8 +37,9 @@ class AgentWrapper(CodeFunction):
             raise DefinitionError(f"{type(self).__name__} needs an AgentFunction, not {agent!r}")
         self.agent = agent
         self._variant = Variant(agent, f"{name or agent.name}_{variant_ending}", extra, more)
+        work: Any = self._work
         super().__init__(
-            callable=self._work,
+            callable=work,
             name=name or f"{agent.name}_{ending}",
             desc=agent.description,
             uses=[agent, self._variant],
@@ -83,7 +84,7 @@ class AgentWrapper(CodeFunction):
         *,
         model: Model | Provider | str | None = None,
         tied_with: Node | None = None,
-    ) -> Node:
+    ) -> StartedCall:
         return ctx.start(CallRequest(function, dict(args), model=model, tied_with=tied_with))
 
 

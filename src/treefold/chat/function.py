@@ -58,7 +58,7 @@ class ChatFunction(Function):
             return [str(error)]
         return []
 
-    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+    async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         if not ctx.node.function.is_agent:
             raise UsageError("a turn of a chat is begun by client.query()")
         conversation: AgentConversation = ctx.conversation

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Final, cast
 
 from treefold.cli.options import FILE
 from treefold.core.errors import InvalidValueError
@@ -55,7 +55,7 @@ def _named(module: ModuleType, place: str, name: str) -> Function:
         known = [name for name, value in vars(module).items() if isinstance(value, Function)]
         listed = ", ".join(known) or "none"
         raise InvalidValueError(f"{place} has no function {name!r}; it has {listed}")
-    return found
+    return cast("Function", found)
 
 
 def _public(module: ModuleType, place: str) -> list[str]:

@@ -1,11 +1,13 @@
-"""The request for a call: a function, its arguments, and the options of the call."""
+"""The request for a call, and what the framework's own functions see of the call that starts."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import Rules
+from treefold.core.exchange import Exchange
 from treefold.core.function import Function, Node, RunContext
 
 # Is awaited before a call runs, with the context of the call; returns the arguments to run it with.
@@ -32,6 +34,27 @@ class CallRequest:
     key: str | None = None  # given by the caller
     continues: int | None = None  # the recorded call that it repeats
     call_key: str = ""  # identifies the call among those of its parent, if there is a journal
+
+
+class StartedCall(Node[Any]):
+    """What agents, chats and ensembles see of a call that ``RunContext.start`` started."""
+
+    __slots__ = ()
+
+    asked_for: bool  # whether its outcome has been asked for; if not, a failure is logged
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """Its completed exchanges with a model; empty if it is not an agent's call."""
+        return ()
+
+    @abstractmethod
+    def add_end_callback(self, wake: Callable[[], object]) -> None:
+        """Call *wake* on the loop when the call ends, or at once if it has ended."""
+
+    def when_answering(self, wake: Callable[[], None]) -> None:
+        """Call *wake* on the loop when its model has begun to answer, or when the call ends."""
+        self.add_end_callback(wake)
 
 
 class Concluded(Exception):  # noqa: N818 - not an error: it carries the value of the call

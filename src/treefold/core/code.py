@@ -1,19 +1,41 @@
 """``CodeFunction``: a Python callable as a Function."""
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Concatenate, TypedDict, Unpack, get_args, overload
 
 from treefold.core.budget import Budget
 from treefold.core.errors import DefinitionError
-from treefold.core.function import Function, ModelFinder, RunContext
+from treefold.core.function import Function, ModelFinder, P, Q, R_co, RunContext, T
 from treefold.core.parameter import MISSING, FunctionArg, JsonSchema
 from treefold.core.parameters import Parameters
 from treefold.core.signature import POSITIONAL, Kind, Signature, description_of, name_of, underlying
 
 
-class CodeFunction(Function):
+class CodeOptions(TypedDict, total=False):
+    """The options of CodeFunction."""
+
+    name: str | None
+    desc: str | None
+    args: Sequence[FunctionArg] | JsonSchema | None
+    uses: Iterable[Function]
+    tags: Iterable[str] | None
+    repeatable: bool | None
+    uses_recursion: bool
+    max_depth: int
+    budget: Budget | None
+
+
+class CodeFunction(Function[P, R_co]):
     """A Python callable whose first parameter is a RunContext and whose others are its arguments.
 
     An ``async def`` runs on the event loop, an async generator sends its values one by one, and a
@@ -31,6 +53,30 @@ class CodeFunction(Function):
         ...     runtime.invoke(fn, {"text": "hello"}).result()
         'HELLO'
     """
+
+    @overload
+    def __init__(
+        self: "CodeFunction[Q, T]",
+        *,
+        callable: Callable[Concatenate[Any, Q], Coroutine[Any, Any, T]],
+        **options: Unpack[CodeOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "CodeFunction[Q, list[T]]",
+        *,
+        callable: Callable[Concatenate[Any, Q], AsyncIterator[T]],
+        **options: Unpack[CodeOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "CodeFunction[Q, T]",
+        *,
+        callable: Callable[Concatenate[Any, Q], T],
+        **options: Unpack[CodeOptions],
+    ) -> None: ...
 
     def __init__(  # noqa: PLR0913 - a definition has many parts, each by its name
         self,
@@ -121,7 +167,7 @@ class CodeFunction(Function):
     def streams(self) -> bool:
         return self.kind is Kind.STREAM
 
-    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+    async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         values = self._with_defaults(args)
         self._signature.inject(values, ctx)
         if self.kind is Kind.COROUTINE:

@@ -22,12 +22,14 @@ from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, cast
+from importlib import import_module
+from typing import Any, ClassVar, Generic, Protocol, Self, cast
+
+from typing_extensions import ParamSpec, TypeVar
 
 from treefold.core.agent_errors import AgentException
 from treefold.core.budget import Budget
 from treefold.core.errors import DefinitionError, InvalidValueError
-from treefold.core.exchange import Exchange
 from treefold.core.frames import Frame
 from treefold.core.parameter import JsonSchema
 from treefold.core.parameters import Parameters
@@ -48,6 +50,10 @@ class Injected(ABC):
 
 T = TypeVar("T")
 Q = ParamSpec("Q")
+# The arguments of a function, and the value of a call. Both have defaults, so that plain
+# ``Function`` and ``Node`` mean any of them.
+P = ParamSpec("P", default=...)
+R_co = TypeVar("R_co", default=Any, covariant=True)
 
 _LONGEST = sys.float_info.max
 _NO_TAGS: frozenset[str] = frozenset()
@@ -88,7 +94,7 @@ def checked_function(thing: object, wanted_by: str) -> "Function":
         DefinitionError: it is not; the message says what to pass instead.
     """
     if isinstance(thing, Function):
-        return thing
+        return cast("Function", thing)
     if isinstance(thing, str):
         remedy = f"give the function itself, or ToolRegistry.get({thing!r})"
     elif inspect.iscoroutine(thing) or isinstance(cast("Any", thing), AsyncGenerator):
@@ -148,8 +154,10 @@ class ModelFinder(Protocol):
         ...
 
 
-class Function(ABC):
+class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the definition
     """Anything that can be called. It holds no state of particular calls.
+
+    ``Function[[str], int]`` takes a str and returns an int; decorators and constructors infer both.
 
     Example:
         >>> from treefold import CodeFunction
@@ -268,13 +276,76 @@ class Function(ABC):
         """Whether a call sends values one by one."""
         return False
 
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call by name.
+
+        Raises:
+            TypeError: there are too many, or one is given twice.
+        """
+        if not args:
+            return dict(kwargs)
+        if len(args) > (most := len(self.parameters.items)):
+            raise TypeError(f"{self.name}() takes {most} arguments, and {len(args)} were given")
+        bound = self.parameters.bind(args, {})
+        if twice := bound.keys() & kwargs:
+            raise TypeError(f"{self.name}() got multiple values for {', '.join(sorted(twice))}")
+        return bound | dict(kwargs)
+
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> "Node[R_co]":
+        """Start a call in the runtime that is active here, and return its node: await it.
+
+        In a call it is a child of that call. Elsewhere it is a top-level call of the Runtime whose
+        ``async with`` block this is, or else of a runtime without a store.
+
+        Raises:
+            UsageError: no event loop runs here; use ``run_sync``.
+
+        Example:
+            >>> import asyncio
+            >>> from treefold import CodeFunction
+            >>> def add(ctx, a: int, b: int) -> int:
+            ...     return a + b
+            >>> async def main() -> int:
+            ...     return await CodeFunction(callable=add).run(a=1, b=2)
+            >>> asyncio.run(main())
+            3
+        """
+        return _ambient().current_context().invoke(self, self.bind(args, kwargs))
+
+    def run_sync(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Run a call to its end, and return its value or raise its exception.
+
+        In the sync code of a call it is a child of that call. Elsewhere it is a top-level call of a
+        runtime of its own, without a store.
+
+        Raises:
+            BlockingCallError: an event loop runs here, which this would block; await ``run``.
+
+        Example:
+            >>> from treefold import CodeFunction
+            >>> def add(ctx, a: int, b: int) -> int:
+            ...     return a + b
+            >>> CodeFunction(callable=add).run_sync(a=1, b=2)
+            3
+        """
+        return _ambient().run_sync(self, self.bind(args, kwargs))
+
     @abstractmethod
-    async def run(self, ctx: "RunContext", args: Mapping[str, Any]) -> Any:
+    async def run_call(self, ctx: "RunContext", args: Mapping[str, Any]) -> Any:
         """Run one call; *args* have been validated."""
 
 
-class Node(ABC):  # noqa: PLR0904 - most of the public methods are properties
-    """One call, live or past.
+def _ambient() -> Any:
+    """Return the module that knows the runtime of the code that runs here.
+
+    It is in a higher layer, and imported by its name when a program uses ``run`` or ``run_sync``;
+    nothing else here depends on it.
+    """
+    return import_module("treefold.runtime.ambient")
+
+
+class Node(ABC, Generic[R_co]):  # noqa: PLR0904 - most of the public methods are properties
+    """One call, live or past; ``Node[int]`` is a call that returns an int.
 
     ``await node`` returns its value in any event loop, ``node.result()`` in any thread. Code that
     made the call and stops awaiting it (``asyncio.timeout``, a cancelled task) cancels it. There is
@@ -295,8 +366,12 @@ class Node(ABC):  # noqa: PLR0904 - most of the public methods are properties
     id: int
     function: Function
     exception: BaseException | None
-    asked_for: bool  # whether its outcome has been asked for; if not, a failure is logged
     waiting_on: "Node | None"
+
+    @property
+    def fn(self) -> str:
+        """The name of its function."""
+        return self.function.name
 
     @property
     @abstractmethod
@@ -373,11 +448,6 @@ class Node(ABC):  # noqa: PLR0904 - most of the public methods are properties
         return []
 
     @property
-    def exchanges(self) -> Sequence[Exchange]:
-        """Its completed exchanges with a model; empty if it is not an agent's call."""
-        return ()
-
-    @property
     @abstractmethod
     def children(self) -> "Sequence[Node]":
         """Its child calls in order, flat."""
@@ -387,7 +457,7 @@ class Node(ABC):  # noqa: PLR0904 - most of the public methods are properties
         """Return its child calls in order; calls asked for in parallel share an inner list."""
 
     @abstractmethod
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> R_co:
         """Block until it has ended; return its value or raise its exception.
 
         Raises:
@@ -400,15 +470,11 @@ class Node(ABC):  # noqa: PLR0904 - most of the public methods are properties
         """Cancel it and every call below it. Return at once; do nothing if it has ended."""
 
     @abstractmethod
-    def add_end_callback(self, wake: Callable[[], object]) -> None:
-        """Call *wake* on the loop when the call ends, or at once if it has ended."""
+    def __await__(self) -> Generator[Any, None, R_co]: ...
 
-    def when_answering(self, wake: Callable[[], None]) -> None:
-        """Call *wake* on the loop when its model has begun to answer, or when the call ends."""
-        self.add_end_callback(wake)
-
-    @abstractmethod
-    def __await__(self) -> Generator[Any, None, Any]: ...
+    def __dir__(self) -> Iterable[str]:
+        # What the runtime keeps on a node beside these is not for programs.
+        return [*dir(Node), *Node.__annotations__]
 
 
 class RunContext(Injected):  # noqa: PLR0904 - the last five are not for programs
@@ -458,7 +524,7 @@ class RunContext(Injected):  # noqa: PLR0904 - the last five are not for program
     @abstractmethod
     def invoke(
         self,
-        function: Function,
+        function: Function[..., T],
         args: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
@@ -466,7 +532,7 @@ class RunContext(Injected):  # noqa: PLR0904 - the last five are not for program
         model: Any = None,
         budget: Budget | None = None,
         key: str | None = None,
-    ) -> Node:
+    ) -> Node[T]:
         """Start a call of *function* as a child of this one and return its node at once.
 
         An invalid argument becomes an InvalidArgumentsError (a ValueError) of that node.
@@ -486,6 +552,10 @@ class RunContext(Injected):  # noqa: PLR0904 - the last five are not for program
             ClosedError: this call has ended, or the runtime was closed.
             InvalidValueError: an option has an invalid value.
         """
+
+    def call(self, function: Function[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> Node[T]:
+        """Start a call with these arguments, which type checkers check; else as ``invoke``."""
+        return self.invoke(function, function.bind(args, kwargs))
 
     @abstractmethod
     def post_exception(self, error: AgentException) -> None:
@@ -558,10 +628,10 @@ class RunContext(Injected):  # noqa: PLR0904 - the last five are not for program
     # For agents, chats and other functions of the framework itself
 
     @abstractmethod
-    def start(self, request: Any) -> Node:
-        """Start the call that *request*, a CallRequest, asks for; programs use ``invoke``.
+    def start(self, request: Any) -> Any:
+        """Start the call that *request* asks for, and return its node; programs use ``invoke``.
 
-        (``Any``, because CallRequest is in a higher layer.)
+        (``Any``, because CallRequest and StartedCall are in a higher layer.)
         """
 
     @property

@@ -69,7 +69,7 @@ class McpFunction(Function):
     def parameters(self) -> Parameters:
         return self._parameters
 
-    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+    async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         return await self._server.call(self.tool, args)
 
 

@@ -2,12 +2,16 @@
 
 import asyncio
 import threading
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from treefold.core.errors import UsageError
-from treefold.core.function import RunContext
+from treefold.core.errors import BlockingCallError, UsageError
+from treefold.core.function import Function, RunContext
 from treefold.runtime.context import Context
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.runtime import Runtime
+
+T = TypeVar("T")
 
 
 class AmbientRuntime(Runtime):
@@ -39,7 +43,8 @@ def current_context() -> Context:
         if isinstance(active, Context):
             return active.runtime.get_ctx() if active.has_ended else active
         raise UsageError(
-            "no event loop runs here: use runtime.invoke(...).result(), or call it in async code"
+            "no event loop runs here: call it in async code, or use run_sync(...) or"
+            " runtime.invoke(...).result()"
         ) from None
     if isinstance(active, Context) and active.runtime.lives_on(loop):
         return active.runtime.get_ctx() if active.has_ended else active
@@ -50,3 +55,25 @@ def current_context() -> Context:
                 del _ambient[closed]
             ambient = _ambient[loop] = AmbientRuntime(loop)
     return ambient.get_ctx()
+
+
+def run_sync(function: Function[..., T], args: Mapping[str, Any]) -> T:
+    """Make a call here, and block this thread until it has ended.
+
+    Raises:
+        BlockingCallError: an event loop runs in this thread.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise BlockingCallError(
+            f"run_sync() of {function.name} would block the event loop that runs here: write"
+            f" 'await {function.name}.run(...)'"
+        )
+    active = RunContext.active.get(None)
+    if isinstance(active, Context) and not active.has_ended:
+        return active.invoke(function, args).result()
+    with Runtime() as runtime:
+        return runtime.invoke(function, args).result()

@@ -93,7 +93,7 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
 
     def invoke(
         self,
-        function: Function,
+        function: Function[..., T],
         args: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,

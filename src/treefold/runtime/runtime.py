@@ -9,7 +9,7 @@ from contextlib import suppress
 from contextvars import Token
 from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, ParamSpec, Self, TypeVar, overload
 from uuid import uuid4
 
 from treefold.core.budget import Budget
@@ -50,6 +50,9 @@ from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.watch import Watch
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Q = ParamSpec("Q")
 
 _POLL_INTERVAL: Final = 0.1  # seconds between two polls of the inbox
 
@@ -169,14 +172,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def invoke(
         self,
-        function: Function,
+        function: Function[..., T],
         args: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
         model: Any = None,
         budget: Budget | None = None,
         key: str | None = None,
-    ) -> Node:
+    ) -> Node[T]:
         """Start a top-level call of *function* and return its node at once.
 
         A function that is not among those of this runtime is checked now. *timeout* is in seconds;
@@ -195,6 +198,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         return self._context.invoke(
             function, args, timeout=timeout, model=model, budget=budget, key=key
         )
+
+    def call(self, function: Function[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> Node[T]:
+        """Start a top-level call with these arguments, which type checkers check."""
+        return self._context.call(function, *args, **kwargs)
 
     # Calls of earlier processes
 
@@ -340,13 +347,20 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 self.answer(question.id, RESUME)
         return node
 
+    @overload
+    def fork(self, node: Node[T], at: int | None = None, edit: Edit | None = None) -> Node[T]: ...
+
+    @overload
+    def fork(self, node: int, at: int | None = None, edit: Edit | None = None) -> Node: ...
+
     def fork(self, node: Node | int, at: int | None = None, edit: Edit | None = None) -> Node:
         """Start a tree that shares the past of another and runs what follows anew.
 
         The call *node*, in any tree and at any depth, is made again in the fork, with the *edit*;
         the calls above it continue when it has ended. An agent continues after response *at*,
         counted from 0. Calls that were requested before *node*, or in parallel with it, are shared;
-        later ones are made again. The original tree is not changed.
+        later ones are made again. The original tree is not changed. The top-level call of the fork
+        is returned (typed as if *node* were a top-level call, too).
 
         Raises:
             UsageError: there is no store, or *node* is in another.

@@ -1,20 +1,44 @@
 """``@tool``, which makes tools: of a signature, or of a handler and a schema."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Concatenate, Final, overload
 
 from treefold.core.errors import DefinitionError
-from treefold.core.function import Function
+from treefold.core.function import Function, Q, RunContext, T
 from treefold.core.parameter import JsonSchema
 from treefold.turns.dict_tool import DictToolDecorator, DictToolDefinition
 from treefold.turns.tool_options import ToolOptions, ToolType
-from treefold.turns.tools import AnyTool, P, PartialToolDecorator, R, Tool, ToolDecorator
+from treefold.turns.tools import (
+    CoroutineTool,
+    PartialToolDecorator,
+    StreamTool,
+    Tool,
+    ToolDecorator,
+    Untyped,
+)
 
 _PARTS: Final = ("name", "description", "input_schema")
 
 
+# The first one is for a function whose first parameter has no type: it could be anything.
 @overload
-def tool(fn: Callable[P, R], /) -> Tool[P, R]: ...
+def tool(fn: Callable[Concatenate[Untyped, ...], Any], /) -> Tool: ...
+
+
+@overload
+def tool(fn: Callable[Concatenate[RunContext, Q], Awaitable[T]], /) -> CoroutineTool[Q, T]: ...
+
+
+@overload
+def tool(fn: Callable[Q, Awaitable[T]], /) -> CoroutineTool[Q, T]: ...
+
+
+@overload
+def tool(fn: Callable[Concatenate[RunContext, Q], AsyncIterator[T]], /) -> StreamTool[Q, T]: ...
+
+
+@overload
+def tool(fn: Callable[Q, AsyncIterator[T]], /) -> StreamTool[Q, T]: ...
 
 
 @overload
@@ -62,7 +86,7 @@ def tool(
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
     **fixed_kwargs: Any,
-) -> AnyTool | ToolDecorator | DictToolDecorator:
+) -> Tool | ToolDecorator | PartialToolDecorator | DictToolDecorator:
     """Make a Tool of an ``async def`` or an async generator, and register it by its name.
 
     ``@tool("name", "description", {...})`` makes one of a handler that takes all arguments as one
@@ -103,8 +127,9 @@ def tool(
     options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed)
     if parts:
         return DictToolDecorator(DictToolDefinition.read(parts, options))
-    decorate = PartialToolDecorator(options) if fixed else ToolDecorator(options)
-    return decorate(args[0]) if args else decorate
+    if args:
+        return ToolDecorator(options)(args[0])
+    return PartialToolDecorator(options) if fixed else ToolDecorator(options)
 
 
 def _split_arguments(

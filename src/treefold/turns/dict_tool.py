@@ -6,30 +6,35 @@ handler)``. Its schema is a type or a JSON schema for each parameter, or one JSO
 
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+)
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Concatenate, Final, TypeVar, cast, overload
+from typing import Annotated, Any, Concatenate, Final, Generic, cast, overload
 
 from treefold.core.errors import DefinitionError
-from treefold.core.function import Function, RunContext
+from treefold.core.function import Function, R_co, RunContext, T
 from treefold.core.json_schema import read_parameters
 from treefold.core.parameter import JsonSchema, Parameter
 from treefold.core.parameters import REST, Parameters
 from treefold.core.signature import Kind, Signature, name_of
 from treefold.runtime.loops.threads import in_thread
 from treefold.turns.tool_options import ToolOptions, ToolType
-from treefold.turns.tools import R, Tool
-
-T = TypeVar("T")
+from treefold.turns.tools import C_co, Tool
 
 _EXAMPLE: Final = '@tool("name", "description", {"city": str})'
 _PLAIN_TYPES: Final = (str, int, float, bool, type(None))
 _NOT_A_TYPE: Final = (*_PLAIN_TYPES, list, tuple, set)
 
 
-class DictTool(Tool[[Mapping[str, Any]], R]):
+class DictTool(Tool[..., C_co, R_co], Generic[C_co, R_co]):
     """A tool whose handler receives all arguments as one dict.
 
     Example:
@@ -72,12 +77,12 @@ class DictTool(Tool[[Mapping[str, Any]], R]):
             return lambda arguments: self._signature.call(self._bound(arguments))
         return self.fn
 
-    def __call__(self, arguments: Mapping[str, Any], /) -> R:
+    def __call__(self, arguments: Mapping[str, Any], /) -> C_co:
         """Run the handler with hooks and lock, outside any node."""
         return self._start(self._bound(arguments))
 
-    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
-        return await super().run(ctx, self._bound(dict(args)))
+    async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+        return await super().run_call(ctx, self._bound(dict(args)))
 
     def _bound(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return {REST: arguments}
@@ -162,15 +167,20 @@ class DictToolDecorator:
 
     @overload
     def __call__(  # pyright: ignore[reportOverlappingOverload] - the other one is for the rest
-        self, handler: Callable[Concatenate[Any, ...], R]
-    ) -> DictTool[R]: ...
+        self, handler: Callable[Concatenate[Any, ...], Awaitable[T]]
+    ) -> DictTool[Coroutine[Any, Any, T], T]: ...
+
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] - the other one is for the rest
+        self, handler: Callable[Concatenate[Any, ...], AsyncIterator[T]]
+    ) -> DictTool[AsyncGenerator[T, None], list[T]]: ...
 
     @overload
     def __call__(
         self, handler: Callable[Concatenate[Any, ...], T]
-    ) -> DictTool[Coroutine[Any, Any, T]]: ...
+    ) -> DictTool[Coroutine[Any, Any, T], T]: ...
 
-    def __call__(self, handler: Callable[..., Any]) -> DictTool[Any]:
+    def __call__(self, handler: Callable[..., Any]) -> DictTool:
         """Make a tool of *handler*; it is not registered."""
         made = self._definition
         return DictTool(made.name, made.description, made.schema, handler, options=made.options)

@@ -6,6 +6,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Iterable,
     Mapping,
 )
@@ -13,7 +14,9 @@ from contextlib import aclosing, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeAlias, TypeVar, cast, overload
+from typing import Any, ClassVar, Concatenate, Generic, Self, TypeAlias, cast, overload
+
+from typing_extensions import TypeVar
 
 from treefold.core.code import CodeFunction, send_all
 from treefold.core.errors import (
@@ -21,7 +24,7 @@ from treefold.core.errors import (
     UnregisteredToolError,
     UsageError,
 )
-from treefold.core.function import Function, RunContext
+from treefold.core.function import Function, P, Q, R_co, RunContext, T
 from treefold.core.signature import Kind, Signature, name_of, underlying
 from treefold.runtime.ambient import current_context
 from treefold.turns.deferred import add_fixed_arguments
@@ -32,10 +35,11 @@ from treefold.turns.registry import Registry
 from treefold.turns.streams import OwnedStream, SelfClosingStream
 from treefold.turns.tool_options import ToolOptions, ToolType
 
-P = ParamSpec("P")
-Q = ParamSpec("Q")
-R = TypeVar("R", bound=Awaitable[Any] | AsyncIterator[Any])
-S = TypeVar("S", bound=Awaitable[Any] | AsyncIterator[Any])
+C_co = TypeVar("C_co", default=Any, covariant=True)  # what calling a tool directly returns
+
+
+class Untyped:
+    """A type that no parameter has; only a parameter without a type accepts it."""
 
 
 # The locked calls that the current one was made from, directly or not, to find a deadlock.
@@ -71,7 +75,7 @@ class ToolMetadata:
         }
 
 
-class _ToolRegistry(Registry["AnyTool"]):
+class _ToolRegistry(Registry["Tool[Any, Any, Any]"]):
     """The registered tools, by name.
 
     Example:
@@ -109,14 +113,34 @@ ToolRegistry = _ToolRegistry(
 class ToolDecorator:
     """The decorator that ``@tool(...)`` and ``@parent.subtool(...)`` evaluate to."""
 
-    def __init__(self, options: ToolOptions, parent: "AnyTool | None" = None) -> None:
+    def __init__(self, options: ToolOptions, parent: "Tool | None" = None) -> None:
         self._options = options
         self._parent = parent
 
-    def __call__(self, fn: Callable[P, R]) -> "Tool[P, R]":
+    # The first one is for a function whose first parameter has no type: it could be anything.
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Untyped, ...], Any], /) -> "Tool": ...
+
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[RunContext, Q], Awaitable[T]], /
+    ) -> "CoroutineTool[Q, T]": ...
+
+    @overload
+    def __call__(self, fn: Callable[Q, Awaitable[T]], /) -> "CoroutineTool[Q, T]": ...
+
+    @overload
+    def __call__(
+        self, fn: Callable[Concatenate[RunContext, Q], AsyncIterator[T]], /
+    ) -> "StreamTool[Q, T]": ...
+
+    @overload
+    def __call__(self, fn: Callable[Q, AsyncIterator[T]], /) -> "StreamTool[Q, T]": ...
+
+    def __call__(self, fn: Callable[..., Any], /) -> "Tool":
         """Make a tool of *fn* and register it by its name."""
         self._options.check(fn)
-        made = Tool[P, R](fn, self._options, self._parent)
+        made = Tool[..., Any, Any](fn, self._options, self._parent)
         replaced = ToolRegistry.register(made.name, made, origin_of(fn))
         if self._parent is not None:
             others = [tool for tool in self._parent.subtools if tool is not replaced]
@@ -124,17 +148,27 @@ class ToolDecorator:
         return made
 
 
-class PartialToolDecorator(ToolDecorator):
+class PartialToolDecorator:
     """The same with fixed arguments, as in ``functools.partial``.
 
     Callers may omit the fixed arguments, which a ParamSpec cannot express.
     """
 
-    def __call__(self, fn: Callable[P, R]) -> "Tool[..., R]":
-        return super().__call__(fn)
+    def __init__(self, options: ToolOptions) -> None:
+        self._decorate = ToolDecorator(options)
+
+    @overload
+    def __call__(self, fn: Callable[..., Awaitable[T]], /) -> "CoroutineTool[..., T]": ...
+
+    @overload
+    def __call__(self, fn: Callable[..., AsyncIterator[T]], /) -> "StreamTool[..., T]": ...
+
+    def __call__(self, fn: Callable[..., Any], /) -> "Tool":
+        """Make a tool of *fn* and register it by its name."""
+        return self._decorate(fn)
 
 
-class Tool(CodeFunction, Generic[P, R]):
+class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
     """An async function that runs with hooks and, with ``lock=True``, one call at a time.
 
     Made by ``@tool``, or by ``Tool(name, description, input_schema, handler)`` of a function that
@@ -159,7 +193,7 @@ class Tool(CodeFunction, Generic[P, R]):
     on_error = HookPoint(ToolHook.ON_ERROR)
 
     # The class of Tool(name, description, ...); set by dict_tool.py, which imports this module.
-    dict_tool: ClassVar["type[AnyTool]"]
+    dict_tool: ClassVar["type[Tool]"]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         has_handler = "handler" in kwargs or (bool(args) and isinstance(args[0], str))
@@ -177,7 +211,7 @@ class Tool(CodeFunction, Generic[P, R]):
 
     @overload
     def __init__(
-        self, fn: Callable[..., Any], options: ToolOptions, parent: "AnyTool | None" = None
+        self, fn: Callable[..., Any], options: ToolOptions, parent: "Tool | None" = None
     ) -> None: ...
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -187,7 +221,7 @@ class Tool(CodeFunction, Generic[P, R]):
         self,
         fn: Callable[..., Any],
         options: ToolOptions,
-        parent: "AnyTool | None" = None,
+        parent: "Tool | None" = None,
         *,
         name: str | None = None,
         desc: str | None = None,
@@ -208,7 +242,7 @@ class Tool(CodeFunction, Generic[P, R]):
         self.metadata = ToolMetadata(short, self.description)
         self.hooks: list[Hook] = []
         self.lock: asyncio.Lock | None = CrossLoopLock() if options.lock else None
-        self.subtools: list[AnyTool] = []
+        self.subtools: list[Tool] = []
         self._lock_owner: object | None = None  # stands for the locked call, unless it streams
         self.__name__ = self.name
         self.__doc__ = underlying(fn).__doc__
@@ -217,16 +251,16 @@ class Tool(CodeFunction, Generic[P, R]):
     def read_signature(self) -> Signature:
         return Signature(self.name, self.callable, fixed=self._fixed)
 
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> C_co:
         """Run the function with hooks and lock, outside any node."""
         return self._start(self.parameters.bind(args, kwargs))
 
-    def _start(self, values: dict[str, Any]) -> R:
+    def _start(self, values: dict[str, Any]) -> C_co:
         if self.streams:
-            return cast("R", SelfClosingStream(self._stream(values, None), self.name))
+            return cast("C_co", SelfClosingStream(self._stream(values, None), self.name))
         call = self._once(values, None)
         call.__qualname__ = self.name  # for the warning that it was never awaited
-        return cast("R", call)
+        return cast("C_co", call)
 
     async def execute(self, arguments: Mapping[str, Any]) -> Any:
         """Call it with *arguments* by name, without validation; a stream returns a list of values.
@@ -248,7 +282,7 @@ class Tool(CodeFunction, Generic[P, R]):
         """Return the values that the function is called with for *arguments*."""
         return self.parameters.bind((), arguments)
 
-    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+    async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         if self.kind is Kind.STREAM:
             return await send_all(ctx, self._stream(dict(args), ctx))
         return await self._once(dict(args), ctx)
@@ -338,7 +372,23 @@ class Tool(CodeFunction, Generic[P, R]):
             self.metadata.end_time = datetime.now(UTC)
 
     @overload
-    def subtool(self, fn: Callable[Q, S], /) -> "Tool[Q, S]": ...
+    def subtool(self, fn: Callable[Concatenate[Untyped, ...], Any], /) -> "Tool": ...
+
+    @overload
+    def subtool(
+        self, fn: Callable[Concatenate[RunContext, Q], Awaitable[T]], /
+    ) -> "CoroutineTool[Q, T]": ...
+
+    @overload
+    def subtool(self, fn: Callable[Q, Awaitable[T]], /) -> "CoroutineTool[Q, T]": ...
+
+    @overload
+    def subtool(
+        self, fn: Callable[Concatenate[RunContext, Q], AsyncIterator[T]], /
+    ) -> "StreamTool[Q, T]": ...
+
+    @overload
+    def subtool(self, fn: Callable[Q, AsyncIterator[T]], /) -> "StreamTool[Q, T]": ...
 
     @overload
     def subtool(
@@ -355,7 +405,7 @@ class Tool(CodeFunction, Generic[P, R]):
 
     def subtool(
         self,
-        fn: Callable[Q, S] | None = None,
+        fn: Callable[..., Any] | None = None,
         /,
         *,
         lock: bool = False,
@@ -364,7 +414,7 @@ class Tool(CodeFunction, Generic[P, R]):
         uses: Iterable[Function] = (),
         repeatable: bool | None = None,
         **fixed_kwargs: Any,
-    ) -> "Tool[Q, S] | ToolDecorator":
+    ) -> "Tool | ToolDecorator":
         """Make the decorated function a tool under this one, registered as ``parent.child``."""
         options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed_kwargs)
         decorate = ToolDecorator(options, self)
@@ -379,4 +429,6 @@ class Tool(CodeFunction, Generic[P, R]):
         }
 
 
-AnyTool: TypeAlias = Tool[Any, Any]
+# A tool of an ``async def``, and one of an async generator, whose calls return all its values.
+CoroutineTool: TypeAlias = Tool[Q, Coroutine[Any, Any, T], T]
+StreamTool: TypeAlias = Tool[Q, AsyncGenerator[T, None], list[T]]

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from treefold.core.call_keys import of_content
-from treefold.core.call_request import CallRequest
+from treefold.core.call_request import CallRequest, StartedCall
 from treefold.core.decisions import Rules
 from treefold.core.errors import (
     ClosedError,
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 Outcome = tuple[NodeState, Any, BaseException | None]
 
 
-class CallNode(Node):  # noqa: PLR0904 - most of the public methods are properties
+class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are properties
     """A call: its record, its task, its waiters and its child calls.
 
     Args:

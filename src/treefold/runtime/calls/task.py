@@ -105,7 +105,7 @@ async def _work(node: CallNode, context: RunContext) -> Any:
             args = function.parameters.validate(args)
     if node.tree.journal is not None:
         await node.tree.journal.saved(node)
-    return await function.run(context, args)
+    return await function.run_call(context, args)
 
 
 async def _pass_gate(node: CallNode, context: RunContext) -> Mapping[str, Any]:

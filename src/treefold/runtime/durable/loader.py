@@ -40,7 +40,7 @@ class PastFunction(Function):
     def parameters(self) -> Parameters:
         return Parameters.of_schema(self.name, {"type": "object"})
 
-    async def run(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
+    async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         raise UsageError(f"{self.name} is not among the functions of this runtime")
 
 
