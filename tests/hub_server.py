@@ -3,7 +3,7 @@
 import hashlib
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -80,7 +80,8 @@ def serving_hub() -> Generator[Hub]:
                 hub.cuts -= 1
                 data = data[: BLOCK + 1000]
                 self.close_connection = True
-            self.wfile.write(data)
+            with suppress(ConnectionError):  # of a client that was interrupted
+                self.wfile.write(data)
 
         def _reply(self, status: int, headers: dict[str, str], length: int = 0) -> None:
             self.send_response(status)

@@ -60,7 +60,7 @@ def test_keys_are_named_and_no_part_of_them_is_shown(tmp_path: Path):
 
 
 def test_where_no_model_can_be_asked_it_says_how_to_get_one(tmp_path: Path):
-    env = {"TREEFOLD_CACHE": str(tmp_path), "HF_HOME": str(tmp_path)}
+    env = {"TREEFOLD_CACHE": str(tmp_path)}
     done = treefold("doctor", "--json", env=env)
     found = json.loads(done.stdout)
     assert done.returncode == (0 if found["usable"] else 1)  # a server may run on this machine

@@ -60,10 +60,9 @@ def local(action: str, name: str) -> int:
 def _list() -> int:
     for weights in CATALOGUE:
         path = find_candidate(weights)
-        print(
-            f"{'✓' if path else '·'} {weights.name:<20} {weights.megabytes:>5} MB  {weights.about}"
-        )
-        print(f"{'':>32}{path or fetch_advice(weights)}")
+        mark = "✓" if path else "·"
+        print(f"{mark} {weights.name:<20} {weights.megabytes:>5} MB  {weights.about}")
+        print(f"{'':>33}{path or fetch_advice(weights)}")
     print(f"\nthe folder of those that were fetched: {models_folder()}")
     print("use one: treefold chat --model local:NAME; any GGUF file: --model local:FILE.gguf")
     return DONE
@@ -72,9 +71,8 @@ def _list() -> int:
 def fetch_advice(weights: Weights) -> str:
     """Return how to get *weights*, which are not there."""
     if received := partial_size(weights):
-        return (
-            f"{received // _MB} of {weights.megabytes} MB fetched; resume: {weights.fetch_command}"
-        )
+        done = f"{received // _MB} of {weights.megabytes} MB are fetched"
+        return f"{done}; resume: {weights.fetch_command}"
     return f"not fetched: {weights.fetch_command}"
 
 

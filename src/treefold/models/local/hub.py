@@ -39,9 +39,9 @@ def download(
         url = hub.hf_hub_url(source.repository, source.path, endpoint=source.endpoint)
         _check_metadata(weights, hub.get_hf_file_metadata(url, library_name="treefold"))
         with path.open("ab") as file:
-            if file.tell() > weights.size:
-                file.truncate(0)
             have = file.tell()
+            if have > weights.size:
+                have = file.truncate(0)
             _check_space(path.parent, weights.size - have)
             hub.file_download.http_get(
                 url,
@@ -129,14 +129,14 @@ class _Progress:
 
     def __init__(
         self,
-        total: int,
+        size: int,
         on_progress: Callable[[int, int], None],
         *,
         initial: int,
         **_options: object,
     ) -> None:
         self._done = initial
-        self._total = total
+        self._total = size
         self._on_progress = on_progress
         on_progress(initial, self._total)
 
