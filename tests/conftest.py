@@ -37,6 +37,7 @@ SLOW: Final = (
     "tests/models/test_local",
     "tests/models/test_weights",
     "tests/models/test_hub",
+    "tests/models/test_chat_templates",
     "tests/runtime/test_random",
     "tests/toolbox",
     "tests/turns/test_endurance",

@@ -108,16 +108,16 @@ class LocalModel(OpenAIModel):
         if path is None:
             raise UsageError(not_fetched(self._weights or SMOLLM2))
         return shared_server(
-            path,
-            threads=self.threads,
-            context=self.context,
-            chat_template=self.chat_template,
-            calls_as_text=bool(self.profile.calls_in_text),
+            path, threads=self.threads, context=self.context, chat_template=self.chat_template
         )
 
     def dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
     ) -> OpenAIDialect:
+        if functions and self.profile.calls_in_text:
+            # llama.cpp then shows the functions to the model and leaves its calls in the text. If
+            # it parsed them, it would reject each response that is not exactly as it expects.
+            settings = replace(settings, extra={"tool_choice": "none", **settings.extra})
         found = super().dialect(system, functions, settings)
         if functions and not self.calls_functions:
             found.notices.append(f"{self._file} cannot call functions: they are not sent to it")
