@@ -10,7 +10,6 @@ from contextvars import Token
 from functools import partial
 from types import TracebackType
 from typing import Any, ClassVar, Final, Literal, ParamSpec, Self, TypeVar, overload
-from uuid import uuid4
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import Hooks, Rules
@@ -147,7 +146,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._loop_handle: LoopHandle | None = None
         self._lock = threading.Lock()  # guards opening the loop and closing
         self._closed = False
-        self.id = uuid4().hex  # unique; that of the journal if there is one
+        self.id = os.urandom(16).hex()  # unique; that of the journal if there is one
         self._token: Token[RunContext] | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
         self._recovery = None if store is None else self._open_store(store, redact)
