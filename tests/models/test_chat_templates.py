@@ -8,14 +8,17 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel
 
 from treefold import Provider, registries, tool
+from treefold.agents.results import ReturnResult
 from treefold.core.errors import InvalidValueError
 from treefold.core.model import ModelSettings
 from treefold.core.model_events import Noticed
 from treefold.core.transcript import ToolUse, UserText
 from treefold.models import LocalModel, profile_of
 from treefold.models.chat_templates import BARE_JSON_CALLS
+from treefold.models.local.call_schema import call_schema
 from treefold.models.local.llama import LlamaServer
 from wire.protocols import answer
 
@@ -27,6 +30,11 @@ with registries():
         return a + b
 
 
+class Sum(BaseModel):
+    total: int
+
+
+QWEN = replace(profile_of(Provider.Local, "qwen2.5-coder-1.5b"), context_window=512)
 HOW = """\
 To call a function, write one JSON object and nothing else: no explanation, no code block, no tags.
 {"name": "the name of the function", "arguments": {"the name of an argument": "its value"}}
@@ -87,8 +95,7 @@ def test_without_functions_it_is_only_the_conversation(server: LlamaServer):
 
 async def test_a_model_that_writes_its_calls_as_json_makes_them(smollm2: Path):
     """A grammar has the small model write what the larger ones write by themselves."""
-    profile = replace(profile_of(Provider.Local, "qwen2.5-coder-1.5b"), context_window=512)
-    model = LocalModel(smollm2, context=512, profile=profile)
+    model = LocalModel(smollm2, context=512, profile=QWEN)
     assert (model.calls_functions, LocalModel(smollm2).calls_functions) == (True, False)
     grammar = f"root ::= {CALL!r}".replace('"', '\\"').replace("'", '"')
     session = model.open("", [add], ModelSettings(extra={"grammar": grammar}))
@@ -96,6 +103,25 @@ async def test_a_model_that_writes_its_calls_as_json_makes_them(smollm2: Path):
     (call,) = [part for part in session.transcript if isinstance(part, ToolUse)]
     assert (call.name, call.args) == ("add", {"a": 1, "b": 2})
     assert [event for event in events if isinstance(event, Noticed)] == []
+
+
+async def test_an_agent_with_a_declared_result_can_only_call(smollm2: Path):
+    """Even the small model, which knows nothing about calls, makes one that is valid."""
+    model = LocalModel(smollm2, context=512, profile=QWEN)
+    session = model.open("", [add, ReturnResult(Sum, or_answer=True)])
+    await answer(session, UserText("What is 1 + 2?"))
+    (call,) = [part for part in session.transcript if isinstance(part, ToolUse)]
+    assert call.args.keys() == ({"a", "b"} if call.name == "add" else {"total"})
+
+
+def test_the_schema_of_a_call_has_the_types_of_all_functions():
+    both = call_schema([ReturnResult(list[Sum]), add])
+    assert both is not None
+    assert both["$defs"].keys() == {"Sum"}
+    assert [one["properties"]["name"] for one in both["anyOf"]] == [
+        {"const": "return_result"},
+        {"const": "add"},
+    ]
 
 
 def test_a_template_that_is_no_jinja_is_refused_with_its_fault(smollm2: Path):

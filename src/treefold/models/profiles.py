@@ -124,6 +124,10 @@ _GEMINI: Final = Profile(context_window=1_048_576)
 # from 5 on, and for temperature and top_p, is inferred from the errors of the first of them.
 _REASONING: Final = Profile(max_tokens_field="max_completion_tokens", sampling=False)
 
+_QWEN_CODER: Final = Profile(
+    max_tokens=1024, temperature=0.0, calls_in_text=True, chat_template=BARE_JSON_CALLS
+)
+
 # The first pattern that matches a name applies. Names are compared in lower case, without the
 # vendor prefix of gateways. Context windows are those of genai-prices where it has one. A new
 # member of a family gets the profile of the newest one that is known here, which is a guess.
@@ -191,15 +195,8 @@ _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
     # Small models tend not to stop, and the smallest one needs deterministic sampling.
     Provider.Local: (
         ("smollm2*", Profile(max_tokens=1024, temperature=0.0)),
-        (
-            "qwen2.5-coder*",
-            Profile(
-                max_tokens=1024,
-                temperature=0.0,
-                calls_in_text=True,
-                chat_template=BARE_JSON_CALLS,
-            ),
-        ),
+        ("qwen2.5-coder-0.5b*", replace(_QWEN_CODER, calls_functions=False)),
+        ("qwen2.5-coder*", _QWEN_CODER),
         ("*", Profile(max_tokens=1024)),
     ),
 }

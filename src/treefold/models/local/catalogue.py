@@ -90,7 +90,7 @@ QWEN_CODER_05B: Final = Weights(
     ),
     size=491_400_064,
     sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
-    about="returns results of a type; calls functions rarely",
+    about="returns results of a type; cannot call functions",
 )
 QWEN_CODER_15B: Final = Weights(
     name="qwen2.5-coder-1.5b",

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from treefold.core.errors import UsageError
 from treefold.core.function import Function
 from treefold.core.model import ModelSettings
 from treefold.core.provider import Provider
 from treefold.models.attempt import ByteStream
+from treefold.models.local.call_schema import call_schema
 from treefold.models.local.catalogue import SMOLLM2, find_weights, named_weights
 from treefold.models.local.gguf import read_metadata
 from treefold.models.local.llama import LlamaServer, shared_server
@@ -114,10 +115,8 @@ class LocalModel(OpenAIModel):
     def dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
     ) -> OpenAIDialect:
-        if functions and self.profile.calls_in_text:
-            # llama.cpp then shows the functions to the model and leaves its calls in the text. If
-            # it parsed them, it would reject each response that is not exactly as it expects.
-            settings = replace(settings, extra={"tool_choice": "none", **settings.extra})
+        if functions and self.profile.calls_in_text and self.calls_functions:
+            settings = replace(settings, extra=_text_calls(functions, settings))
         found = super().dialect(system, functions, settings)
         if functions and not self.calls_functions:
             found.notices.append(f"{self._file} cannot call functions: they are not sent to it")
@@ -137,6 +136,22 @@ class LocalModel(OpenAIModel):
         if template is None and (path := self._candidate()) is not None:
             template = read_metadata(path).chat_template
         return template is None or "tools" in template
+
+
+def _text_calls(functions: Sequence[Function], settings: ModelSettings) -> dict[str, Any]:
+    """Return the fields of a request to a model that writes its calls as text."""
+    # llama.cpp then shows the functions to the model and leaves its calls in the text. If it parsed
+    # them, it would reject each response that is not exactly as it expects.
+    fields: dict[str, Any] = {"tool_choice": "none"}
+    # An agent with a declared result ends with a call, so that all its responses are calls. Without
+    # a grammar, a small model makes a result up before it has called anything else.
+    returns = any(function.answer_schema is not None for function in functions)
+    if returns and len(functions) > 1 and settings.call_functions:
+        schema = call_schema(functions)
+        if schema is not None:
+            form = {"name": "call", "schema": schema}
+            fields["response_format"] = {"type": "json_schema", "json_schema": form}
+    return fields | dict(settings.extra)
 
 
 class LocalEndpoint:
