@@ -97,6 +97,8 @@ async def test_a_model_that_writes_its_calls_as_json_makes_them(smollm2: Path):
     """A grammar has the small model write what the larger ones write by themselves."""
     model = LocalModel(smollm2, context=512, profile=QWEN)
     assert (model.calls_functions, LocalModel(smollm2).calls_functions) == (True, False)
+    assert LocalModel(smollm2, chat_template=BARE_JSON_CALLS).calls_functions
+    assert not LocalModel("qwen2.5-coder-0.5b").calls_functions
     grammar = f"root ::= {CALL!r}".replace('"', '\\"').replace("'", '"')
     session = model.open("", [add], ModelSettings(extra={"grammar": grammar}))
     events = await answer(session, UserText("What is 1 + 2?"))
@@ -127,3 +129,5 @@ def test_the_schema_of_a_call_has_the_types_of_all_functions():
 def test_a_template_that_is_no_jinja_is_refused_with_its_fault(smollm2: Path):
     with pytest.raises(InvalidValueError, match="Unexpected token.*GGUF file or chat_template"):
         LlamaServer.start(smollm2, chat_template="{% if %}", context=256)
+    with pytest.raises(InvalidValueError, match="the text of a Jinja template, got 'a.jinja'"):
+        LocalModel(smollm2, chat_template="a.jinja")

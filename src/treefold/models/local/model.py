@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from treefold.core.errors import UsageError
+from treefold.core.errors import InvalidValueError, UsageError
 from treefold.core.function import Function
 from treefold.core.model import ModelSettings
 from treefold.core.provider import Provider
@@ -78,7 +78,7 @@ class LocalModel(OpenAIModel):
             retry=retry,
             timers=timers,
         )
-        self.chat_template = chat_template or self.profile.chat_template
+        self.chat_template = _checked_template(chat_template) or self.profile.chat_template
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -136,6 +136,15 @@ class LocalModel(OpenAIModel):
         if template is None and (path := self._candidate()) is not None:
             template = read_metadata(path).chat_template
         return template is None or "tools" in template
+
+
+def _checked_template(template: str | None) -> str | None:
+    if template is None or "{" in template:
+        return template
+    raise InvalidValueError(
+        f"chat_template must be the text of a Jinja template, got {template!r}; of a file, give"
+        " Path(...).read_text()"
+    )
 
 
 def _text_calls(functions: Sequence[Function], settings: ModelSettings) -> dict[str, Any]:
