@@ -46,6 +46,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "vacuum": ("maintenance", "return the space of deleted runs to the disk"),
     },
     "set up": {
+        "init": ("init", "write a small project: an agent, its tool and a test"),
         "check": ("check", "check which functions call which, without running them"),
         "doctor": ("doctor", "show what is installed and configured, and what is missing"),
         "local": ("local", "fetch the small model that runs on this machine"),

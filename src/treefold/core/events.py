@@ -104,10 +104,11 @@ class CallReopened(Event):
 
 @fact
 class AgentEdited(Event):
-    """A fork changed the prompt or the model of the agent."""
+    """A fork changed the prompt, the model or the system prompt of the agent; None: it did not."""
 
     prompt: str | None = None
     model: str | None = None
+    system: str | None = None
 
 
 @fact

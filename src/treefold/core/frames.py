@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from treefold.core.truncation import truncated_repr
 from treefold.core.usage import TokenUsage
+
+INTERRUPTED: Final = "interrupted"  # the state of an open call whose process has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class Frame:
         line = f"{self.function} ({self.kind}, node {self.node_id}, path {self.path})"
         if self.arguments:
             line += f" {self.arguments}"
-        details: list[str] = []
+        details: list[str] = [INTERRUPTED] if self.state == INTERRUPTED else []
         if self.model is not None:
             details += [self.model, f"response {self.responses}", f"part {self.parts}"]
         if self.usage.total:

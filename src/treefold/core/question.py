@@ -17,6 +17,10 @@ RETRY: Final = "retry"
 USE: Final = "use"
 FAIL: Final = "fail"
 
+# Words that mean the same as a choice.
+_SAYING_YES: Final = frozenset({ALLOW, "yes", "y"})
+_SAYING_NO: Final = frozenset({DENY, "no", "n"})
+
 
 class QuestionKind(StrEnum):
     """Why a person has to answer.
@@ -102,10 +106,18 @@ class Question:
         return Answer(ALLOW, args=dict(args))
 
     def _choice(self, word: str, text: str) -> str:
-        """Return the choice that *word* names, ignoring case and surrounding spaces."""
-        for choice in self.choices:
-            if word.strip().casefold() == choice.strip().casefold():
-                return choice
+        """Return the choice that *word* names, ignoring case and surrounding spaces.
+
+        If no choice is spelt so, yes, y and allow mean the same, and so do no, n and deny.
+        """
+        word = word.strip().casefold()
+        spelt = {choice.strip().casefold(): choice for choice in self.choices}
+        if word in spelt:
+            return spelt[word]
+        for same in (_SAYING_YES, _SAYING_NO):
+            found = [choice for key, choice in spelt.items() if key in same]
+            if word in same and len(found) == 1:
+                return found[0]
         raise self._unsuitable(text)
 
     def _unsuitable(self, text: str) -> InvalidValueError:

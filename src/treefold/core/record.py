@@ -308,7 +308,15 @@ class CallRecord:
             conversation.transcript = list(event.transcript)
 
     def _edit_agent(self, event: AgentEdited) -> None:
-        self._conversing().edit = event
+        conversation = self._conversing()
+        if (earlier := conversation.edit) is not None:  # by the fork that this is a fork of
+            event = AgentEdited(
+                event.node,
+                earlier.prompt if event.prompt is None else event.prompt,
+                earlier.model if event.model is None else event.model,
+                earlier.system if event.system is None else event.system,
+            )
+        conversation.edit = event
 
     def _await_lease(self, event: LeaseAwaited) -> None:
         self.status = "waits until fewer requests are under way"

@@ -310,8 +310,7 @@ class Recovery:
             node = self._engine.loaded(changed)
             assert node is not None  # it has just been loaded
             # The model itself, of which only the name is in the journal.
-            edited = AgentEdited(changed, edit.prompt, edit.model)
-            node.tree.show(edited)
+            node.tree.show(AgentEdited(changed, model=edit.model))
         return self.resume_tree(first, is_fork=True)
 
     def _as_recorded(self, edit: Edit) -> Edit:

@@ -392,7 +392,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         An approval is answered ``"allow"``, ``"deny"`` or ``"deny: why"``, or by *args*, the
         arguments to use instead; a pause by ``"resume"`` or ``"cancel"``; a call in doubt by
         ``"retry"``, ``"use: RESULT"``, ``"fail"`` or ``"fail: why"``; anything else by one of its
-        choices, or by any text if it has none.
+        choices, or by any text if it has none. Yes, y and allow mean the same, as do no, n and
+        deny.
 
         Raises:
             UnknownQuestionError: there is no such question, or it has been answered, perhaps by

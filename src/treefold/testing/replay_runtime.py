@@ -305,8 +305,10 @@ class ReplayRuntime(Runtime):
             if call.ended is not None and not call.was_stopped:
                 self._diverge(call, "a request that was not made before", "", text)
             await self._wait_for_end(node, call)
-        opened = asked.opened
-        if system != opened.system:
+        opened, edit = asked.opened, call.record.conversation.edit
+        # A fork may have changed the system prompt, at its beginning or later.
+        is_edited = edit is not None and edit.system == opened.system
+        if system != opened.system and not is_edited:
             self._diverge(call, "a system prompt that differs", opened.system, system)
         elif set(functions) != set(opened.functions):
             texts = "\n".join(sorted(opened.functions)), "\n".join(sorted(functions))

@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, get_args
 
-from treefold.core.frames import Frame
+from treefold.core.frames import INTERRUPTED, Frame
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import TreeRow
@@ -29,7 +29,7 @@ from treefold.core.usage import TokenUsage
 from treefold.core.views import NodeView
 from treefold.views.difference import pairs_of
 from treefold.views.flame import By, flame_of
-from treefold.views.liveness import INTERRUPTED, state_of
+from treefold.views.liveness import state_of
 from treefold.views.text import printable, short
 from treefold.views.values import as_data, encodable
 

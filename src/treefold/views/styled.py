@@ -93,10 +93,12 @@ def _call(row: CallRow, room: int) -> Line:
 
 def _least_columns(view: NodeView, left: int) -> int:
     """Return how many of the columns *left* are reserved for the arguments of a call."""
-    if view.questions or left < _COLUMNS_FOR_ARGS:
+    # The question that a call asks may be one of its arguments.
+    asked = [question.text for question in view.questions[:1]]
+    if left < _COLUMNS_FOR_ARGS or any(value in asked for value in view.inputs.values()):
         return 0
-    # The reason of a failure matters more than the arguments.
-    return left // 5 if view.exception is not None else left * 2 // 5
+    # A question and the reason of a failure matter more than the arguments.
+    return left // 5 if view.questions or view.exception is not None else left * 2 // 5
 
 
 def _tail(view: NodeView, room: int) -> Line:

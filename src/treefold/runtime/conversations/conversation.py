@@ -113,17 +113,19 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     def _find_prior(self) -> PriorConversation:
         record = self._node.record.conversation
         prompt = None if record.edit is None else record.edit.prompt
+        system = None if record.edit is None else record.edit.system
         if self.was_begun:
             return PriorConversation(
                 exchanges=tuple(record.exchanges),
                 unsent=_inputs(record),
                 response=record.response,
-                system=record.system,
+                is_begun=True,
+                system=record.system if system is None else system,
                 prompt=prompt,
             )
         given = self.handed_over
         prior = given if isinstance(given, PriorConversation) else PriorConversation()
-        return replace(prior, prompt=prompt)
+        return replace(prior, system=system, prompt=prompt)
 
     @property
     def handed_over(self) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from treefold.core.call_keys import name_in
 from treefold.core.errors import InvalidValueError, StoreError, UnknownQuestionError, UsageError
 from treefold.core.forking import Edit, fitting_response
-from treefold.core.frames import Frame
+from treefold.core.frames import INTERRUPTED, Frame
 from treefold.core.question import Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
@@ -170,7 +170,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         if tree.id not in self.interrupted():
             return frames
         return [
-            replace(frame, state="interrupted") if frame.state in _UNDER_WAY else frame
+            replace(frame, state=INTERRUPTED) if frame.state in _UNDER_WAY else frame
             for frame in frames
         ]
 
