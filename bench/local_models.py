@@ -257,6 +257,9 @@ async def score(weights: Weights) -> tuple[int, int]:
             await attempt(text, extract(runtime, model, text, expected))
             for text, expected in EXTRACTIONS
         ]
+        if not model.calls_functions:
+            print("  the tasks are left out: functions are not offered to this model")
+            return sum(typed), 0
         called = [
             await attempt(errand.task, run_errand(runtime, model, errand)) for errand in ERRANDS
         ]

@@ -28,6 +28,7 @@ class Hub:
         cuts: how many of the next downloads break off after BLOCK bytes and a bit.
         missing: whether there is no such file.
         requests: the method, path and range of each request.
+        tokens: the credentials that were sent to each path.
     """
 
     url: str = ""
@@ -37,6 +38,7 @@ class Hub:
     cuts: int = 0
     missing: bool = False
     requests: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+    tokens: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def ranges(self) -> list[str]:
@@ -85,6 +87,7 @@ def serving_hub() -> Generator[Hub]:
 
         def _reply(self, status: int, headers: dict[str, str], length: int = 0) -> None:
             self.send_response(status)
+            hub.tokens[self.path] = self.headers.get("Authorization", "")
             for name, value in headers.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(length))

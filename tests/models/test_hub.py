@@ -140,6 +140,15 @@ def test_a_file_in_the_cache_of_the_hub_is_verified_once_and_used(hub: Hub, tmp_
     assert find_verified(weights, folder=ours) is None
 
 
+def test_the_token_of_the_user_is_sent_to_the_hub_and_nowhere_else(hub: Hub, tmp_path: Path):
+    run(f"fetch_weights({hub.weights()!r}, folder=Path({str(tmp_path)!r}))", HF_TOKEN="hf_secret")
+    assert left_in(tmp_path) == ["tiny.gguf"]
+    assert hub.tokens == {
+        "/someone/Tiny-GGUF/resolve/main/tiny.gguf": "Bearer hf_secret",
+        "/cdn/tiny": "",
+    }
+
+
 def test_offline_and_with_another_file_in_its_cache_nothing_is_used(hub: Hub, tmp_path: Path):
     in_hub_cache(tmp_path / "home", CONTENT[::-1])
     said = run(

@@ -123,6 +123,7 @@ def find_verified(weights: Weights, *, folder: Path | None = None) -> Path | Non
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         link = folder / f".{weights.file}.link"
+        link.unlink(missing_ok=True)
         link.symlink_to(found.absolute())
         os.replace(link, target)
         return target
