@@ -1,8 +1,10 @@
 """A tree is a fold over its events."""
 
 from treefold import NodeState, NodeView
+from treefold.core.arriving import ArrivingResponse
 from treefold.core.events import CallEnded, CallRequested, CallStarted, Event, Failure, ValueSent
 from treefold.core.fold import TreeFold
+from treefold.core.model_events import TextDelta
 
 STORY: list[Event] = [
     CallRequested(1, None, 7, 7, "plan", {"goal": "tea"}),
@@ -99,7 +101,9 @@ def test_a_partial_text_changes_a_view_and_no_number():
     numbers = {id: view.update_seqnum for id, view in views(fold).items()}
     assert numbers == {1: 8, 2: 8, 3: 6}
     fold.apply(ValueSent(3, "spoon"))
-    fold.set_partial_text(2, "Almost")
+    arriving = ArrivingResponse()
+    arriving.add(TextDelta("Almost"))
+    fold.show_arriving(2, arriving)
     assert (fold.view(2).partial, fold.view(2).status) == ("Almost", "receives a response")
     assert fold.view(1).children == (fold.view(2), fold.view(3))
     assert {id: view.update_seqnum for id, view in views(fold).items()} == {1: 9, 2: 8, 3: 9}

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import click
 
+from treefold.cli.log_output import verbose_option
 from treefold.core.errors import InvalidValueError
 
 STORE_VARIABLE: Final = "TREEFOLD_STORE"
@@ -43,12 +44,18 @@ def command(
     The docstring is its help. *exit_codes* says what the exit codes mean, at the end of the help.
     *settings* are those of click's context.
     """
-    return click.command(
-        name,
-        cls=kind,
-        epilog=f"exit codes: {exit_codes}",
-        context_settings={"help_option_names": ["-h", "--help"], **settings},
-    )
+
+    def make(function: Callable[..., int]) -> Command:
+        made = click.command(
+            name,
+            cls=kind,
+            epilog=f"exit codes: {exit_codes}",
+            context_settings={"help_option_names": ["-h", "--help"], **settings},
+        )(function)
+        made.params.append(verbose_option())
+        return made
+
+    return make
 
 
 def node_argument(metavar: str = "NODE", *, required: bool = False) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from treefold.cli.browser import open_page
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
 from treefold.cli.function_options import FunctionCommand, read_options
 from treefold.cli.loading import MODEL_HELP, TARGET, load_function, load_model
+from treefold.cli.log_output import messages_held
 from treefold.cli.options import FILE, command, read_value
 from treefold.cli.terminal_questions import StdinLines, ask_for_answers
 from treefold.core.errors import (
@@ -137,6 +138,8 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
         command: the name of the command, for error messages.
         left: what to print if it is interrupted and stays open in a journal; None if there is none.
     """
+    # They are asked on the terminal, from the first on, and need no warnings in the log.
+    runtime.questions()
     with _raising_on_sigterm(), runtime, LiveTree() as tree:
         try:
             node = start()
@@ -236,7 +239,7 @@ def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
         if can_ask and runtime.questions():
             # The tree on the screen may be older than the question, which needs some rows below.
             tree.show(view(), spare=_FOR_QUESTIONS)
-            with tree.prompt() as prompt:
+            with messages_held(), tree.prompt() as prompt:
                 can_ask = ask_for_answers(runtime, lines, prompt, view)
                 if not can_ask and runtime.store is not None:
                     prompt.print(_ANSWER_ELSEWHERE)

@@ -5,6 +5,7 @@ Views are made on demand, and kept until an event changes what they show.
 
 from collections.abc import Iterable
 
+from treefold.core.arriving import ArrivingResponse, Delta
 from treefold.core.events import CallRequested, Event
 from treefold.core.record import RUNS, CallRecord
 from treefold.core.usage import NO_COST, NO_USAGE
@@ -27,12 +28,22 @@ class TreeFold:
         else:
             record = self.records[event.node]
             record.changes[type(event)](record, event)
+        self._note_change(record)
+        return record
+
+    def stream(self, node: int, delta: Delta) -> CallRecord:
+        """Add a fragment of a response that is arriving; return the record of its call."""
+        record = self.records[node]
+        record.stream(delta)
+        self._note_change(record)
+        return record
+
+    def _note_change(self, record: CallRecord) -> None:
         self._seqnum += 1
         record.changed = self._seqnum
         record.view = None
         if (parent := record.parent) is not None and parent.view is not None:
             _discard_views(parent)
-        return record
 
     def apply_all(self, events: Iterable[Event]) -> None:
         """Apply *events* in order."""
@@ -47,13 +58,13 @@ class TreeFold:
             parent.children.append(record)
         return record
 
-    def set_partial_text(self, node: int, text: str) -> None:
-        """Set the partial text of a response to *text*.
+    def show_arriving(self, node: int, response: ArrivingResponse) -> None:
+        """Show what has arrived of a response in another process.
 
         That is not an event, so ``update_seqnum`` of the views does not change.
         """
         record = self.records[node]
-        if record.set_partial_text(text):
+        if record.show_arriving(response):
             _discard_views(record)
 
     def view(self, id: int) -> NodeView:
@@ -82,6 +93,7 @@ def _discard_views(record: CallRecord | None) -> None:
 
 def _view_of(record: CallRecord) -> NodeView:
     requested, ended, talk = record.requested, record.ended, record.conversation
+    arriving = talk.arriving
     spending, changed, status = record.spending, record.changed, record.status
     children: list[NodeView] = []
     for child in record.children:
@@ -107,7 +119,8 @@ def _view_of(record: CallRecord) -> NodeView:
         model=talk.model,
         system=talk.system,
         transcript=(*talk.transcript, *talk.said),
-        partial="".join(talk.partial),
+        partial="" if arriving is None else "".join(arriving.texts),
+        partial_output=None if arriving is None else arriving.output,
         usage=talk.usage,
         total_usage=NO_USAGE if spending is None else spending.usage,
         cost=talk.cost,

@@ -251,7 +251,8 @@ def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Even
             moved = replace(event, node=node, continues=_continued(event, forked))
             if parent is not None:
                 return replace(moved, parent=new_ids[parent])
-            return replace(moved, index=forked.number, sequence=forked.number, key=forked.key)
+            number = forked.tree_number
+            return replace(moved, index=number, sequence=number, key=forked.key)
         case QuestionAsked():
             id = _question_id(event.question.id, node)
             return replace(event, node=node, question=replace(event.question, id=id, node_id=node))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, Literal
 
+from treefold.core.json_form import LIMIT, NODE, json_form
 from treefold.core.truncation import truncated_repr
 from treefold.core.usage import TokenUsage
 
@@ -23,7 +24,7 @@ class Frame:
 
     function: str
     kind: Literal["agent", "code"]
-    node_id: int
+    node_id: int = field(metadata=NODE)
     path: str
     state: str = ""
     arguments: str = ""
@@ -32,6 +33,10 @@ class Frame:
     parts: int = 0  # length of its transcript
     usage: TokenUsage = field(default_factory=TokenUsage)  # including all calls below it
     cost: Decimal | None = None
+
+    def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
+        """Return the call as JSON data; texts are cut after *limit* characters."""
+        return json_form(self, limit)
 
     def __str__(self) -> str:
         line = f"{self.function} ({self.kind}, node {self.node_id}, path {self.path})"

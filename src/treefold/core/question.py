@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
+from treefold.core.json_form import HIDDEN, LIMIT, NODE, json_form
 
 RESUME: Final = "resume"
 CANCEL: Final = "cancel"
@@ -61,11 +62,15 @@ class Question:
     """
 
     id: str
-    node_id: int
+    node_id: int = field(metadata=NODE)
     kind: QuestionKind
     text: str
     choices: tuple[str, ...] = ()
-    key: str = field(default="", compare=False, repr=False)
+    key: str = field(default="", compare=False, repr=False, metadata=HIDDEN)
+
+    def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
+        """Return the question as JSON data; texts are cut after *limit* characters."""
+        return json_form(self, limit)
 
     def has_key(self, kind: QuestionKind, key: str) -> bool:
         """Whether this is the question with this *kind* and *key*."""

@@ -14,6 +14,7 @@ from typing import Any, Final, Never
 
 from treefold.agents.results import ReturnResult
 from treefold.core.agent_events import RequestFailed, ResponseCompleted
+from treefold.core.arriving import Delta
 from treefold.core.call_request import CallRequest, Concluded, Gate
 from treefold.core.decisions import Hooks
 from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
@@ -230,7 +231,7 @@ class ReplayRuntime(Runtime):
     def record(self, tree: int, *events: Event) -> None:
         """Do nothing: a replay is not recorded."""
 
-    def stream(self, tree: int, event: Event) -> None:
+    def stream(self, tree: int, node: int, delta: Delta) -> None:
         """Do nothing: a replay has no observers."""
 
     def redacted(self, text: str) -> str:
@@ -238,6 +239,7 @@ class ReplayRuntime(Runtime):
         return text
 
     redacts = is_closed = is_behind = False
+    path = None  # nothing is written
 
     def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return *args*, which are not written."""

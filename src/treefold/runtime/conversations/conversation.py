@@ -17,7 +17,6 @@ from treefold.core.agent_events import (
     RequestRetried,
     RequestSent,
     ResponseCompleted,
-    ResponseStreamed,
 )
 from treefold.core.call_keys import of_tool_use
 from treefold.core.conversation import PriorConversation
@@ -44,6 +43,7 @@ from treefold.models.caching import RUNS, PastRun, caching_policy
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.conversations.admission import Reservation, admitted, price_if_known
+from treefold.runtime.conversations.partial_output import PartialOutput
 from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
 from treefold.runtime.services import Services
@@ -294,10 +294,13 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             reservation = self._reserve(inputs, over_budget=over_budget)
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             failure: Failure | None = None
+            output = PartialOutput(opened.functions)
             try:
                 async with aclosing(opened.session.send(*inputs)) as events:
                     async for event in events:
                         self._note(event)
+                        if (found := output.find(event)) is not None:
+                            node.tree.stream(node.id, found)
                         if on_event is not None:
                             on_event(event)
             except BaseException as error:
@@ -343,7 +346,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                     self._answering.set_result(None)
                 if isinstance(event, TextDelta | ThinkingDelta | TextWasThinking | ToolUseDelta):
                     # For observers: the complete response is published.
-                    node.tree.stream(ResponseStreamed(node.id, event))
+                    node.tree.stream(node.id, event)
 
     def _reserve(
         self, inputs: Sequence[UserText | ToolResult], *, over_budget: bool
