@@ -57,59 +57,59 @@ class LoggedTree(Protocol):
         ...
 
 
-def _started(tree: LoggedTree, record: CallRecord, _event: CallStarted) -> None:
-    if log.isEnabledFor(level := INFO if record.parent is None else DEBUG):
-        args = ""
-        # Arguments may be long, and private.
-        if log.isEnabledFor(DEBUG):
-            args = f": {_quoted(tree, short_arguments(record.inputs))}" if record.inputs else ""
-        log.log(level, "%s started%s", name_of(record), args)
-
-
-def _ended(tree: LoggedTree, record: CallRecord, event: CallEnded) -> None:
-    if log.isEnabledFor(level := INFO if record.parent is None else DEBUG):
-        if tree.journal is not None and tree.journal.is_closed:
-            log.log(level, "%s stops here; the next runtime resumes it", name_of(record))
-            return
-        facts = [event.state.value]
-        if event.exception is not None:
-            facts.append(_quoted(tree, str(event.exception)))
-        if (started := record.started_at) is not None:
-            facts.append(f"{max(0.0, event.at - started.timestamp()):.1f} s")
-        if record.spending is not None:
-            facts += _spent(record.spending.usage, record.spending.cost)
-        log.log(level, "%s ended: %s", name_of(record), ", ".join(facts))
-
-
-def _requested(_tree: LoggedTree, record: CallRecord, _event: RequestSent) -> None:
+def _started(tree: LoggedTree, record: CallRecord, _event: CallStarted, level: int) -> None:
+    args = ""
+    # Arguments may be long, and private.
     if log.isEnabledFor(DEBUG):
-        log.debug("%s sends a request to %s", name_of(record), record.conversation.model)
+        args = f": {_quoted(tree, short_arguments(record.inputs))}" if record.inputs else ""
+    log.log(level, "%s started%s", name_of(record), args)
 
 
-def _answered(_tree: LoggedTree, record: CallRecord, event: ResponseCompleted) -> None:
-    if log.isEnabledFor(DEBUG):
-        spent = ", ".join([event.exchange.finish.name.lower(), *_spent(event.usage, event.cost)])
-        log.debug("%s received a response: %s", name_of(record), spent)
+def _ended(tree: LoggedTree, record: CallRecord, event: CallEnded, level: int) -> None:
+    if tree.journal is not None and tree.journal.is_closed:
+        log.log(level, "%s stops here; the next runtime resumes it", name_of(record))
+        return
+    facts = [event.state.value]
+    if event.exception is not None:
+        facts.append(_quoted(tree, str(event.exception)))
+    if (started := record.started_at) is not None:
+        facts.append(f"{max(0.0, event.at - started.timestamp()):.1f} s")
+    if record.spending is not None:
+        facts += _spent(record.spending.usage, record.spending.cost)
+    log.log(level, "%s ended: %s", name_of(record), ", ".join(facts))
 
 
-def _noticed(tree: LoggedTree, record: CallRecord, event: NoticeGiven) -> None:
-    log.warning("%s: %s", name_of(record), one_line(tree.as_written(event.text), 3 * _LONGEST))
+def _requested(_tree: LoggedTree, record: CallRecord, _event: RequestSent, level: int) -> None:
+    log.log(level, "%s sends a request to %s", name_of(record), record.conversation.model)
 
 
-def _settled(_tree: LoggedTree, record: CallRecord, event: QuestionSettled) -> None:
+def _answered(_tree: LoggedTree, record: CallRecord, event: ResponseCompleted, level: int) -> None:
+    spent = ", ".join([event.exchange.finish.name.lower(), *_spent(event.usage, event.cost)])
+    log.log(level, "%s received a response: %s", name_of(record), spent)
+
+
+def _noticed(tree: LoggedTree, record: CallRecord, event: NoticeGiven, level: int) -> None:
+    text = one_line(tree.as_written(event.text), 3 * _LONGEST)
+    log.log(level, "%s: %s", name_of(record), text)
+
+
+def _settled(_tree: LoggedTree, record: CallRecord, event: QuestionSettled, level: int) -> None:
     # A question is also settled, without an answer, when its call ends.
-    if event.answer is not None and log.isEnabledFor(INFO):
-        log.info("%s continues: question %s was answered", name_of(record), event.id)
+    if event.answer is not None:
+        log.log(level, "%s continues: question %s was answered", name_of(record), event.id)
 
 
-# For each type of event, its level in calls below the top-level one, and the function that logs it.
-LOGGED: Final[dict[type[Event], tuple[int, Callable[[LoggedTree, CallRecord, Any], None]]]] = {
-    CallStarted: (DEBUG, _started),
-    CallEnded: (DEBUG, _ended),
-    RequestSent: (DEBUG, _requested),
-    ResponseCompleted: (DEBUG, _answered),
-    NoticeGiven: (WARNING, _noticed),
-    QuestionSettled: (INFO, _settled),
+_LogEvent = Callable[[LoggedTree, CallRecord, Any, int], None]
+
+# For each type of event, its level in a top-level call and in others, and the function that logs
+# it, which is called only if that level is enabled.
+LOGGED: Final[dict[type[Event], tuple[int, int, _LogEvent]]] = {
+    CallStarted: (INFO, DEBUG, _started),
+    CallEnded: (INFO, DEBUG, _ended),
+    RequestSent: (DEBUG, DEBUG, _requested),
+    ResponseCompleted: (DEBUG, DEBUG, _answered),
+    NoticeGiven: (WARNING, WARNING, _noticed),
+    QuestionSettled: (INFO, INFO, _settled),
 }
 is_enabled: Final = log.isEnabledFor
 

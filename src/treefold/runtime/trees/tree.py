@@ -136,16 +136,16 @@ class Tree:  # noqa: PLR0904 - what nodes, views and streams of events need of i
             record = self._fold.apply(event)
             if self._events is not None:
                 self._events.append(event)
-                set_number(event, len(self._events))
             waiting = self._waiting
             if waiting:
                 self._waiting = []
         for wake in waiting:
             wake()
         if (logged := LOGGED.get(type(event))) is not None:
-            level, log_event = logged
-            if record.parent is None or is_enabled(level):
-                log_event(self, record, event)
+            level, level_below, log_event = logged
+            level = level if record.parent is None else level_below
+            if is_enabled(level):
+                log_event(self, record, event, level)
         return record
 
     def stream(self, node: int, delta: Delta) -> None:
@@ -173,7 +173,11 @@ class Tree:  # noqa: PLR0904 - what nodes, views and streams of events need of i
                     del self._arriving[node]
                 else:
                     arriving[node] = response
-            return self._events[after:], arriving
+            events = self._events[after:]
+        # Here, because most trees are never read.
+        for number, event in enumerate(events, after + 1):
+            set_number(event, number)
+        return events, arriving
 
     def show(self, event: Event) -> CallRecord:
         """Apply *event* in this process only, without recording it."""
