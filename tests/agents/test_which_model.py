@@ -27,7 +27,8 @@ WITHOUT_FUNCTIONS = OpenAIModel("mute", base_url="ollama", profile=Profile(calls
 
 
 @pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TREEFOLD_CACHE", str(tmp_path / "cache"))  # no local models
     for name in ("TREEFOLD_MODEL", "TREEFOLD_BASE_URL", *KEYS):
         monkeypatch.delenv(name, raising=False)
 

@@ -18,9 +18,13 @@ OFFER = (
 
 
 @pytest.fixture(autouse=True)
-def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache of local models; there are no keys, either."""
     for name in KEYS:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TREEFOLD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "models").mkdir(parents=True)
+    return tmp_path / "cache" / "models"
 
 
 async def test_the_user_chooses_by_number():

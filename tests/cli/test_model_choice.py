@@ -20,7 +20,8 @@ NOBODY = {"nobody": "http://127.0.0.1:9/v1"}
 
 
 @pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TREEFOLD_CACHE", str(tmp_path / "cache"))  # no local models
     for name in ("TREEFOLD_MODEL", "TREEFOLD_BASE_URL", *KEYS):
         monkeypatch.delenv(name, raising=False)
 

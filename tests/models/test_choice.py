@@ -1,9 +1,12 @@
 """The model of calls that name none."""
 
+from pathlib import Path
+
 import pytest
 
 from treefold.core.errors import InvalidValueError
 from treefold.models.choice import Candidate, environment_model, find_candidates, no_model_error
+from treefold.models.local.catalogue import QWEN_CODER_15B
 from wire import ModelServer
 from wire.replies import failure
 
@@ -13,9 +16,13 @@ LISTED = {"data": [{"id": "nomic-embed-text"}, {"id": "qwen3"}]}
 
 
 @pytest.fixture(autouse=True)
-def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache of local models; there are no keys and settings, either."""
     for name in ("TREEFOLD_MODEL", "TREEFOLD_BASE_URL", *KEYS):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TREEFOLD_CACHE", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    return tmp_path / "models"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +81,15 @@ async def test_keys_and_servers_are_found_and_no_key_is_shown(monkeypatch: pytes
         " small; 'treefold local fetch' gets it)",
     ]
     assert "secret" not in str(error)
+
+
+async def test_a_local_model_that_was_fetched_is_a_candidate(cache: Path):
+    with open(cache / QWEN_CODER_15B.file, "wb") as file:  # noqa: ASYNC230 - it is empty
+        file.truncate(QWEN_CODER_15B.size)
+    name = "local:qwen2.5-coder-1.5b"
+    assert await find_candidates(NOBODY) == [
+        Candidate(name, name, f"embedded: {QWEN_CODER_15B.about}")
+    ]
 
 
 async def test_with_an_address_the_variable_takes_the_models_of_that_server_only(

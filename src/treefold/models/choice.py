@@ -14,6 +14,8 @@ from treefold.core.model import Model
 from treefold.core.provider import BASE_URL_VARIABLE, MODEL_VARIABLE, Provider
 from treefold.models.anthropic.model import AnthropicModel
 from treefold.models.gemini.model import GeminiModel
+from treefold.models.local.catalogue import CATALOGUE, SMOLLM2
+from treefold.models.local.weights import find_candidate
 from treefold.models.naming import DEFAULTS, find_model
 from treefold.models.openai.model import LOCAL_SERVERS, OpenAIModel
 from treefold.models.servers import FoundServer, find_servers
@@ -63,13 +65,17 @@ class Candidate:
 
 
 async def find_candidates(servers: Mapping[str, str] = LOCAL_SERVERS) -> list[Candidate]:
-    """Return a model of each provider that has a key, and of each local server that is running.
+    """Return the fetched local models, and a model of each provider with a key and of each server.
 
     *servers* are addresses, by name; that of ``TREEFOLD_BASE_URL`` is queried, too.
     """
     own = os.environ.get(BASE_URL_VARIABLE, "")
     own = servers.get(own.lower(), own).rstrip("/")
     found: list[Candidate] = []
+    for weights in CATALOGUE:
+        if weights is not SMOLLM2 and await asyncio.to_thread(find_candidate, weights):
+            name = weights.model_name
+            found.append(Candidate(name, None if own else name, f"embedded: {weights.about}"))
     for kind in KEYED:
         if key := next((name for name in kind.key_names if os.environ.get(name)), None):
             name = f"{kind.provider}:{DEFAULTS[Provider(kind.provider)]}"

@@ -26,7 +26,8 @@ def find_model(name: str | Provider | Model) -> Model:
 
     A name is ``provider:model``, ``openai:model@address`` for any compatible server (the address
     may be ``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``; ``ollama:model`` is a short form),
-    ``local``, or ``local:file.gguf``. The name of a provider alone selects its default model.
+    ``local``, ``local:NAME`` for a model that ``treefold local`` lists, or ``local:file.gguf``. The
+    name of a provider alone selects its default model.
     ``google`` is another name of ``gemini``, and ``openai-chat`` of ``openai``.
 
     Example:
