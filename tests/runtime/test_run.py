@@ -111,12 +111,27 @@ async def test_arguments_are_bound_as_python_binds_them():
     async with Runtime() as runtime:
         assert await runtime.call(ADD, 1, 2) == 3
         assert await runtime.get_ctx().call(ADD, 1, b=3) == 4
-        with pytest.raises(TypeError, match="takes 2 arguments, and 3 were given"):
+        with pytest.raises(TypeError, match="takes 2 positional arguments, and 3 were given"):
             runtime.call(ADD, 1, 2, 3)  # pyright: ignore[reportCallIssue]
         with pytest.raises(TypeError, match="multiple values for a"):
             runtime.call(ADD, 1, a=2)  # pyright: ignore[reportCallIssue]
         with pytest.raises(InvalidArgumentsError):
             await runtime.call(ADD, c=1)  # pyright: ignore[reportCallIssue]
+
+
+async def test_an_argument_that_has_no_place_is_refused_and_not_dropped():
+    def area(ctx: RunContext, width: int, *, height: int = 3) -> int:
+        return width * height
+
+    def total(ctx: RunContext, first: int, *rest: int) -> int:
+        return sum((first, *rest))
+
+    async with Runtime() as runtime:
+        with pytest.raises(TypeError, match="takes 1 positional arguments, and 2 were given"):
+            runtime.call(CodeFunction(callable=area), 1, 2)  # pyright: ignore[reportCallIssue]
+        with pytest.raises(TypeError, match="takes 1 positional arguments, and 2 were given"):
+            runtime.call(CodeFunction(callable=total), 1, 2)
+        assert await runtime.call(CodeFunction(callable=total), 1) == 1
 
 
 async def test_an_argument_may_have_the_name_of_a_parameter_of_call():

@@ -277,9 +277,12 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
         """
         if not args:
             return dict(kwargs)
-        if len(args) > (most := len(self.parameters.items)):
-            raise TypeError(f"{self.name}() takes {most} arguments, and {len(args)} were given")
-        bound = self.parameters.bind(args, {})
+        names = self.parameters.positional
+        if len(args) > len(names):
+            raise TypeError(
+                f"{self.name}() takes {len(names)} positional arguments, and {len(args)} were given"
+            )
+        bound = dict(zip(names, args, strict=False))
         if twice := bound.keys() & kwargs:
             raise TypeError(f"{self.name}() got multiple values for {', '.join(sorted(twice))}")
         return bound | dict(kwargs)

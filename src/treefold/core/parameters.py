@@ -42,7 +42,8 @@ class Parameters:
     ) -> None:
         self.owner = owner
         self.items = tuple(items)
-        self._positional = [p.name for p in items] if positional is None else positional
+        # The names of those that may be given without a name.
+        self.positional = [p.name for p in items] if positional is None else positional
         self._unseen = frozenset(unseen)  # not in the schema; only Python code may pass them
         self._takes_more = takes_more  # the function has **kwargs
         self._takes_rest = takes_rest  # the function has *args
@@ -64,12 +65,12 @@ class Parameters:
             values = {name: value for name, value in kwargs.items() if name in self._known}
         if not args:
             return values
-        for name, value in zip(self._positional, args, strict=False):
+        for name, value in zip(self.positional, args, strict=False):
             if name in values:
                 raise TypeError(f"{self.owner}() got multiple values for argument {name!r}")
             values[name] = value
         if self._takes_rest:
-            values[REST] = tuple(args[len(self._positional) :])
+            values[REST] = tuple(args[len(self.positional) :])
         return values
 
     def validate(self, args: Mapping[str, Any]) -> dict[str, Any]:
