@@ -1,6 +1,7 @@
 """treefold's own MCP client and server together."""
 
 import asyncio
+import logging
 import sqlite3
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -350,3 +351,31 @@ async def test_an_answer_of_a_client_is_kept_though_another_program_has_the_jour
     freeing.join()
     other.close()
     assert (result.is_error, result.content[0].text) == (False, "it is blue")
+
+
+async def test_a_question_that_is_put_to_the_client_is_not_warned_of(
+    caplog: pytest.LogCaptureFixture,
+):
+    asking = CodeFunction(callable=ask_colour, name="ask")
+
+    async def elicited(context: Any, params: Any) -> ElicitResult:
+        # A person takes longer than the moment after which a program is warned.
+        async with asyncio.timeout(60):
+            while "Which colour?" not in caplog.text:  # noqa: ASYNC110 - nobody tells us
+                await asyncio.sleep(0.01)
+        return ElicitResult(action="accept", content={"answer": "blue"})
+
+    with caplog.at_level(logging.INFO, "treefold"):
+        async with (
+            serving(asking) as address,
+            httpx2.AsyncClient(headers=WITH_TOKEN, timeout=60, trust_env=False) as http,
+            Client(
+                streamable_http_client(address, http_client=http),
+                mode="legacy",
+                elicitation_callback=elicited,
+            ) as client,
+        ):
+            result: Any = await client.call_tool("ask", {})
+    assert result.content[0].text == "it is blue"
+    ours = [one for one in caplog.records if one.name.startswith("treefold")]
+    assert not [one.getMessage() for one in ours if one.levelno >= logging.WARNING]

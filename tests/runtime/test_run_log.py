@@ -1,5 +1,6 @@
 """What a runtime says on the ``treefold`` logger."""
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable
@@ -120,6 +121,18 @@ def test_a_question_that_the_program_does_not_read_is_a_warning_with_the_way_to_
             runtime.answer("1-1", "yes")
             node.result()
         assert said() == expected
+
+
+def test_a_question_in_run_sync_is_one_that_nobody_can_answer(said: Said):
+    async def ask_in_vain(ctx: RunContext) -> None:
+        asking = asyncio.ensure_future(ctx.ask("Deploy?"))
+        await until(said)
+        asking.cancel()
+
+    CodeFunction(callable=ask_in_vain, name="ask").run_sync()
+    assert said() == [
+        "W ask (node 1, path 1) asks 'Deploy?', and nobody can answer it: use it in a Runtime"
+    ]
 
 
 def test_a_question_is_no_warning_once_the_program_reads_them(

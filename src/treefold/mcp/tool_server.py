@@ -32,6 +32,9 @@ class ToolServer:
         self._functions = functions
         self._outputs = {name: OutputSchema.of(function) for name, function in functions.items()}
         self._runtime = runtime
+        if runtime.store is None:
+            # The client is asked, or the call is cancelled: the questions need no warnings.
+            runtime.questions()
 
     def server(self, name: str) -> "Server[Any]":
         """Return the SDK's server with these handlers."""

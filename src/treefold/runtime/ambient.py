@@ -24,6 +24,12 @@ class AmbientRuntime(Runtime):
         self._loop_handle = LoopHandle(loop, self.patience)
 
 
+class _OneCallRuntime(Runtime):
+    """Serves one call of ``run_sync``; the program has no reference to it."""
+
+    keeps_finished_trees = False
+
+
 _ambient: dict[asyncio.AbstractEventLoop, AmbientRuntime] = {}
 # Several threads may each run a loop of their own.
 _ambient_lock = threading.Lock()
@@ -75,5 +81,5 @@ def run_sync(function: Function[..., T], args: Mapping[str, Any]) -> T:
     active = RunContext.active.get(None)
     if isinstance(active, Context) and not active.has_ended:
         return active.invoke(function, args).result()
-    with Runtime() as runtime:
+    with _OneCallRuntime() as runtime:
         return runtime.invoke(function, args).result()

@@ -121,7 +121,7 @@ def log_question(tree: LoggedTree, record: CallRecord, question: Question, level
         return
     text = one_line(tree.as_written(question.text), _LONGEST)
     # It is in an ambient runtime, to which the program has no reference to answer with.
-    if not tree.kept:
+    if not tree.kept and level >= WARNING:
         log.warning(
             "%s asks %r, and nobody can answer it: use it in a Runtime", name_of(record), text
         )
