@@ -24,7 +24,12 @@ from treefold import (
     attach,
     tool,
 )
-from treefold.core.errors import BlockingCallError, ClosedError
+from treefold.core.errors import (
+    BlockingCallError,
+    ClosedError,
+    InvalidValueError,
+    UnknownNodeError,
+)
 from treefold.events import CallEnded, CallStarted, Event, ResponseStreamed
 from treefold.models import OpenAIModel
 from treefold.testing import ScriptedModel
@@ -124,6 +129,29 @@ async def test_an_observer_has_the_same_events(tmp_path: Path):
             assert kinds([event async for event in observer.events(node.id, after=4)]) == kinds(
                 seen[4:]
             )
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+async def test_the_stream_of_a_deleted_tree_does_not_wait_for_ever(
+    tmp_path: Path, *, is_inside: bool
+):
+    path = tmp_path / "run.db"
+    async with Runtime([twice], store=path) as runtime, asyncio.timeout(60):
+        node = runtime.invoke(twice, {"n": 1})
+        await node
+        with attach(path) as observer:
+            unread = runtime.events(node) if is_inside else observer.events(node.id)
+            await asyncio.to_thread(runtime.delete, node.id)
+            with pytest.raises(UnknownNodeError, match="it may have been deleted"):
+                await anext(aiter(unread))
+
+
+@pytest.mark.parametrize("after", ["3", None, 1.5])
+async def test_a_number_that_is_none_is_refused_at_once(after: Any):
+    async with Runtime([twice]) as runtime:
+        node = runtime.invoke(twice, {"n": 1})
+        with pytest.raises(InvalidValueError, match=f"after={after!r}: give the number of an"):
+            runtime.events(node, after=after)
 
 
 def test_threads_iterate_while_a_background_runtime_works(store: Any):

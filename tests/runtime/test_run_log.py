@@ -125,9 +125,10 @@ def test_a_question_that_the_program_does_not_read_is_a_warning_with_the_way_to_
 
 def test_a_question_in_run_sync_is_one_that_nobody_can_answer(said: Said):
     async def ask_in_vain(ctx: RunContext) -> None:
-        asking = asyncio.ensure_future(ctx.ask("Deploy?"))
-        await until(said)
-        asking.cancel()
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(ctx.ask("Deploy?"))
+            await until(said)
+            asking.cancel()
 
     CodeFunction(callable=ask_in_vain, name="ask").run_sync()
     assert said() == [

@@ -62,7 +62,12 @@ class JournalEvents:
                 f"the runtime of tree {self._tree} was closed before the tree had ended; attach to"
                 f" {self._store.name} to see how the next runtime continues it"
             )
-        # The writer has not written the first events of a new tree yet.
-        if self._writer is None and self._store.find(node=self._tree) is None:
+        if not self._is_known():
             name = self._store.name
             raise UnknownNodeError(f"{name} has no tree {self._tree}; it may have been deleted")
+
+    def _is_known(self) -> bool:
+        if self._writer is None:
+            return self._store.find(node=self._tree) is not None
+        # The first events of a new tree may not be written yet.
+        return self._writer.length(self._tree) > 0

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from treefold.core.agent_events import ResponseStreamed
 from treefold.core.arriving import ArrivingResponse
+from treefold.core.errors import InvalidValueError
 from treefold.core.events import (
     CallEnded,
     CallInherited,
@@ -77,6 +78,9 @@ class EventStream:
         after: the number of the last event that is known already.
         timeout: how many seconds an iteration waits for the next event.
 
+    Raises:
+        InvalidValueError: *after* is not a number.
+
     Example:
         >>> from treefold import CodeFunction, Runtime
         >>> async def double(ctx, n: int) -> int:
@@ -99,6 +103,11 @@ class EventStream:
         after: int,
         timeout: float | None,
     ) -> None:
+        # The number in an HTTP header or a query string is a text, which would fail much later.
+        if not isinstance(after, int):
+            raise InvalidValueError(
+                f"after={after!r}: give the number of an event as an int, 0 for all events"
+            )
         self._source = source
         self._blocking = blocking
         self._node = node
@@ -115,9 +124,8 @@ class EventStream:
     def read(self) -> list[Event]:
         """Return the events since the last one that was returned, without waiting for more."""
         self._read()
-        events = list(self._unreturned)
-        self._unreturned.clear()
-        return events
+        # One by one: a thread whose task was cancelled may still be adding some.
+        return [self._unreturned.popleft() for _ in range(len(self._unreturned))]
 
     def __iter__(self) -> Iterator[Event]:
         while self._unreturned or not self._has_ended:
