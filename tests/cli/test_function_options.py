@@ -54,6 +54,8 @@ PACK = CodeFunction(callable=pack)
         (["--loud"], {"loud": True}),
         (["--loud", "--what", "x"], {"loud": True, "what": "x"}),
         (["--loud", "false"], {"loud": False}),
+        (["--loud", "False"], {"loud": False}),
+        (["--loud=True", "--what", "True"], {"loud": True, "what": "True"}),
         (["--more", '["a", 1]'], {"more": ["a", 1]}),
         (["--more", "[a"], {"more": "[a"}),
         (["--names", '["a"]', "--places", '["b"]'], {"names": ["a"], "places": ["b"]}),
@@ -88,6 +90,13 @@ def test_a_function_is_called_with_its_own_options_and_those_of_the_command(tmp_
     done.refused("there is no option --maxcount; did you mean '--max-count'?")
 
 
+@pytest.mark.parametrize("what", ["-5v", "-very", "-", "-2", "-h v"])
+def test_a_value_that_begins_with_a_dash_is_left_as_it_is(tmp_path: Path, what: str):
+    (tmp_path / "pack.py").write_text(MODULE)
+    done = treefold("run", "pack.py:pack", "--loud", "-v", "--what", what, cwd=tmp_path)
+    assert (done.code, done.out) == (0, f"{what!r} '' 3 True\n")
+
+
 def test_the_help_of_a_function_shows_its_arguments(tmp_path: Path):
     (tmp_path / "pack.py").write_text(MODULE)
     done = treefold("run", "pack.py:pack", "--help", cwd=tmp_path)
@@ -95,7 +104,7 @@ def test_the_help_of_a_function_shows_its_arguments(tmp_path: Path):
     assert (
         "arguments of pack:\n"
         "  --what str       the thing to pack; required\n"
-        "  --model str      by default ''\n"
+        "  --arg model=str  by default ''\n"
         "  --max-count int  by default 3\n"
         "  --loud bool      by default False\n"
     ) in done.out

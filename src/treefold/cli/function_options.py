@@ -6,7 +6,7 @@ module reads it. A parameter that is called like an option of the command itself
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
@@ -29,8 +29,27 @@ class FunctionCommand(Command):
     """A command whose argument *target* is a function, and whose help shows the function's own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        args = self._with_dashed_values(ctx, args)
         ctx.meta[_GIVEN] = list(args)  # --help is handled before the arguments are
         return super().parse_args(ctx, args)
+
+    def _with_dashed_values(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Return *args* with ``--name=-value`` for ``--name -value``.
+
+        Click would take each letter of the value that is an option of the command out of it.
+        """
+        own = _own_options(self, ctx)
+        letters = "".join(one[1] for one in own if not one.startswith(_PREFIX))
+        joined: list[str] = []
+        for word in args:
+            before = joined[-1] if joined else ""
+            is_named = before.startswith(_PREFIX) and "=" not in before and before not in own
+            is_dashed = word.startswith("-") and not word.startswith(_PREFIX)
+            if is_named and is_dashed and word.strip("-" + letters):
+                joined[-1] = f"{before}={word}"
+            else:
+                joined.append(word)
+        return joined
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_options(ctx, formatter)
@@ -42,12 +61,20 @@ class FunctionCommand(Command):
         except TreefoldError as error:
             formatter.write(f"\n{readable(str(error))}\n")
             return
-        rows = [_described(one, function) for one in function.parameters.items]
+        own = _own_options(self, ctx)
+        rows = [_described(one, function, own) for one in function.parameters.items]
         with formatter.section(f"arguments of {function.name}"):
             formatter.write_dl(rows or [("none", "")])
 
 
-def _described(parameter: Parameter, function: Function) -> tuple[str, str]:
+def _own_options(command: click.Command, ctx: click.Context) -> set[str]:
+    return {
+        option for one in command.get_params(ctx) for option in (*one.opts, *one.secondary_opts)
+    }
+
+
+def _described(parameter: Parameter, function: Function, taken: Collection[str]) -> tuple[str, str]:
+    """Return how *parameter* is given, which differs if its name is *taken*, and what it is."""
     name, annotation = parameter.name, parameter.annotation
     kind = "JSON" if annotation is Any else inspect.formatannotation(annotation)
     default = f"by default {truncated_repr(parameter.default)}"
@@ -55,7 +82,9 @@ def _described(parameter: Parameter, function: Function) -> tuple[str, str]:
     described = function.parameters.json_schema.get("properties", {}).get(name, {})
     text = described.get("description", "").removesuffix(".")
     parts = [text, "required" if parameter.required else default]
-    return f"{_option(name)} {kind}", "; ".join(filter(None, parts))
+    option = _option(name)
+    given = f"--arg {name}={kind}" if option in taken else f"{option} {kind}"
+    return given, "; ".join(filter(None, parts))
 
 
 def read_options(
@@ -85,6 +114,8 @@ def read_options(
         if not equals and not left:
             raise InvalidValueError(f"{option} needs a value")
         text = value if equals else left.pop(0)
+        if parameter.annotation is bool:
+            text = text.lower()  # True, as in Python, is no JSON
         found[parameter.name] = text if _takes_text(parameter) else read_value(text)
     return found
 
@@ -98,7 +129,7 @@ def _takes_text(parameter: Parameter) -> bool:
 
 
 def _is_value(words: Sequence[str]) -> bool:
-    return bool(words) and words[0] in {"true", "false"}
+    return bool(words) and words[0].lower() in {"true", "false"}
 
 
 def _option(name: str) -> str:
