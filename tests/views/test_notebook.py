@@ -103,6 +103,19 @@ def test_a_deep_tree_does_not_nest_deeper_than_browsers_can():
         assert 100 < checked.deepest < 250
 
 
+def test_the_text_that_a_notebook_keeps_is_bounded():
+    async def many(ctx: RunContext) -> None:
+        for n in range(200):
+            await ctx.invoke(double, {"n": n})
+
+    with Runtime() as runtime:
+        node = runtime.invoke(CodeFunction(callable=many, uses=[double]))
+        node.result()
+    bundle: Any = node._repr_mimebundle_()
+    lines = bundle["text/plain"].split("\n")
+    assert (len(lines), lines[-1]) == (201, "… more calls are not shown")
+
+
 def test_rich_prints_a_node_and_a_view_as_a_tree():
     with Runtime() as runtime:
         node = runtime.invoke(double, {"n": 21})

@@ -71,8 +71,8 @@ def html_of(shown: Displayed) -> str:
 
 
 def text_of(shown: Displayed) -> str:
-    """Return a node or a view as text."""
-    return render(view_of(shown))
+    """Return a node or a view as text, at most 200 calls: a notebook keeps it beside the HTML."""
+    return render(view_of(shown), most=_MOST_CALLS)
 
 
 def segments_of(shown: Displayed, columns: int) -> Iterator[Any]:

@@ -17,9 +17,8 @@ from treefold.core.errors import ClosedError, InvalidValueError
 from treefold.core.function import Node, R_co
 from treefold.core.views import NodeView
 from treefold.runtime.calls.node import CallNode
-from treefold.views.notebook import to_html
+from treefold.views.notebook import text_of, to_html
 from treefold.views.terminal import LiveTree
-from treefold.views.text import render
 
 _INTERVAL: Final = 0.5  # seconds between two redraws, at least
 _IDLE_FACTOR: Final = 10  # nothing is drawn for this many times as long as drawing took
@@ -150,7 +149,7 @@ def _in_cell(display: Callable[..., Any], node: CallNode) -> Generator[Draw]:
     def draw(view: NodeView) -> None:
         nonlocal handle
         html = to_html(view, live=not view.state.final, path=path)
-        bundle = {"text/html": html, "text/plain": render(view)}
+        bundle = {"text/html": html, "text/plain": text_of(view)}
         if handle is None:
             handle = display(bundle, raw=True, display_id=True)
         else:

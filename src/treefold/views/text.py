@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final
 
 from treefold.core.escaping import printable as printable
@@ -30,12 +31,14 @@ _MINUTES_FROM: Final = 100  # seconds
 _LAYOUT: Final = "\n\t\u200c\u200d"  # with the joiners that some scripts and emoji need
 
 
-def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> str:
+def render(
+    view: NodeView, *, width: int = 100, now: datetime | None = None, most: int | None = None
+) -> str:
     """Return *view* and the calls below it, one line per call, none longer than *width*.
 
     Each line begins with the state and the path; calls that were requested in parallel have the
     number that they share. A running agent has its status. Tokens and cost include all calls below.
-    *now* is the end of calls that are still running.
+    *now* is the end of calls that are still running. The calls after the first *most* are not shown.
 
     Example:
         >>> from treefold import CodeFunction, Runtime
@@ -48,7 +51,11 @@ def render(view: NodeView, *, width: int = 100, now: datetime | None = None) -> 
         ✓ 1 add(a=1, b=2) → 3  0.0 s
     """
     now = now or datetime.now(UTC)
-    return "\n".join(_lines(view, width, now))
+    lines = _lines(view, width, now)
+    if most is None:
+        return "\n".join(lines)
+    shown = list(islice(lines, most))
+    return "\n".join([*shown, *("… more calls are not shown" for _ in islice(lines, 1))])
 
 
 def _lines(top: NodeView, width: int, now: datetime) -> Iterator[str]:
