@@ -16,7 +16,7 @@ from treefold import (
     query,
     registries,
 )
-from treefold.errors import DefinitionError, NoModelError
+from treefold.errors import DefinitionError, ModelProviderException, NoModelError
 from treefold.models import OpenAIModel, Profile
 from treefold.testing import ScriptedModel
 from treefold.toolbox import human_in_loop
@@ -60,12 +60,27 @@ async def test_the_environment_is_the_last_to_name_it(monkeypatch: pytest.Monkey
     assert [request.json["model"] for request in server.requests] == ["qwen3"]
 
 
-def test_a_wrong_name_in_the_environment_is_a_fault_of_the_functions(
+async def test_a_wrong_name_in_the_environment_fails_the_calls_that_would_use_it(
     monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("TREEFOLD_MODEL", "clod")
-    with pytest.raises(CallGraphError, match="plain: TREEFOLD_MODEL=clod: no provider is called"):
-        Runtime([worker("plain")])
+    plain = worker("plain")
+    async with Runtime([plain]) as runtime:
+        assert await runtime.invoke(plain, model=ScriptedModel("of the call")) == "of the call"
+        with pytest.raises(ModelProviderException, match="TREEFOLD_MODEL=clod: no provider is"):
+            await runtime.invoke(plain)
+
+
+async def test_a_model_of_the_environment_that_cannot_call_functions_fails_no_other_calls(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setenv("TREEFOLD_MODEL", "local")
+    with registries():
+        user = worker("user", add)
+    async with Runtime([user]) as runtime:
+        assert await runtime.invoke(user, model=ScriptedModel("of the call")) == "of the call"
+        with pytest.raises(DefinitionError, match="local cannot call functions, and this uses add"):
+            await runtime.invoke(user)
 
 
 async def test_without_any_the_call_fails_and_the_error_lists_what_there_is(

@@ -16,7 +16,6 @@ from treefold.core.conversation import AgentConversation
 from treefold.core.errors import (
     DefinitionError,
     InvalidValueError,
-    NoModelError,
     UsageError,
 )
 from treefold.core.from_file import FromFile
@@ -369,12 +368,13 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         self, models: ModelFinder, model_ref: Model | Provider | str | None
     ) -> list[str]:
         """Return why the model that *model_ref* refers to cannot be used; empty if it can."""
+        if models.is_unchosen(model_ref):
+            # Each call may name a model, or be made in a turn of a chat, which has one. Those that
+            # use the model of the environment, if there is one, check it when they begin.
+            return self._schema_faults()
         try:
             model = models.find(model_ref)
             model.check(self._task_functions(model, model_ref))
-        except NoModelError:
-            # Each call must name a model, or be made in a turn of a chat, which has one.
-            return self._schema_faults()
         except (DefinitionError, InvalidValueError) as error:
             return [str(error)]
         return []

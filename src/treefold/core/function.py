@@ -144,6 +144,10 @@ class ModelFinder(Protocol):
         """Return the Model that *model_ref* refers to: a Model, a Provider, a name or None."""
         ...
 
+    def is_unchosen(self, model_ref: Any) -> bool:
+        """Whether *model_ref* refers to the default, and the program has chosen none."""
+        ...
+
 
 class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the definition
     """Anything that can be called. It holds no state of particular calls.

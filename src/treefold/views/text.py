@@ -38,7 +38,7 @@ def render(
 
     Each line begins with the state and the path; calls that were requested in parallel have the
     number that they share. A running agent has its status. Tokens and cost include all calls below.
-    *now* is the end of calls that are still running. The calls after the first *most* are not shown.
+    *now* is the end of calls that are still running. Only the first *most* calls are shown.
 
     Example:
         >>> from treefold import CodeFunction, Runtime

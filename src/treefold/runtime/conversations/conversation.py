@@ -163,7 +163,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         while model_ref is None and above is not None:
             model_ref, above = above._default_model, above._above
         models = self._services.models
-        if models.is_default(model_ref) and models.chosen is None and self.model is not None:
+        if models.is_unchosen(model_ref) and self.model is not None:
             # A conversation of an earlier process continues with its own model.
             with suppress(InvalidValueError):
                 return models.find(self.model)

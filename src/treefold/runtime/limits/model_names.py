@@ -34,7 +34,7 @@ class ModelNames:
             InvalidValueError: it refers to no model.
             NoModelError: it is the default, and none was chosen.
         """
-        if self.is_default(model_ref):
+        if _is_default(model_ref):
             model_ref = self._default()
         if not _is_model_ref(model_ref):
             raise InvalidValueError(f"a model is a Model, a Provider or a name, not {model_ref!r}")
@@ -53,23 +53,22 @@ class ModelNames:
         """Return the model whose own name is *name*: a journal records only that."""
         return next((m for m in self._entries.values() if getattr(m, "name", None) == name), None)
 
-    def is_default(self, model_ref: Any) -> bool:
-        """Whether *model_ref* refers to the default."""
-        return model_ref is None or model_ref == _DEFAULT
-
-    @property
-    def chosen(self) -> Any:
-        """The default that the program has chosen; None if there is none."""
-        return self._entries.get(_DEFAULT)
+    def is_unchosen(self, model_ref: Any) -> bool:
+        """Whether *model_ref* refers to the default, and the program has chosen none."""
+        return _is_default(model_ref) and self._entries.get(_DEFAULT) is None
 
     def _default(self) -> Any:
-        if self.chosen is not None:
-            return self.chosen
+        if (chosen := self._entries.get(_DEFAULT)) is not None:
+            return chosen
         from treefold.models.choice import environment_model  # noqa: PLC0415 - only agents need it
 
         if (model := environment_model()) is None:
             raise NoModelError("no model is chosen: give the runtime one, or set TREEFOLD_MODEL")
         return self._found.setdefault(model.name, model)
+
+
+def _is_default(model_ref: Any) -> bool:
+    return model_ref is None or model_ref == _DEFAULT
 
 
 def _is_model_ref(thing: object) -> bool:
