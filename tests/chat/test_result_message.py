@@ -107,3 +107,12 @@ async def test_an_answer_that_another_prompt_supersedes_is_no_error():
                 await client.query("Never mind.")
     assert [block.type for block in read] == ["tool_use", "result"]
     assert (read[-1].subtype, read[-1].is_error) == ("interrupted", False)
+
+
+async def test_what_an_answer_took_is_told_once():
+    options = AgentOptions("", ScriptedModel("One."), result_message=True)
+    async with Client(options) as client:
+        await client.query("Count.")
+        first = [type(one).__name__ async for one in client.receive_messages()]
+        second = [one async for one in client.receive_messages()]
+    assert (first, second) == (["TextBlock", "ResultMessage"], [])

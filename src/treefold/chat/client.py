@@ -270,6 +270,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         reader = await self._become_reader()
         turn, prompts = self._turn, 1
         nodes: list[Any] = [self._node]
+        # What an answer took is not told again when there is nothing more of it to receive.
+        ends_with_result = self.options.result_message and turn is not None
         try:
             while turn is not None:
                 block = await turn.block_stream.take()
@@ -288,7 +290,7 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
                     turn = await self._next_turn(turn)
                 if turn is not None and self._node is not nodes[-1]:
                     nodes.append(self._node)
-            if self.options.result_message:
+            if ends_with_result:
                 yield self._result(nodes, is_error=False)
         finally:
             if self._reader is reader:
