@@ -39,6 +39,7 @@ from treefold import (
 from treefold.core.agent_events import RequestSent
 from treefold.core.errors import StoreError, UsageError
 from treefold.core.question import QuestionKind
+from treefold.core.store import TreeRow
 from treefold.testing import ScriptedFailure, ScriptedModel
 from treefold.views import otel
 from views.traced_program import report
@@ -310,6 +311,25 @@ def test_a_tree_that_was_deleted_is_not_missed():
         runtime.invoke(looking, {"what": "c"}).result()
 
     assert [span.name for span in exporter.get_finished_spans()] == ["look", "look"]
+
+
+def test_a_tree_that_is_deleted_while_it_is_listed_does_not_end_the_tracing(
+    caplog: pytest.LogCaptureFixture,
+):
+    class Vanishing(MemoryStore):
+        def trees(self) -> list[TreeRow]:
+            rows = super().trees()
+            for row in rows:
+                if not row.open and row.id == 1:
+                    self.delete(1)
+            return rows
+
+    store = Vanishing()
+    with Runtime([looking], store=store) as runtime:
+        runtime.invoke(looking, {"what": "b"}).result()
+        runtime.invoke(looking, {"what": "c"}).result()
+        assert [span.name for span in sent_of(store)] == ["look"]
+    assert caplog.text == ""
 
 
 def test_a_runtime_without_a_journal_is_told_how_to_get_one():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
 
-from treefold.core.errors import TreefoldError, UsageError
+from treefold.core.errors import TreefoldError, UnknownNodeError, UsageError
 from treefold.core.store import Store, TreeRow
 from treefold.runtime.observe.observer import Observer, attach
 from treefold.runtime.runtime import Runtime
@@ -202,24 +202,27 @@ class Tracing:
         return not row.open and row.ended is not None and row.ended < self._since
 
     def _read(self, row: TreeRow, *, last: bool) -> None:
-        if (tree := self._open.get(row.id)) is None:
-            tree = self._open[row.id] = self._begin(row.id)
+        tree = self._open.get(row.id)
         # There may be thousands of parked trees: do not read them again and again.
-        if row.parked and row == tree.row and not last:
+        if tree is not None and row.parked and row == tree.row and not last:
             return
         try:
+            if tree is None:
+                tree = self._open[row.id] = self._begin(row.id)
             if events := tree.reader.read():
                 tree.spans.apply(events)
+            tree.row = row
         except InterruptedError:
             raise
+        except UnknownNodeError:  # it has just been deleted
+            self._finished.add(row.id)
         except Exception as error:  # noqa: BLE001 - no error here may affect the run
             self._warn_once(f"tree {row.id} is skipped: {error!r}")
             self._finished.add(row.id)
-        tree.row = row
         if not row.open:
             self._finished.add(row.id)
         if row.id in self._finished:
-            del self._open[row.id]
+            self._open.pop(row.id, None)
 
     def _begin(self, id: int) -> _Tree:
         from treefold.views.tree_spans import TreeSpans  # noqa: PLC0415 - needs the extra
