@@ -148,6 +148,16 @@ def test_an_agent_below_code_fails_and_its_error_has_all_lines(tmp_path: Path):
     assert done.stderr.splitlines()[-1].startswith('  model="local" or TREEFOLD_MODEL=local (')
 
 
+def test_a_wrong_name_in_the_environment_is_no_fault_of_code_that_needs_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    module = tmp_path / "plain.py"
+    module.write_text("from treefold import tool\n@tool\nasync def go() -> int:\n    return 1\n")
+    monkeypatch.setenv("TREEFOLD_MODEL", "clod")
+    done = treefold("run", f"{module}:go")
+    assert (done.returncode, done.stdout) == (0, "1\n")
+
+
 def test_the_embedded_model_is_asked_for_by_local(job: str):
     for options in (["--local"], ["--model", "local"]):
         done = treefold("run", job, *options)

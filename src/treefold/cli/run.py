@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import shlex
 import signal
 import sys
@@ -35,7 +34,6 @@ from treefold.core.events import Failure
 from treefold.core.frames import agent_traceback
 from treefold.core.function import Function, Node
 from treefold.core.model import Model
-from treefold.core.provider import MODEL_VARIABLE
 from treefold.runtime.runtime import Runtime
 from treefold.stores.memory_store import MemoryStore
 from treefold.views.terminal import TICK, LiveTree
@@ -224,7 +222,8 @@ def _choose_model(
         return load_model(model)
     is_named = bool(model or embedded)
     is_needed = function.is_agent and getattr(function, "default_model", None) is None
-    is_chosen = is_named or is_needed or bool(os.environ.get(MODEL_VARIABLE))
+    # Otherwise the runtime knows that of the environment, if an agent below needs one.
+    is_chosen = is_named or is_needed
     if not (is_chosen or store):
         return None
     from treefold.cli import model_choice  # noqa: PLC0415 - knows every provider

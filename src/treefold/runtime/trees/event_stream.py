@@ -65,8 +65,9 @@ class EventStream:
 
     Iterate over it with ``for`` in any thread or ``async for`` on any event loop, or call ``read``.
     Every event is returned once and none is skipped, however slow the reader is: events are read
-    from the tree or its journal, not from a queue, so a slow reader costs no memory. A stream is
-    for one reader; if its iteration is broken off, the next one continues it.
+    from the tree or its journal, not from a queue, so a slow reader holds up nobody. It has in
+    memory what happened between its last two reads. A stream is for one reader; if its iteration is
+    broken off, the next one continues it.
 
     Texts and typed results that are still arriving are returned as ``ResponseStreamed``; whatever
     arrived between two reads is one such event.
