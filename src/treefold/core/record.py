@@ -1,11 +1,11 @@
-"""``CallRecord``: the state of one call, computed from its events.
+"""``CallRecord``: the state of one call, computed from its events by the fold of its tree.
 
 A running call and a call read from a journal have the same record: the running one changes it by
 publishing events. Only the arguments and the result of a recorded call are replaced without one, by
-objects of the program that attaches to it. Views are frozen copies of records (``core.fold``).
+objects of the program that attaches to it. Views are frozen copies of records (``core.snapshot``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Final
@@ -157,6 +157,9 @@ class CallRecord:
         self.asked: dict[str, Question] | None = None  # all, by their ids
         # The answers that its code has not received: given in an earlier process, or just now.
         self.answers: list[tuple[Question, Answer]] = []
+        if parent is not None:
+            parent.children = parent.children or []
+            parent.children.append(self)
 
     @property
     def id(self) -> int:
@@ -392,3 +395,45 @@ class CallRecord:
         RequestFailed: _fail,
         ResponseCompleted: _complete,
     }
+
+
+class TreeFold(dict[int, CallRecord]):
+    """The records of one tree, by the ids of their nodes."""
+
+    _seqnum = 0
+
+    def apply(self, event: Event) -> CallRecord:
+        """Apply *event*, and return the record of its call."""
+        if type(event) is CallRequested:
+            above = None if event.parent is None else self[event.parent]
+            record = self[event.node] = CallRecord(event, above)
+        else:
+            record = self[event.node]
+            record.changes[type(event)](record, event)
+        self._seqnum += 1
+        record.changed = self._seqnum
+        record.view = None
+        if (parent := record.parent) is not None and parent.view is not None:
+            _discard_views(parent)
+        return record
+
+    def apply_all(self, events: Iterable[Event]) -> None:
+        """Apply *events* in order."""
+        for event in events:
+            self.apply(event)
+
+    def set_partial_text(self, node: int, text: str) -> None:
+        """Set the partial text of a response to *text*.
+
+        That is not an event, so ``update_seqnum`` of the views does not change.
+        """
+        record = self[node]
+        if record.set_partial_text(text):
+            _discard_views(record)
+
+
+def _discard_views(record: CallRecord | None) -> None:
+    """Discard the views that show *record*: its own, and those of the calls above it."""
+    # A call is in the view of its caller, so one without a view has no call with a view above it.
+    while record is not None and record.view is not None:
+        record.view, record = None, record.parent

@@ -7,11 +7,11 @@ from typing import Any, Protocol, TypeVar
 
 from treefold.core.errors import ClosedError
 from treefold.core.events import Event, ProcessDied
-from treefold.core.fold import TreeFold
 from treefold.core.function import Node
-from treefold.core.record import CallRecord
+from treefold.core.record import CallRecord, TreeFold
+from treefold.core.snapshot import snapshot
 from treefold.core.views import NodeView
-from treefold.runtime.trees.bags import SessionBag, close_all
+from treefold.runtime.trees.bags import SessionBag
 
 P = TypeVar("P")
 
@@ -133,7 +133,7 @@ class Tree:
         """Broadcast *event* to observers instead of recording it, and apply it."""
         if self.journal is not None:
             self.journal.stream(self.id, event)
-        self.show(event)
+        self.publish(event, is_recorded=False)
 
     def show(self, event: Event) -> CallRecord:
         """Apply *event* in this process only, without recording it."""
@@ -152,16 +152,16 @@ class Tree:
     def records(self) -> list[CallRecord]:
         """The records of all nodes, by rising ids: each is after that of its caller."""
         with self._lock:
-            return [record for _, record in sorted(self._fold.records.items())]
+            return [record for _, record in sorted(self._fold.items())]
 
     def record_of(self, id: int) -> CallRecord:
         """Return the record of the node with this id."""
-        return self._fold.records[id]
+        return self._fold[id]
 
     def view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id."""
         with self._lock:
-            return self._fold.view(id)
+            return snapshot(self._fold[id])
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Call *wake* once, at the next event."""
@@ -186,12 +186,6 @@ class Tree:
     def has_bags(self) -> bool:
         """Whether one of its nodes has a bag."""
         return bool(self._bags)
-
-    async def close_bags(self) -> None:
-        """Close the bags, newest first; no more can be made."""
-        if self._bags:
-            await close_all(self.take_bags())
-        self._closed = True
 
     def take_bags(self) -> list[SessionBag]:
         """Return the bags, which the caller closes; no more can be made."""
