@@ -152,7 +152,6 @@ class Engine:
             number = next(self._numbers)
             tree = Tree(id, number, kept=self._keeps_trees, journal=journal)
             node = self._make(id, request, loop_handle, tree, None)
-            self._trees.add_root(node)
             self._trees.expect(node)
             if request.key is not None:
                 self._keyed[named(request.key)] = node
@@ -342,10 +341,8 @@ class Engine:
             above = None if parent is None else nodes[parent]
             request = self._loader.request_of(record)
             node = nodes[record.id] = self._node(record, request, self._loop_handle(), tree, above)
-            if above is None:
-                self._trees.add_root(node)
-            else:
-                self._trees.add(node)
+            self._trees.add(node)
+            if above is not None:
                 above.calls.next_sequence = max(above.calls.next_sequence, node.sequence + 1)
                 above.expect_again(node)
             if not node.has_ended:
