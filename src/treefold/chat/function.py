@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import cached_property
 from typing import Any, Final
 
 from treefold.agents.approval import approve_prompt
@@ -31,6 +30,7 @@ from treefold.runtime.loops.loop_handle import settle
 log = logging.getLogger("treefold.chat")
 
 NAME: Final = "chat turn"  # has a space, so that no function that a model can call has this name
+_PARAMETERS: Final = Parameters(NAME, [Parameter("prompt", str), Parameter("session", str, "")])
 
 
 class ChatFunction(Function):
@@ -47,9 +47,9 @@ class ChatFunction(Function):
     def uses(self) -> Sequence[Function]:
         return self._tools
 
-    @cached_property
-    def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return Parameters(NAME, [Parameter("prompt", str), Parameter("session", str, "")])
+    @property
+    def parameters(self) -> Parameters:
+        return _PARAMETERS
 
     def faults(self, models: ModelFinder) -> list[str]:
         try:

@@ -58,7 +58,7 @@ class TurnReader:
             ModelProviderException: the response broke off after a part of it was read.
         """
         put = self._turn.block_stream.put
-        if not isinstance(event, AttemptFailed | Noticed):
+        if not self._turn.accepted and not isinstance(event, AttemptFailed | Noticed):
             self._turn.accepted = True
             settle(self._turn.opened)
         match event:

@@ -334,13 +334,14 @@ class Engine:
         if (known := self._trees.get(id)) is not None:
             return known
         assert self._loader is not None  # there are no other trees without a store
-        tree = self._loader.load(id, events)
+        tree, loop_handle = self._loader.load(id, events), self._loop_handle()
         nodes: dict[int, CallNode] = {}
         for record in tree.records:
             parent = record.requested.parent
             above = None if parent is None else nodes[parent]
             request = self._loader.request_of(record)
-            node = nodes[record.id] = self._node(record, request, self._loop_handle(), tree, above)
+            node = self._node(record, request, loop_handle, tree, above)
+            nodes[node.id] = node
             self._trees.add(node)
             if above is not None:
                 above.calls.next_sequence = max(above.calls.next_sequence, node.sequence + 1)

@@ -1,7 +1,7 @@
 """The call graph: which functions there are and which may call which, checked before any runs."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from treefold.core.decisions import Rules
 from treefold.core.errors import CallGraphError, InvalidValueError
@@ -22,24 +22,26 @@ def discover(
     found = dict(known or {})
     paths = {name: name for name in found}  # the path by which each was found first
     faults: list[str] = []
-    queue = deque((function, function.name) for function in roots)
-    seen: set[int] = set()
+    queue = deque((function, "") for function in roots)
+    callees: dict[int, Sequence[Function]] = {}  # by the id() of their caller
     while queue:
-        function, path = queue.popleft()
-        if id(function) in seen:
+        function, above = queue.popleft()
+        if id(function) in callees:
             continue
-        seen.add(id(function))
-        if found.setdefault(function.name, function) is not function:
+        name = function.name
+        path = above + name
+        if found.setdefault(name, function) is not function:
             faults.append(
-                f"{path}: two functions are called {function.name!r}, this {function!r} and the"
-                f" {found[function.name]!r} of {paths[function.name]}; rename one"
+                f"{path}: two functions are called {name!r}, this {function!r} and the"
+                f" {found[name]!r} of {paths[name]}; rename one"
             )
-        paths.setdefault(function.name, path)
+        paths.setdefault(name, path)
         faults += [f"{path}: {fault}" for fault in function.faults(models)]
-        for used in function.may_call:
-            checked_function(used, f"the 'uses' of {function.name}")
-            queue.append((used, f"{path} > {used.name}"))
-    faults += _cycles(roots)
+        callees[id(function)] = function.may_call
+        for used in callees[id(function)]:
+            checked_function(used, f"the 'uses' of {name}")
+            queue.append((used, f"{path} > "))
+    faults += _cycles(roots, callees)
     if faults:
         raise CallGraphError(faults)
     return found
@@ -56,14 +58,14 @@ def reachable(roots: Iterable[Function]) -> dict[str, Function]:
     return found
 
 
-def _cycles(roots: Iterable[Function]) -> Iterator[str]:
+def _cycles(roots: Iterable[Function], callees: Mapping[int, Sequence[Function]]) -> Iterator[str]:
     """Yield a fault for each cycle in which no function allows recursion."""
     done: set[int] = set()
     for root in roots:
         if id(root) in done:
             continue
         path = [root]
-        below = [iter(root.may_call)]
+        below = [iter(callees[id(root)])]
         while path:
             function = next(below[-1], None)
             if function is None:
@@ -73,7 +75,7 @@ def _cycles(roots: Iterable[Function]) -> Iterator[str]:
                 yield from _cycle_fault(path, function)
             elif id(function) not in done:
                 path.append(function)
-                below.append(iter(function.may_call))
+                below.append(iter(callees[id(function)]))
 
 
 def _cycle_fault(path: list[Function], again: Function) -> Iterator[str]:

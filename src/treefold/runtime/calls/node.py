@@ -18,7 +18,6 @@ from typing import Any
 
 from treefold.core.call_keys import of_content
 from treefold.core.call_request import CallRequest, StartedCall
-from treefold.core.decisions import Rules
 from treefold.core.errors import (
     ClosedError,
     FencedError,
@@ -203,11 +202,6 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
     def total_cost(self) -> Decimal | None:
         spending = self.record.spending
         return NO_COST if spending is None else spending.cost
-
-    @property
-    def rules(self) -> Rules | None:
-        """The rules for models in this call and below, in addition to those of calls above."""
-        return self.request.rules
 
     @property
     def bag(self) -> SessionBag:

@@ -77,6 +77,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._above = above  # that of the nearest agent above
         self._opened: _Opened | None = None
         self._prior: PriorConversation | None = None
+        self._rules: RuleChain | None = None
         self._substitute: Model | None = None  # answers instead of every other model
         self.responses = len(node.record.conversation.exchanges)
         self.notices: list[str] = []
@@ -182,8 +183,12 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     @property
     def rules(self) -> RuleChain:
-        own = [node.rules for node in upwards(self._node) if node.rules is not None]
-        return RuleChain((self._services.rules, *reversed(own)))
+        # They are first read while the call runs, and the requests above it stay the same then.
+        if self._rules is None:
+            given = [node.request.rules for node in reversed(upwards(self._node))]
+            own = [rules for rules in given if rules is not None]
+            self._rules = RuleChain((self._services.rules, *own))
+        return self._rules
 
     @property
     def pauses_on_provider_failure(self) -> bool:
@@ -289,7 +294,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         opened, node = self._get_opened(), self._node
         self._unsent = inputs
         async with admitted(node, self._services.limits, opened.model.provider):
-            reservation = self._reserve(inputs, over_budget=over_budget)
+            reservation = self._reserve(opened, inputs, over_budget=over_budget)
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             failure: Failure | None = None
             try:
@@ -302,21 +307,23 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 failure = Failure.of(error)
                 raise
             finally:
-                usage, cost = self._take_usage(failed=failure is not None)
+                usage, cost = self._take_usage(opened, failed=failure is not None)
                 if reservation is not None:
                     reservation.charge(usage, cost)
                 if failure is not None:
                     failed = RequestFailed(node.id, time.time(), failure, usage, cost)
                     node.tree.publish(failed)
-        return self._complete(usage, cost)
+        return self._complete(opened.session, usage, cost)
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
-        self._get_opened().session.keep(text, *inputs)
-        return self._complete(TokenUsage(), Decimal(0))
+        session = self._get_opened().session
+        session.keep(text, *inputs)
+        return self._complete(session, TokenUsage(), Decimal(0))
 
-    def _complete(self, usage: TokenUsage, cost: Decimal | None) -> ResponseCompleted:
-        session, node = self._get_opened().session, self._node
-        exchanges = session.exchanges
+    def _complete(
+        self, session: Session, usage: TokenUsage, cost: Decimal | None
+    ) -> ResponseCompleted:
+        node, exchanges = self._node, session.exchanges
         parts = tuple(session.parts(len(exchanges) - 1))
         self.responses += 1
         self._unsent = ()
@@ -344,28 +351,17 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                     node.tree.stream(ResponseStreamed(node.id, event))
 
     def _reserve(
-        self, inputs: Sequence[UserText | ToolResult], *, over_budget: bool
+        self, opened: _Opened, inputs: Sequence[UserText | ToolResult], *, over_budget: bool
     ) -> Reservation | None:
         """Reserve the next request in the budgets of all calls above; None if there are none."""
         accounts = [account for one in upwards(self._node) for account in one.accounts]
         if not accounts:
             return None
-        model, expected = self._get_opened().model, self._expected(inputs)
-        return Reservation(self._node, accounts, model, expected, over_budget=over_budget)
+        expected = _expected(opened, inputs)
+        return Reservation(self._node, accounts, opened.model, expected, over_budget=over_budget)
 
-    def _expected(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
-        """Estimate the next request: the whole conversation is sent again, with *inputs*."""
-        opened = self._get_opened()
-        exchanges = opened.session.exchanges
-        new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
-        if not exchanges:
-            new += len(opened.system)
-        usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
-        return usage + exchanges[-1].usage if exchanges else usage
-
-    def _take_usage(self, *, failed: bool) -> tuple[TokenUsage, Decimal | None]:
+    def _take_usage(self, opened: _Opened, *, failed: bool) -> tuple[TokenUsage, Decimal | None]:
         """Return the usage and the cost of the last request."""
-        opened = self._get_opened()
         total = opened.session.usage
         usage, self._charged = total - self._charged, total
         if failed and not usage.total:
@@ -377,6 +373,16 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         starts = [child.started_at for child in self._node.children]
         times = tuple([start.timestamp() for start in starts if start is not None])
         runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(times))
+
+
+def _expected(opened: _Opened, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
+    """Estimate the next request: the whole conversation is sent again, with *inputs*."""
+    exchanges = opened.session.exchanges
+    new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
+    if not exchanges:
+        new += len(opened.system)
+    usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
+    return usage + exchanges[-1].usage if exchanges else usage
 
 
 def _translated(
