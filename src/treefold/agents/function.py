@@ -311,10 +311,12 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
 
     def functions_for(self, model: Model, model_ref: Any = None) -> list[Function]:
         """Return the functions that *model*, requested as *model_ref*, may call, in order."""
-        keys = dict.fromkeys([str(model.provider), model.name, str(model_ref)])
-        tools = {str(key): functions for key, functions in self.model_tools.items()}
-        more = [function for key in keys for function in tools.get(key, ())]
-        return list(dict.fromkeys([*super().may_call, *more]))
+        functions, tools = [*super().may_call], self.model_tools
+        if tools:
+            by_name = {str(key): more for key, more in tools.items()}
+            for key in dict.fromkeys([str(model.provider), model.name, str(model_ref)]):
+                functions += by_name.get(key, ())
+        return list(dict.fromkeys(functions))
 
     def faults(self, models: ModelFinder) -> list[str]:
         faults = [
@@ -392,7 +394,8 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             model = conversation.find_model(model_ref)
         except TreefoldError as error:
             raise provider_fault(ctx, str(model_ref or "the default model"), error) from error
-        system, prompt = conversation.prior.system, conversation.prior.prompt
+        prior = conversation.prior
+        system, prompt = prior.system, prior.prompt
         # A resumed call has its system prompt, and its prompt has been sent.
         if system is None:
             system = await self.system(args)

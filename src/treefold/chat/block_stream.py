@@ -53,6 +53,7 @@ class BlockStream:
         while not self._blocks:
             if self._caught_up is not None:
                 settle(self._caught_up)
+                self._caught_up = None
             if self._closed:
                 return None
             self._changed.clear()

@@ -178,7 +178,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         record = self._node.record.conversation
         if record.caching is not None and record.model == model.name:
             return replace(settings, caching=Caching(record.caching))
-        past = tuple(self._services.past_runs.get(self._node.function.name, ()))
+        past = tuple(self._services.past_runs.get(self._node.record.requested.function, ()))
         return replace(settings, caching=caching_policy(functions, past))
 
     @property
@@ -199,7 +199,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return self._services.pauses_on_tool_error
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
-        known = self._node.calls.unclaimed.get(of_tool_use(self.responses, tool_use_id))
+        calls = self._node.child_calls
+        if calls is None or not calls.unclaimed:
+            return None
+        known = calls.unclaimed.get(of_tool_use(self.responses, tool_use_id))
         if known is None or known.record.started is not None or not known.record.edited:
             return None
         return known.inputs
@@ -369,7 +372,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return usage, price_if_known(usage, opened.model)
 
     def finish(self) -> None:
-        name, runs = self._node.function.name, self._services.past_runs
+        name, runs = self._node.record.requested.function, self._services.past_runs
         starts = [child.started_at for child in self._node.children]
         times = tuple([start.timestamp() for start in starts if start is not None])
         runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(times))
