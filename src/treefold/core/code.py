@@ -129,10 +129,6 @@ class CodeFunction(Function[P, R_co]):
     # Each call reads these.
 
     @cached_property
-    def name(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return super().name
-
-    @cached_property
     def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self._listed or self._signature.parameters
 

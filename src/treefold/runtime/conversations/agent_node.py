@@ -90,7 +90,8 @@ class AgentNode(CallNode):
 
     @property
     def knows_all(self) -> bool:
-        return self.conversation.was_begun
+        talk = self.record.conversation
+        return bool(talk.exchanges or talk.said)
 
     def when_answering(self, wake: Callable[[], None]) -> None:
         self.conversation.when_answering(wake)

@@ -100,11 +100,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     # What it begins with
 
     @property
-    def was_begun(self) -> bool:
-        """Whether an earlier process has sent the first prompt."""
-        return bool(self._node.record.conversation.exchanges or self._node.record.conversation.said)
-
-    @property
     def prior(self) -> PriorConversation:
         # The record changes with each request; this is what it was before the first.
         if self._prior is None:
@@ -114,7 +109,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     def _find_prior(self) -> PriorConversation:
         record = self._node.record.conversation
         prompt = None if record.edit is None else record.edit.prompt
-        if self.was_begun:
+        if record.exchanges or record.said:  # in an earlier process
             return PriorConversation(
                 exchanges=tuple(record.exchanges),
                 unsent=_inputs(record),
@@ -373,7 +368,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     def finish(self) -> None:
         name, runs = self._node.record.requested.function, self._services.past_runs
-        starts = [child.started_at for child in self._node.children]
+        starts = [child.started_at for child in self._node.record.children]
         times = tuple([start.timestamp() for start in starts if start is not None])
         runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(times))
 
