@@ -19,13 +19,12 @@ from treefold.chat.turn_calls import TurnCalls
 from treefold.chat.turn_reader import TurnReader, text_of
 from treefold.core.agent_errors import BlockedError, BudgetExceeded, DeniedError
 from treefold.core.agent_events import ResponseCompleted
-from treefold.core.conversation import AgentConversation, Inputs
+from treefold.core.conversation import AgentConversation, Inputs, PriorConversation
 from treefold.core.errors import DefinitionError, InvalidValueError, TreefoldError, UsageError
 from treefold.core.function import Function, ModelFinder, RunContext
 from treefold.core.parameter import Parameter
 from treefold.core.parameters import Parameters
 from treefold.core.transcript import ToolResult
-from treefold.runtime.loops.loop_handle import settle
 
 log = logging.getLogger("treefold.chat")
 
@@ -39,13 +38,9 @@ class ChatFunction(Function):
     is_agent = True
 
     def __init__(self, options: AgentOptions) -> None:
-        super().__init__(NAME, "A person says something, and a model answers.")
+        description = "A person says something, and a model answers."
+        super().__init__(NAME, description, uses=options.functions())
         self._options = options
-        self._tools = options.functions()
-
-    @property
-    def uses(self) -> Sequence[Function]:
-        return self._tools
 
     @property
     def parameters(self) -> Parameters:
@@ -53,7 +48,7 @@ class ChatFunction(Function):
 
     def faults(self, models: ModelFinder) -> list[str]:
         try:
-            self._options.find_model(models).check(self._tools)
+            self._options.find_model(models).check(self.uses)
         except (DefinitionError, InvalidValueError) as error:
             return [str(error)]
         return []
@@ -68,7 +63,7 @@ class ChatFunction(Function):
             raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
         turn.begun = True
         try:
-            run = _TurnRun(ctx, conversation, turn, self._tools)
+            run = _TurnRun(ctx, conversation, turn, self.uses)
         except TreefoldError as error:
             raise provider_fault(ctx, str(turn.options.model), error) from error
         return await run.to_end()
@@ -102,8 +97,9 @@ class _TurnRun:
         turn = self._turn
         loop = Loop(self._ctx, self._conversation, self._model, self, self._reader)
         try:
-            await self._open()
-            inputs: Inputs = () if self._conversation.prior.response else await self._first_inputs()
+            prior = self._conversation.prior
+            await self._open(prior)
+            inputs: Inputs = () if prior.response else await self._first_inputs(prior)
             return await loop.run(inputs, turn.options.max_tool_iterations)
         except asyncio.CancelledError:
             # The text of an interrupted response counts as its answer.
@@ -116,13 +112,13 @@ class _TurnRun:
             if rest and turn.saver is not None:
                 turn.saver.keep(self._history.waiting)
 
-    async def _open(self) -> None:
+    async def _open(self, prior: PriorConversation) -> None:
         turn, history, conversation = self._turn, self._history, self._conversation
         # Save what an earlier flush left: if that fails, it should fail before the next request.
         await turn.save()
-        if (prior := conversation.prior).exchanges:
+        if prior.exchanges:
             turn.recover(prior.exchanges, is_followed=prior.response is None)
-            settle(turn.opened)
+            turn.note_opened()
         history.catch_up()
         model, system, tools = self._model, turn.options.system_prompt, self._tools
         settings = conversation.with_caching(self._settings, model, tools)
@@ -135,9 +131,9 @@ class _TurnRun:
             history.rewritten = False
             await turn.save()
 
-    async def _first_inputs(self) -> Inputs:
+    async def _first_inputs(self, prior: PriorConversation) -> Inputs:
         """Return the prompt, or the results that an earlier process sent without a response."""
-        prior, prompt = self._conversation.prior, self._turn.prompt
+        prompt = self._turn.prompt
         if prior.exchanges:
             for result in prior.unsent:
                 if isinstance(result, ToolResult):
