@@ -106,7 +106,8 @@ def work(journal: Path, night: str, folder: Path, outbox: Path, model: Model) ->
         args = {"folder": str(folder), "outbox": str(outbox)}
         node = runtime.invoke(send_summaries, args, key=night)  # the one that there is, if any
         for view in runtime.watch(node):
-            if questions := [one for call in all_calls(view) for one in call.questions]:
+            calls = {call.id for call in all_calls(view)}
+            if questions := [one for one in runtime.questions() if one.node_id in calls]:
                 print(*(f"{one.text} [{', '.join(one.choices)}]" for one in questions), sep="\n")
                 runtime.close()  # they wait in the journal, and this process need not
                 return

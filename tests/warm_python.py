@@ -7,6 +7,10 @@ Python or on who started it is tested with processes from scratch.
 
 What starts programs by a command line of its own (``subprocess``, an MCP client, a shell) is given
 ``command(...)``: a small program that has one forked with its files, and stands for it.
+
+One such process is there for all workers of a test session: the one that starts them opens it, and
+they find its address in their environment. It imports nothing before it is asked for the first
+program.
 """
 
 import asyncio
@@ -23,21 +27,22 @@ import sys
 import termios
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from fcntl import ioctl
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, Final
 
 PATIENCE: Final = 60  # seconds
 
+_ADDRESS: Final = "WARM_PYTHON"  # the variable that has it
 _EARLY: Final = (
-    "openai", "aiohttp", "httpx", "mcp", "pydantic", "rich.live", "uvicorn",
-    "treefold.cli", "treefold.models.openai", "treefold.stores", "treefold.testing",
-    "treefold.views.web",
+    "aiohttp", "anyio._backends._asyncio", "anyio.streams.tls", "encodings.idna", "httpcore2",
+    "httpx", "mcp", "openai", "rich.live", "truststore", "uvicorn.lifespan.on",
 )  # fmt: skip
 _LARGEST: Final = 1 << 17  # what a program is told, in bytes
 _LAUNCHER: Final = Path(__file__).with_name("warm_launcher.py")
@@ -97,10 +102,10 @@ def start(
         "cwd": str(cwd or Path.cwd()),
         "in_terminal": in_terminal,
     }
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        socket.send_fds(_parent().line, [json.dumps(call).encode()], [*files, theirs.fileno()])
-    return Program(ours)
+    warm = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    warm.connect(os.environ[_ADDRESS])
+    socket.send_fds(warm, [json.dumps(call).encode()], files)
+    return Program(warm)
 
 
 def run(
@@ -185,18 +190,18 @@ def command(*args: str) -> list[str]:
     Signals reach the program, its exit status is that of the command, and it is killed when the
     command is. Only what looks closely can tell: the program is not a child of the command.
     """
-    return [sys.executable, "-I", "-S", str(_LAUNCHER), _parent().address, *args]
+    return [sys.executable, "-I", "-S", str(_LAUNCHER), os.environ[_ADDRESS], *args]
 
 
-class _Parent:
-    """The process that forks, which ends when nobody can tell it anything."""
+class Parent:
+    """The process that forks; it ends when it is closed, or when who opened it has gone."""
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory()
-        self.address = f"{self._folder.name}/warm"
-        self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        os.environ[_ADDRESS] = address = f"{self._folder.name}/warm"
+        self._line, theirs = socket.socketpair()
         with theirs, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-            door.bind(self.address)
+            door.bind(address)
             door.listen(100)
             inherited = [theirs.fileno(), door.fileno()]
             self._process = subprocess.Popen(
@@ -206,72 +211,98 @@ class _Parent:
             )
 
     def close(self) -> None:
-        self.line.close()
+        """Start no more programs."""
+        del os.environ[_ADDRESS]
+        self._line.close()
         self._process.wait(PATIENCE)
         self._folder.cleanup()
-
-
-@cache
-def _parent() -> _Parent:
-    return _Parent()
-
-
-def close() -> None:
-    """End the process that starts others, if there is one."""
-    if _parent.cache_info().currsize:
-        _parent().close()
-        _parent.cache_clear()
 
 
 # --- the other side
 
 
+def import_treefold() -> None:
+    """Import all of it, so that a program that is forked has nothing of it to import."""
+    for module in walk_packages(import_module("treefold").__path__, "treefold."):
+        if module.name != "treefold.__main__":
+            import_module(module.name)
+    gc.collect()
+    gc.freeze()  # or every end would look at all that was imported
+
+
+class _Running:
+    """A program that was forked, and the socket of its caller, who is told how it ends."""
+
+    def __init__(self, pid: int, caller: socket.socket) -> None:
+        self.caller = caller
+        self.end = os.pidfd_open(pid)  # which can be read when it has ended
+        self._pid = pid
+        self._tell(pid)
+
+    def goes_on(self, ready: Container[Any]) -> bool:
+        """Tell how it ended, if it has; kill it if the caller has gone."""
+        if self.end not in ready:
+            if self.caller not in ready:
+                return True
+            self.kill()
+        _, status = os.waitpid(self._pid, 0)
+        self._tell(os.waitstatus_to_exitcode(status))
+        self.close()
+        return False
+
+    def kill(self) -> None:
+        signal.pidfd_send_signal(self.end, signal.SIGKILL)
+
+    def close(self) -> None:
+        os.close(self.end)
+        self.caller.close()
+
+    def _tell(self, what: int) -> None:
+        with suppress(OSError):  # the caller has gone
+            self.caller.send(str(what).encode())
+
+
 def _serve(line: socket.socket, door: socket.socket) -> Mapping[str, Any]:
     """Fork a child for each call that comes, and return in that one; else never."""
+    running: list[_Running] = []
     while True:
-        ready, _, _ = select.select([line, door], [], [])
-        if door in ready:
-            caller, _ = door.accept()
-            told, files, _, _ = socket.recv_fds(caller, _LARGEST, 3)
-            files.append(caller.detach())
-        else:
-            told, files, _, _ = socket.recv_fds(line, _LARGEST, 4)
-            if not told:
-                os._exit(0)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        if told and not os.fork():
-            line.close()
-            door.close()
-            *files, tell = files
-            if child := os.fork():
-                _tell_of(child, files, tell)
-            os.close(tell)
-            call = json.loads(told)
-            _take(files, in_terminal=call["in_terminal"])
-            return call
-        for file in files:
-            os.close(file)
+        _wait_for_call(line, door, running)
+        caller, _ = door.accept()
+        told, files, _, _ = socket.recv_fds(caller, _LARGEST, 3)
+        if not told:
+            caller.close()
+            continue
+        _import_early()
+        if child := os.fork():
+            running.append(_Running(child, caller))
+            for file in files:
+                os.close(file)
+            continue
+        for one in [*running, line, door, caller]:
+            one.close()
+        call = json.loads(told)
+        _take(files, in_terminal=call["in_terminal"])
+        return call
 
 
-def _tell_of(child: int, files: list[int], tell: int) -> None:
-    """Tell the caller the id of *child* and how it ends; kill it if the caller goes first."""
-    for file in files:
-        os.close(file)
-    with suppress(OSError):  # the caller has gone
-        os.write(tell, str(child).encode())
-        watch = threading.Thread(target=_kill_if_left, args=[child, tell], daemon=True)
-        watch.start()
-        _, status = os.waitpid(child, 0)
-        os.write(tell, str(os.waitstatus_to_exitcode(status)).encode())
-    os._exit(0)
+def _wait_for_call(line: socket.socket, door: socket.socket, running: list[_Running]) -> None:
+    """Look after what is running until somebody is at the *door*; end when the *line* does."""
+    ready: list[Any] = []
+    while door not in ready:
+        ends = [end for one in running for end in (one.end, one.caller)]
+        ready, _, _ = select.select([line, door, *ends], [], [])
+        if line in ready:
+            for one in running:
+                one.kill()
+            os._exit(0)
+        running[:] = [one for one in running if one.goes_on(ready)]
 
 
-def _kill_if_left(child: int, tell: int) -> None:
-    if not os.read(tell, 1):
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
+@cache
+def _import_early() -> None:
+    for early in _EARLY:
+        import_module(early)
+    import_treefold()
 
 
 def _take(files: list[int], *, in_terminal: bool) -> None:
@@ -331,10 +362,6 @@ class _End:
 
 
 if __name__ == "__main__":
-    for early in _EARLY:
-        import_module(early)
-    gc.collect()
-    gc.freeze()  # or every end would look at all that was imported
     end = _End()
     atexit.register(end.come)
     with socket.socket(fileno=int(sys.argv[1])) as line:

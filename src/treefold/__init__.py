@@ -10,6 +10,7 @@ The names are grouped by what they are for; each module is the table of contents
     treefold.stores: journals and saved chats.
     treefold.testing: a scripted model, replay of recorded runs.
     treefold.errors: the tree of all exceptions.
+    treefold.events: what happens to calls, as data.
 
 The most used names can be imported from here as well. Names and modules are loaded when they are
 first used; the list of them is ``__init__.pyi``, which type checkers read, too.

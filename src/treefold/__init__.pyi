@@ -3,6 +3,7 @@
 from treefold import (
     chat as chat,
     errors as errors,
+    events as events,
     mcp as mcp,
     models as models,
     stores as stores,
@@ -111,6 +112,7 @@ from treefold.tree import (
     UserText as UserText,
     agent as agent,
     attach as attach,
+    show as show,
 )
 from treefold.turns import (
     Agent as Agent,

@@ -39,3 +39,4 @@ from treefold.runtime.limits.limits import Limits as Limits
 from treefold.runtime.observe.observer import Observer as Observer, attach as attach
 from treefold.runtime.runtime import Runtime as Runtime
 from treefold.runtime.trees.bags import SessionBag as SessionBag
+from treefold.views.showing import show as show

@@ -1,5 +1,6 @@
 """Whatever functions and models say stays text: it runs nothing, loads nothing, turns nothing."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +8,15 @@ from playwright.sync_api import Page, expect
 
 from browser.conftest import Eyes
 from browser.served_journal import Stage, call, choose, gone, open_run, staged, state
-from treefold import AgentFunction, CodeFunction, FunctionArg, ModelText, ThinkingPart, ToolUse
+from treefold import (
+    AgentFunction,
+    CodeFunction,
+    FunctionArg,
+    ModelText,
+    Runtime,
+    ThinkingPart,
+    ToolUse,
+)
 from treefold.testing import ScriptedModel
 
 MARKUP = (
@@ -154,3 +163,26 @@ def test_ten_million_characters_on_one_line_do_not_stop_the_page(eyes: Eyes):
         choose(page, "1.1")
         eyes.picture(page)
         assert page.locator("body").evaluate("(body) => body.innerText.length") < 1_000_000
+
+
+@pytest.mark.parametrize(("scheme", "colours"), [("light", "#fff;#111"), ("dark", "#111;#ddd")])
+def test_a_tree_in_a_notebook_folds_and_runs_nothing(
+    eyes: Eyes, tmp_path: Path, scheme: str, colours: str
+):
+    with Runtime([agent], models=model()) as runtime:
+        node = runtime.invoke(agent, {"text": HOSTILE})
+        node.result()
+        html = node._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    background, text = colours.split(";")
+    file = tmp_path / f"{scheme}.html"
+    style = f"background: {background}; color: {text}; width: 800px"
+    file.write_text(f'<!doctype html><meta charset="utf-8"><body style="{style}">{html}')
+    page = eyes.open(file.as_uri())
+    result = page.locator("summary", has_text="1.1 ").locator("..").locator("pre").first
+    expect(result).not_to_be_visible()
+    page.locator("summary", has_text="1.1 ").click()
+    expect(result).to_be_visible()
+    eyes.picture(page)
+    assert page.evaluate("() => window.owned") is None
+    assert page.locator("script, img, iframe, a, link").count() == 0
+    assert page.locator("style").count() == 1

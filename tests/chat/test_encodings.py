@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import warm_python
 from treefold.chat.encodings import ADDRESS, FILES
 
 KEY = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # what tiktoken calls the file of cl100k_base
@@ -73,7 +73,7 @@ def told(
     }
     arguments = {"models": models, "messages": messages, "hide": hide, "ask": ask}
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(arguments)],
+        warm_python.command("-c", SCRIPT, json.dumps(arguments)),
         env=clean | env,
         capture_output=True,
         text=True,

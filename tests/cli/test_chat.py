@@ -226,6 +226,25 @@ async def test_calls_are_a_line_each_with_what_came_of_them(
         assert shown[6:] == ["It is 42.", "> "]
 
 
+async def test_answers_wrap_at_words_also_after_the_window_was_resized(
+    server: ModelServer, chat: Chat, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "80")  # as some shells do
+    rest = asyncio.Event()
+    words = ["Squirrels bury thou", "sands of nuts in aut", "umn, 日本語", Wait(rest)]
+    server.add(text(*words, " and they forget where."))
+    async with chat(columns=30) as terminal:
+        await terminal.see("> ")
+        terminal.press("Tell me\n")
+        await terminal.see_on_screen("Squirrels bury thousands of\nnuts in autumn, 日本語")
+        terminal.resize(40, 40)
+        rest.set()
+        await terminal.see("> ")
+        terminal.press(CTRL_D)
+        assert await terminal.exit_code() == 0
+        assert "日本語 and they forget \nwhere.\n" in terminal.shown
+
+
 async def test_thinking_is_dim_and_apart(server: ModelServer, chat: Chat):
     server.add(completion({"reasoning_content": "They greet"}, {"content": "Hello."}))
     async with chat() as terminal:

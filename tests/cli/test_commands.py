@@ -54,7 +54,10 @@ def test_the_help_loads_no_command():
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
     )
-    assert done.stderr == "['treefold.cli.commands', 'treefold.cli.exit_codes']\n"
+    assert (
+        done.stderr
+        == "['treefold.cli.log_output', 'treefold.cli.commands', 'treefold.cli.exit_codes']\n"
+    )
 
 
 def test_an_unknown_command_is_exit_code_2_and_the_nearest_is_named(

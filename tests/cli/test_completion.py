@@ -52,7 +52,7 @@ def options_of(name: str) -> list[click.Option]:
 def test_commands_are_completed_and_none_is_loaded(completed: Complete):
     assert completed("") == plain(*COMMANDS)
     assert completed("tr") == plain("tree", "transcript")
-    assert completed("--v") == plain("--version")
+    assert completed("--v") == plain("--verbose", "--version")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

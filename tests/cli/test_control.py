@@ -33,6 +33,8 @@ QUESTIONS: Final = [
         "tree": 1,
         "path": "1",
         "fn": "deploy",
+        "args": "",
+        "caller": None,
     },
     {
         "id": "3-1",
@@ -43,6 +45,8 @@ QUESTIONS: Final = [
         "tree": 2,
         "path": "2.1",
         "fn": "pay",
+        "args": "amount=5",
+        "caller": {"id": 2, "path": "2", "fn": "buy", "args": ""},
     },
     {
         "id": "4-1",
@@ -55,6 +59,8 @@ QUESTIONS: Final = [
         "tree": 4,
         "path": "3",
         "fn": "pay",
+        "args": "amount=9, seconds=3600",
+        "caller": None,
     },
     {
         "id": "1-2",
@@ -65,8 +71,17 @@ QUESTIONS: Final = [
         "tree": 1,
         "path": "1",
         "fn": "deploy",
+        "args": "",
+        "caller": None,
     },
 ]
+
+LISTED: Final = """\
+ID   PATH  CALL           CALLED BY
+1-1  1     deploy()
+    Deploy here?\\x1b[2J [yes / no]
+3-1  2.1   pay(amount=5)  2 buy()
+    approval: Pay 5? [allow / deny]"""
 
 
 # --- questions
@@ -86,10 +101,11 @@ def test_every_kind_of_question_is_listed_with_who_asks_it(path: Path, drive: Dr
     doubt, why = QUESTIONS[2]["text"], QUESTIONS[3]["text"]
     assert (code, told) == (0, "")
     assert shown == (
-        "1-1  1 deploy  human\n    Deploy here?\\x1b[2J\n    [yes / no]\n"
-        "3-1  2.1 pay  approval\n    Pay 5?\n    [allow / deny]\n"
-        f"4-1  3 pay  in_doubt\n    {doubt}\n    [retry / use / fail]\n"
-        f"1-2  1 deploy  paused\n    {why}\n    [resume / cancel]\n"
+        "ID   PATH  CALL                         CALLED BY\n"
+        "1-1  1     deploy()\n    Deploy here?\\x1b[2J [yes / no]\n"
+        "3-1  2.1   pay(amount=5)                2 buy()\n    approval: Pay 5? [allow / deny]\n"
+        f"4-1  3     pay(amount=9, seconds=3600)\n    in_doubt: {doubt} [retry / use / fail]\n"
+        f"1-2  1     deploy()\n    paused: {why} [resume / cancel]\n"
     )
     code, shown, told = act(path, "questions", "--json")
     assert (code, json.loads(shown), told) == (0, QUESTIONS, "")
@@ -109,6 +125,26 @@ def test_a_live_run_continues_with_the_answer(path: Path, drive: Drive):
     asked(path)
     assert act(path, "answer", "1-1", "YES") == (0, "question 1-1 is answered\n", "")
     assert seen(path, 1, is_over).outputs == "here: yes"
+
+
+def test_the_only_question_is_answered_without_its_id(path: Path, drive: Drive):
+    drive("deploy", "buy")
+    asked(path, 2)
+    # A node's id is enough, as is any beginning that no other id has.
+    assert act(path, "answer", "1", "n") == (0, "question 1-1 is answered\n", "")
+    assert seen(path, 1, is_over).outputs == "here: no"
+    assert act(path, "answer", "yes") == (0, "question 3-1 is answered\n", "")
+    assert seen(path, 2, is_over).outputs == 'Buy a boat. It "paid 5".'
+    no_more = "treefold answer: no question waits for an answer\n"
+    assert act(path, "answer", "yes") == (2, "", no_more)
+
+
+def test_the_only_call_is_approved_with_other_arguments_without_an_id(path: Path, drive: Drive):
+    drive("buy")
+    asked(path)
+    edited = ["--args", '{"amount": 6}']
+    assert act(path, "answer", *edited) == (0, "question 2-1 is answered\n", "")
+    assert seen(path, 1, is_over).outputs == 'Buy a boat. It "paid 6".'
 
 
 def test_an_answer_waits_for_a_program_if_none_runs(path: Path, drive: Drive):
@@ -152,7 +188,12 @@ def test_a_wrong_answer_lists_the_right_ones_and_the_question_stays(path: Path, 
     asked(path, 2)
     for args, said in [
         (["1-1", "perhaps"], "'perhaps' does not answer question 1-1: 'yes', 'no'"),
-        (["1-1"], "the answer is missing: treefold answer ID TEXT"),
+        ([], "the answer is missing: treefold answer ID TEXT"),
+        (["1-1"], "the answer to question 1-1 is missing: treefold answer ID TEXT"),
+        (
+            ["1-1", "not", "now"],
+            "too many words: put an answer of several in quotes, treefold answer ID 'not now'",
+        ),
         (["1-1", "--args", "{}"], "question 1-1 (human) takes no arguments"),
         (
             ["3-1", "so what"],
@@ -164,8 +205,13 @@ def test_a_wrong_answer_lists_the_right_ones_and_the_question_stays(path: Path, 
         ),
         (
             ["9-9", "yes"],
-            "no question '9-9' waits for an answer (it may have been answered already);"
-            " open: 1-1, 3-1",
+            f"no question '9-9' waits for an answer (it may have been answered already);"
+            f" open:\n{LISTED}",
+        ),
+        (
+            ["yes"],
+            "2 questions are open: say which one by its id, such as treefold answer 1-1 yes\n"
+            f"{LISTED}",
         ),
     ]:
         assert act(path, "answer", *args) == (2, "", f"treefold answer: {said}\n")

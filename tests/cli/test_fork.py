@@ -91,6 +91,11 @@ def test_it_is_done_here_with_functions_that_are_given(walked: Path):
         0,
         'Buy a boat. It "paid 7".\n',
     )
+    (walked.parent / "system.txt").write_text("Be quick.")
+    for text, system in [("Be slow.", "Be slow."), ("@system.txt", "Be quick."), ("@@you", "@you")]:
+        assert act(walked, "fork", "1", *again, "--system", text)[0] == 0
+        [first, *_] = json.loads(act(walked, "transcript", "last", "--json")[1])
+        assert (first["kind"], first["text"]) == ("system", system)
     assert outputs(walked)[:2] == ['Buy a boat. It "paid 5".', 2]  # as they were
 
 
@@ -102,6 +107,12 @@ def test_what_cannot_be_forked_is_exit_code_2_and_nothing_is_left(walked: Path, 
         (["1", "--model", "nobody:knows", *here], UNKNOWN),
         (["1", "--at", "9", *here], "node 1 has had 2 responses, and not 9"),
         (["1", "--args", "5"], """--args takes a JSON object such as '{"name": "Ada"}', not '5'"""),
+        (["3", "--system", "x"], "walk is code: it has no prompt and no model"),
+        (
+            ["1", "--system", "@nowhere.txt"],
+            "--system @nowhere.txt: the file cannot be read (No such file or directory);"
+            " write @@ for a text that begins with @",
+        ),
         (["9"], f"{walked} has no node 9; it may have been deleted"),
         (["9", *here], f"{walked} has no node 9; it may have been deleted"),
         (

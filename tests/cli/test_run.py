@@ -133,7 +133,8 @@ def test_a_file_may_have_the_name_of_a_module_and_import_its_neighbours(tmp_path
 
 
 def test_a_terminal_without_unicode_is_no_reason_to_fail():
-    command = warm_python.command("-m", "treefold", "run", "examples/survey.py:survey")
+    target = ("examples/survey.py:survey", "--arg", "folder=src/treefold/core")
+    command = warm_python.command("-m", "treefold", "run", *target)
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=60)
     assert done.returncode == 0
@@ -225,7 +226,10 @@ def run_asking(tmp_path: Path, name: str, said: str) -> subprocess.CompletedProc
 def test_questions_are_put_to_the_user_until_the_answer_fits(tmp_path: Path):
     done = run_asking(tmp_path, "paint", "green\nb\n")
     assert (done.returncode, done.stdout) == (0, "painted\n")
-    assert "? node 2: Red\\x1b[2J or blue? [r / b]\n" in done.stderr
+    assert (
+        "? 1.1 human_in_loop(question='Red\\x1b[2J or blue?', choices=['r', 'b'])\n"
+        "  called by 1 paint(what='door')\n  Red\\x1b[2J or blue? [r / b]\n"
+    ) in done.stderr
     assert "'green' does not answer question 2-1: 'r', 'b'" in done.stderr
     assert "human_in_loop(" in done.stderr
 
@@ -277,11 +281,11 @@ async def test_the_tree_keeps_moving_while_a_question_waits(tmp_path: Path):
     module = tmp_path / "job.py"
     module.write_text(ASKING_BESIDE)
     async with Terminal("-m", "treefold", "run", f"{module}:both", env={}) as terminal:
-        await terminal.see_on_screen("? node 2: Ready?\n>")
+        await terminal.see_on_screen("? 1.1 ask(), called by 1 both()\n  Ready?\n>")
         terminal.press("y" * 150)  # wider than the terminal
-        await terminal.see_on_screen("✓ 3 of 5 done", "? node 2: Ready?\n> yyy")
-        assert [line[:3] for line in terminal.screen[-2:]] == ["? n", "> y"]
-        assert sum("1 both()" in line for line in terminal.screen) == 1
+        await terminal.see_on_screen("✓ 3 of 5 done", "  Ready?\n> yyy")
+        assert [line[:3] for line in terminal.screen[-3:]] == ["? 1", "  R", "> y"]
+        assert sum(line.startswith("● 1 both()") for line in terminal.screen) == 1
         terminal.press("\n")
         assert await terminal.exit_code() == 0
         assert ("y" * 150) in "".join(terminal.screen)
@@ -294,11 +298,11 @@ async def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_the_te
     module.write_text(ASKING_TWICE)
     args = ("-m", "treefold", "run", f"{module}:ask", "--store", str(store))
     async with Terminal(*args, env={}) as terminal:
-        await terminal.see("? node 1: First?\n> ")
+        await terminal.see("? 1 ask()\n  First?\n> ")
         terminal.press("be")
         await asyncio.to_thread(answer_beside, store)
         await terminal.see("(no longer open: it was answered elsewhere, or cancelled)")
-        await terminal.see("? node 1: Second?\n> ")
+        await terminal.see("? 1 ask()\n  Second?\n> ")
         terminal.press("gun\n")
         assert await terminal.exit_code() == 0
         await terminal.see("abegun\n")
@@ -312,7 +316,8 @@ def test_a_question_that_is_answered_elsewhere_is_not_waited_for_at_a_pipe(tmp_p
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
-        assert process.stderr.readline() == "? node 1: First?\n"
+        assert process.stderr.readline() == "? 1 ask()\n"
+        assert process.stderr.readline() == "  First?\n"
         answer_beside(store)
         assert process.stderr.readline() == "> \n"
         said = "(no longer open: it was answered elsewhere, or cancelled)\n"

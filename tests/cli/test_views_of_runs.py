@@ -203,6 +203,8 @@ def test_calls_that_run_at_the_same_time_have_a_stack_each(look: Look, tmp_path:
     store = ("--store", str(path))
     status, shown = look("stack", *store)
     assert status == 0
+    # The process that ran them has ended.
+    shown = shown.replace(" | interrupted", "")
     assert re.sub(r"node \d", "node N", shown).splitlines() == [
         "Agent traceback (most recent call last):",
         "  both (code, node N, path 1)",
@@ -405,6 +407,10 @@ def test_a_run_whose_process_was_killed_is_interrupted_and_its_clock_stops(look:
         ("interrupted", pytest.approx(last, abs=1e-3))
     ] * 2
     assert {frame["state"] for frame in as_data(look("stack", "--json", *store))} == {"interrupted"}
+    assert all(" | interrupted" in line for line in look("stack", *store)[1].splitlines()[1:])
+    flame = as_data(look("flame", "--json", *store))
+    assert flame["total"] == pytest.approx(last - run["started"], abs=1e-3)
+    assert {frame["state"] for frame in flame["frames"]} == {"interrupted"}
     listed, drawn = look("ps", *store), look("tree", *store)
     assert " interrupted " in listed[1]
     assert [line.lstrip("└─ ")[:2] for line in drawn[1].splitlines()] == ["↯ "] * 2

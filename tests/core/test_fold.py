@@ -1,7 +1,9 @@
 """A tree is a fold over its events."""
 
 from treefold import NodeState, NodeView
+from treefold.core.arriving import ArrivingResponse
 from treefold.core.events import CallEnded, CallRequested, CallStarted, Event, Failure, ValueSent
+from treefold.core.model_events import TextDelta
 from treefold.core.record import TreeFold
 from treefold.core.snapshot import snapshot
 
@@ -100,10 +102,10 @@ def test_a_partial_text_changes_a_view_and_no_number():
     numbers = {id: view.update_seqnum for id, view in views(fold).items()}
     assert numbers == {1: 8, 2: 8, 3: 6}
     fold.apply(ValueSent(3, "spoon"))
-    fold.set_partial_text(2, "Almost")
-    assert (snapshot(fold[2]).partial, snapshot(fold[2]).status) == (
-        "Almost",
-        "receives a response",
-    )
+    arriving = ArrivingResponse()
+    arriving.add(TextDelta("Almost"))
+    fold.show_arriving(2, arriving)
+    streaming = snapshot(fold[2])
+    assert (streaming.partial, streaming.status) == ("Almost", "receives a response")
     assert snapshot(fold[1]).children == (snapshot(fold[2]), snapshot(fold[3]))
     assert {id: view.update_seqnum for id, view in views(fold).items()} == {1: 9, 2: 8, 3: 9}

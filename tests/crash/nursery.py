@@ -16,12 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import warm_python
+
 PATIENCE: Final = 90  # seconds for one life
-LATE: Final = (
-    "pydantic",
-    "treefold.core.schema",
-    "treefold.runtime.recovery",
-)  # loaded on first use
 
 
 @dataclass(frozen=True)
@@ -114,6 +111,6 @@ def _live(
 
 
 if __name__ == "__main__":
-    for late in LATE:
-        import_module(late)
-    serve(import_module(sys.argv[1]).main, sys.argv[2], sys.argv[3])
+    main = import_module(sys.argv[1]).main
+    warm_python.import_treefold()
+    serve(main, sys.argv[2], sys.argv[3])

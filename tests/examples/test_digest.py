@@ -3,12 +3,12 @@
 import asyncio
 import os
 import signal
-import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
 
+import warm_python
 from agent_scripts import asked, until
 from example_runs import EXAMPLES
 from treefold import NodeState, NodeView, Runtime, attach, registries
@@ -112,7 +112,7 @@ def test_a_folder_without_texts_is_an_error(tmp_path: Path):
 
 def command(folder: Path, store: Path, model: str) -> list[str]:
     where = ["--arg", f"folder={folder}", "--store", str(store), "--model", model]
-    return [sys.executable, "-m", "treefold", "run", f"{EXAMPLES}/digest.py:digest", *where]
+    return warm_python.command("-m", "treefold", "run", f"{EXAMPLES}/digest.py:digest", *where)
 
 
 def calls_in(store: Path) -> list[NodeView]:

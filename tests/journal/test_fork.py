@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from journal.processes import Lives, World, answer_in_turn, numberless, question_of, result
+from support import wait
 from treefold import (
     AgentFunction,
     CodeFunction,
@@ -21,7 +22,7 @@ from treefold import (
     agent,
 )
 from treefold.core.errors import InvalidValueError, UnknownNodeError
-from treefold.testing import ScriptedModel
+from treefold.testing import HANGS, ScriptedModel, replay
 from view_trees import flat
 
 # --- an agent with three steps
@@ -109,6 +110,63 @@ def test_an_agent_may_go_on_with_another_model(world: World):
         again = runtime.fork(node, at=1, edit=Edit(model=reply_of(world, "third")))
         assert result(again) == "third, Task: dig: look 0, look 1"
     assert world.told("request", "model") == ["default"] * 3 + ["other"] + ["third"] * 2
+
+
+def systems(model: ScriptedModel) -> list[str]:
+    """The system prompt of each request."""
+    return [request.system for request in model.requests]
+
+
+def prompted(world: World) -> tuple[Any, ScriptedModel]:
+    """An agent with a system prompt, which looks twice, and its model."""
+
+    @agent(system="Dig {task} with care.", uses=[world.tool("look")])
+    def dig(task: str) -> str:
+        return f"Task: {task}"
+
+    return dig, reply_of(world, "default")
+
+
+def test_an_agent_may_have_another_system_prompt_from_a_response_on(world: World):
+    dig, model = prompted(world)
+    with world.runtime(dig, models=model) as runtime:
+        node = runtime.invoke(dig, {"task": "holes"})
+        result(node)
+        model.requests.clear()
+        fork = runtime.fork(node, edit=Edit(system="Dig {fast}."))
+        assert result(fork) == "default, Task: holes: look 0, look 1"
+        assert systems(model) == ["Dig {fast}."] * 3
+        later = runtime.fork(node, 2, Edit(system="Dig at night."))
+        assert result(later) == "default, Task: holes: look 0, look 1"
+        assert systems(model)[3:] == ["Dig at night."]
+        assert [runtime.get_view(one.id).system for one in (node, fork, later)] == [
+            "Dig holes with care.",
+            "Dig {fast}.",
+            "Dig at night.",
+        ]
+        model.requests.clear()
+        # A fork of the fork has it, too, and an edit of the model does not take it away.
+        result(runtime.fork(fork, 1, Edit(model=model)))
+        assert systems(model) == ["Dig {fast}."] * 2
+        trees = [one.id for one in runtime.list_toplevel()]
+    for tree in trees:
+        replay([dig], world.file, tree).check()
+
+
+def test_a_fork_with_another_system_prompt_keeps_it_after_a_restart(world: World):
+    dig, model = prompted(world)
+    with world.runtime(dig, models=model) as runtime:
+        node = runtime.invoke(dig, {"task": "holes"})
+        result(node)
+    failing = ScriptedModel(lambda request: HANGS, name="default")
+    with world.runtime(dig, models=failing) as runtime:
+        fork = runtime.fork(node.id, edit=Edit(system="Dig fast."))
+        wait(lambda: failing.requests)
+        runtime.close()
+    model = reply_of(world, "default")
+    with world.runtime(dig, models=model) as runtime:
+        assert result(runtime.get_subtree(fork.id)[0]) == "default, Task: holes: look 0, look 1"
+    assert systems(model) == ["Dig fast."] * 3
 
 
 def test_a_call_is_taken_to_have_returned_something_else(world: World):

@@ -317,7 +317,7 @@ def test_a_fork_that_an_earlier_version_wrote_shares_what_it_shared_then() -> No
         4,
         at=0.0,
         key="#4",
-        number=2,
+        tree_number=2,
         function="f",
         is_agent=False,
         source=1,

@@ -19,7 +19,7 @@ from treefold import (
     agent,
     tool,
 )
-from treefold.core.value_codec import Unserializable
+from treefold.core.jsonable import Unserializable
 from treefold.testing import HANGS, ScriptedModel
 
 PATIENCE: Final = 60  # seconds

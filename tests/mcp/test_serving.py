@@ -17,7 +17,8 @@ import pytest
 
 import warm_python
 from mcp_servers import SERVERS, TOKEN, WITH_TOKEN
-from support import heed_interrupts, processes_in
+from support import heed_interrupts, processes_in, wait
+from treefold import attach
 from treefold.mcp import McpServer
 
 ROOT = Path(__file__).parent.parent.parent
@@ -238,6 +239,26 @@ def napping(folder: Path, *command: str) -> Generator[subprocess.Popen[str], Non
             yield process
         finally:
             process.kill()
+
+
+async def test_with_a_journal_calls_can_be_looked_at_and_questions_answered_elsewhere(
+    tmp_path: Path,
+):
+    store = str(tmp_path / "run.db")
+    with served_http(WORK, "--store", store) as address:
+        async with McpServer(address, headers=WITH_TOKEN) as server, asyncio.TaskGroup() as group:
+            assert await server.call("double", {"n": 2}) == 4
+            # This client cannot be asked.
+            call = group.create_task(server.call("ask_colour", {}))
+            with attach(store) as observer:
+                [question] = await asyncio.to_thread(wait, observer.questions)
+                observer.answer(question.id, "red")
+            assert await call == "it is red"
+    with attach(store) as observer:
+        assert [(row.function, row.state.name) for row in observer.trees()] == [
+            ("double", "Success"),
+            ("ask_colour", "Success"),
+        ]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,13 @@ class Case:
 
     def dialect(self) -> Dialect:
         profile = replace(Profile(), **self.expected.get("profile", {}))
-        functions = [
-            CodeFunction(name=name, callable=nothing) for name in self.expected["functions"]
-        ]
+        functions = [function_called(name) for name in self.expected["functions"]]
         return DIALECTS[self.protocol]("model", profile, "", functions, ModelSettings())
+
+
+@cache
+def function_called(name: str) -> CodeFunction:
+    return CodeFunction(name=name, callable=nothing)
 
 
 def nothing(ctx: RunContext) -> None: ...

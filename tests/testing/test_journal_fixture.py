@@ -1,12 +1,11 @@
 """The fixture in a real run of pytest, on a journal and on an exported tree."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import warm_python
 from treefold import MemoryStore, Runtime, SqliteStore, agent
 from treefold.stores import export_tree
 from treefold.testing import ScriptedModel, replay
@@ -42,11 +41,9 @@ with Runtime([greet], models=ScriptedModel("Hi, Ada!"), store="run.db") as runti
 
 
 def run(folder: Path, *command: str) -> str:
-    command = (sys.executable, *command)
     env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
-    done = subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
-    )
+    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the fixture is not one of a plugin
+    done = warm_python.run(*command, cwd=folder, env=env)
     return done.stdout + done.stderr
 
 
@@ -58,7 +55,7 @@ def test_a_test_with_a_recorded_tree_passes_until_something_changes(tmp_path: Pa
     with SqliteStore(tmp_path / "run.db") as store:
         export_tree(store, store.trees()[0].id, tmp_path / "greeting.jsonl")
 
-    pytest_run = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+    pytest_run = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert "1 passed" in run(tmp_path.parent, *pytest_run, str(tmp_path))
 
     (tmp_path / "agents.py").write_text(AGENTS.format(system="Be very polite."))

@@ -1,6 +1,7 @@
 """Trees that are replayed with the functions that made them: nothing differs, nothing is done."""
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -253,7 +254,7 @@ def test_sub_agents_and_results_with_a_type_do_the_same(journal: Path):
     assert shape(again.view.children[0]) == shape(recorded_view(journal).children[0])
 
 
-def test_people_are_not_asked_again(journal: Path):
+def test_people_are_not_asked_again(journal: Path, caplog: pytest.LogCaptureFixture):
     async def plan(ctx: RunContext) -> str:
         here = await ctx.ask("Where?")
         again = await ctx.ask("Where?")
@@ -261,8 +262,11 @@ def test_people_are_not_asked_again(journal: Path):
 
     function = CodeFunction(name="plan", callable=plan, uses=[human_in_loop])
     record(journal, function, {}, answers=["Bonn", "Ulm", "Because."])
+    caplog.set_level(logging.INFO, "treefold")
     again = replay([function], journal)
     assert (again.divergence, again.output) == (None, "Bonn, Ulm, Because.")
+    assert "waits for a person (human)" in caplog.text
+    assert "WARNING" not in caplog.text
 
 
 def asks(text: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from treefold import (
     ThinkMore,
     Tool,
     agent,
+    show,
     tool,
 )
 
@@ -64,6 +65,8 @@ async def code(ctx: RunContext) -> None:
     assert_type(await ctx.call(fetch_function, url="x"), bytes)
     assert_type(await add_function.run(1), int)
     assert_type(add_function.run_sync(a=1), int)
+    assert_type(await show(add_function.run(1)), int)
+    assert_type(show(add_function.run(1)).result(), int)
     ctx.call(add_function, a="1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     ctx.call(add_function, c=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     add_function.run_sync()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

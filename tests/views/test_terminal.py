@@ -139,7 +139,7 @@ async def test_a_question_stands_out_is_counted_and_is_asked_below_the_tree(stag
     async with stage.run("ask") as terminal:
         await terminal.see_on_screen("? 1 ask()  Red\\x1b[2J or blue? [red / blue]")
         await terminal.see_on_screen(
-            " ? 1 waits for you ", "? node 1: Red\\x1b[2J or blue? [red / blue]\n>"
+            " ? 1 waits for you ", "? 1 ask()\n  Red\\x1b[2J or blue? [red / blue]\n>"
         )
         terminal.press("blue\n")
         await terminal.see_on_screen("> blue", "✓ 1 ask() → 'blue'", "✓ 1 of 1 done")

@@ -396,10 +396,10 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             raise provider_fault(ctx, str(model_ref or "the default model"), error) from error
         prior = conversation.prior
         system, prompt = prior.system, prior.prompt
-        # A resumed call has its system prompt, and its prompt has been sent.
         if system is None:
             system = await self.system(args)
-            prompt = await self.prompt(ctx, args) if prompt is None else prompt
+        if prompt is None and not prior.is_begun:
+            prompt = await self.prompt(ctx, args)
         task = Task(
             model=model,
             system=system,

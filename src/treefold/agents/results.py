@@ -137,6 +137,7 @@ class ReturnResult(Function):
 
     def __init__(self, returns: Any = str, *, or_answer: bool = False) -> None:
         self.type = ResultType(returns)
+        self.result_path = () if self.type.is_object else (_WRAPPED,)
         if or_answer:
             self.answer_schema = self.type.schema
         self._parameters = _ResultParameters(self.type)

@@ -1,7 +1,5 @@
 """``TurnReader``: passes the responses of a turn to its reader, its history and its session."""
 
-import logging
-
 from treefold.chat.blocks import TextBlock, ThinkingBlock, ToolUseDelta
 from treefold.chat.turn import ChatTurn
 from treefold.core import model_events
@@ -12,8 +10,6 @@ from treefold.core.model import Model
 from treefold.core.model_events import AttemptFailed, ModelEvent, Noticed
 from treefold.core.provider_errors import provider_exception
 from treefold.core.transcript import ModelText
-
-log = logging.getLogger("treefold.chat")
 
 
 class TurnReader:
@@ -74,8 +70,6 @@ class TurnReader:
                 put(ToolUseDelta(event.index, event.id, event.name, event.arguments))
             case AttemptFailed() if self._text or self._has_fragments:
                 raise self._broke_off(event)
-            case Noticed():
-                log.warning("%s", event.text)
             case _:
                 pass
 

@@ -9,7 +9,6 @@ functions, ``output`` prints tables and JSON. ``chat`` is made of ``chat_loop`` 
 
 import gc
 import io
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import click
 
 from treefold.cli.commands import COMMANDS, COMPLETION_VARIABLE, load_command, treefold
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE
+from treefold.cli.log_output import messages_printed
 from treefold.core.errors import TreefoldError
 
 
@@ -26,10 +26,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with *argv*; return its exit code."""
     args = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
-    _escape_log()
     try:
         try:
-            return _run(args, owns_process=argv is None)
+            with messages_printed():
+                return _run(args, owns_process=argv is None)
         finally:
             # Here a closed pipe can still be handled; when Python exits, it cannot.
             sys.stdout.flush()
@@ -58,10 +58,15 @@ def _run(args: list[str], *, owns_process: bool) -> int:
     except click.UsageError as error:
         return _explain(error)
     except TreefoldError as error:
-        print(f"treefold {args[0]}: {_readable(str(error))}", file=sys.stderr)
+        print(f"treefold {_command(args)}: {_readable(str(error))}", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _command(args: list[str]) -> str:
+    """Return the name of the command in *args*, which may begin with options."""
+    return next((arg for arg in args if not arg.startswith("-")), "")
 
 
 def _load_without_collecting(args: list[str]) -> None:
@@ -72,8 +77,8 @@ def _load_without_collecting(args: list[str]) -> None:
     """
     gc.disable()
     try:
-        if args and args[0] in COMMANDS:
-            load_command(args[0])
+        if (name := _command(args)) in COMMANDS:
+            load_command(name)
     finally:
         gc.freeze()
         gc.enable()
@@ -94,17 +99,6 @@ def _readable(text: str) -> str:
     from treefold.views.text import readable  # noqa: PLC0415 - most commands print no error
 
     return readable(text)
-
-
-def _escape_log() -> None:
-    """Escape log messages on the terminal: they may quote a tool or a model."""
-    if logging.lastResort is not None:
-        logging.lastResort.setFormatter(_EscapingFormatter())
-
-
-class _EscapingFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return _readable(super().format(record))
 
 
 def _prepare_streams() -> None:

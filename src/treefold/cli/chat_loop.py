@@ -15,7 +15,7 @@ from treefold.cli.chat_input import LineReader
 from treefold.cli.chat_screen import Screen
 from treefold.cli.chat_turn import TurnRunner
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE
-from treefold.cli.loading import load_functions
+from treefold.cli.loading import is_scripted, load_functions, load_model
 from treefold.cli.model_choice import ModelChoice, choose_model
 from treefold.core.decisions import HOOK_POST_TOOL_USE, PostToolUseEvent
 from treefold.core.errors import InvalidValueError, TreefoldError
@@ -58,8 +58,11 @@ def chat_with(options: ChatOptions) -> int:
 def _prepare(runner: asyncio.Runner, screen: Screen, options: ChatOptions) -> "_ChatLoop":
     if options.store and not options.session:
         raise InvalidValueError("--store says where a session is saved: give --session, too")
-    choosing = choose_model(options.model, options.base_url, embedded=options.local)
-    choice = runner.run(choosing)
+    if options.model is not None and is_scripted(options.model):
+        choice = ModelChoice(options.model, None, "--model")
+    else:
+        choosing = choose_model(options.model, options.base_url, embedded=options.local)
+        choice = runner.run(choosing)
     client_options = _agent_options(options, choice, screen)
     client = Client(client_options, session=options.session, store=options.store)
     screen.note(f"talking to {choice} ({choice.why}); /help lists the commands")
@@ -74,7 +77,7 @@ def _agent_options(options: ChatOptions, choice: ModelChoice, screen: Screen) ->
     given: dict[str, Any] = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     return AgentOptions(
         options.system,
-        choice.model,
+        load_model(choice.model),
         base_url=choice.base_url,
         tools=tools,
         auto_execute_tools=True,

@@ -1,7 +1,8 @@
 """The output of a chat.
 
 Answers go to stdout and everything else to stderr, so that a pipe gets only the answers. Text from
-a model, a tool or a server is escaped: it cannot move the cursor.
+a model, a tool or a server is escaped: it cannot move the cursor. On a terminal, answers wrap at
+words.
 """
 
 import json
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from treefold.cli.word_wrap import WordWrap
 from treefold.core.truncation import truncate
 from treefold.views.text import printable, readable, short
 
@@ -28,6 +30,8 @@ class Screen(logging.Handler):
         super().__init__()
         dull = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         self._dims = sys.stdout.isatty() and not dull
+        self._wraps = sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+        self._wrap = WordWrap()  # of the line that was written last
         self._style: str | None = None  # of the text that was written last
         self._in_line = False  # whether that text did not end its line
         self._call: str | None = None  # the call whose line on stderr waits for its result
@@ -97,12 +101,17 @@ class Screen(logging.Handler):
         self._end_call()
         if self._style != style:
             self._end_lines()
-        _print(style.format(readable(text)))
+        shown = readable(text)
+        if self._wraps:
+            # The variable COLUMNS, which shutil prefers, does not change with the window.
+            shown = self._wrap.feed(shown, os.get_terminal_size(sys.stdout.fileno()).columns)
+        _print(style.format(shown))
         self._style, self._in_line = style, not text.endswith("\n")
 
     def _end_lines(self) -> None:
         self._end_call()
         self._style = None
+        self._wrap = WordWrap()
         if self._in_line:
             self._in_line = False
             _print("\n")

@@ -4,13 +4,14 @@ import asyncio
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from treefold.chat.blocks import Block, TextBlock, ThinkingBlock, ToolUseBlock, ToolUseError
 from treefold.chat.client import Client
+from treefold.cli.asking_call import AskingCall
 from treefold.cli.chat_input import LineReader
 from treefold.cli.chat_screen import Screen
-from treefold.cli.terminal_questions import question_text
 from treefold.core.errors import StoreError, TracedError, TreefoldError
 from treefold.core.question import Question
 from treefold.runtime.runtime import Runtime
@@ -114,7 +115,11 @@ class TurnRunner:
                     return
 
     async def _answered(self, question: Question) -> bool:
-        self._screen.note(question_text(question))
+        call = AskingCall.of(question, self._runtime.stack)
+        turn: Any = self._client.node
+        if call.caller is not None and call.caller.node_id == turn.id:
+            call = replace(call, caller=None)  # the user knows what the turn is about
+        self._screen.note("\n".join(call.lines("? ")))
         while (line := await self._reader.answer("? ")) is not None:
             try:
                 await asyncio.to_thread(self._runtime.answer, question.id, line.strip())

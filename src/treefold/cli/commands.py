@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from treefold.cli.log_output import verbose_option
 from treefold.version import __version__
 
 COMPLETION_VARIABLE: Final = "_TREEFOLD_COMPLETE"  # set by the scripts of ``treefold completion``
@@ -46,6 +47,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "vacuum": ("maintenance", "return the space of deleted runs to the disk"),
     },
     "set up": {
+        "init": ("init", "write a small project: an agent, its tool and a test"),
         "check": ("check", "check which functions call which, without running them"),
         "doctor": ("doctor", "show what is installed and configured, and what is missing"),
         "local": ("local", "fetch the small model that runs on this machine"),
@@ -113,6 +115,6 @@ treefold: Final = CommandGroup(
     help="Agents are functions, and every run is a tree.",
     epilog="'treefold COMMAND --help' shows an example of each.",
     context_settings={"help_option_names": ["-h", "--help"]},
-    params=[],
+    params=[verbose_option()],
 )
 click.version_option(__version__, message="treefold %(version)s")(treefold)

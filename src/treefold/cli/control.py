@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from treefold.cli.answered_question import find_question
 from treefold.cli.exit_codes import DONE, NOT_YET
 from treefold.cli.journal import journal_path, node_id, observe
 from treefold.cli.options import (
@@ -20,7 +21,6 @@ from treefold.cli.options import (
     store_option,
     wait_option,
 )
-from treefold.core.errors import InvalidValueError
 from treefold.core.question import QuestionKind
 from treefold.core.states import NodeState
 from treefold.runtime.observe.observer import Observer, is_paused
@@ -34,36 +34,38 @@ _POLL_INTERVAL: Final = 0.05  # seconds
 
 
 @command("answer", exit_codes=EXIT_CODES)
-@click.argument("question", metavar="ID", help="the id of the question, such as 12-1")
-@click.argument("text", metavar="[TEXT]", required=False, help="the answer")
+@click.argument(
+    "words",
+    metavar="[ID] [TEXT]",
+    nargs=-1,
+    help="the id of the question, such as 12-1, or its beginning; and the answer",
+)
 @click.option("--args", metavar="JSON", help="allow a call with these arguments, a JSON object")
 @wait_option
 @store_option
-def answer(
-    question: str, text: str | None, args: str | None, wait: float, store: str | None
-) -> int:
+def answer(words: tuple[str, ...], args: str | None, wait: float, store: str | None) -> int:
     """Answer a question; 'treefold questions' lists those that are open.
 
     example: treefold answer 8-1 yes
 
+    If only one question is open, its id can be left out: 'treefold answer yes'.
+
     A question of a function takes one of its choices, or any text if it has none. An approval
     takes allow, deny or 'deny: why', or --args, the arguments to use instead. A pause takes
     resume or cancel. A call in doubt, which may or may not have been made before a crash, takes
-    retry, 'use: RESULT', fail or 'fail: why'. Write -- before a text that begins with a dash.
+    retry, 'use: RESULT', fail or 'fail: why'. Yes and y stand for allow, no and n for deny, and
+    the other way round. Write -- before a text that begins with a dash.
     """
-    if text is None and args is None:
-        raise InvalidValueError("the answer is missing: treefold answer ID TEXT")
     arguments = None if args is None else read_arguments(args, "--args")
     with observe(store) as observer:
-        asked = {one.id: one.node_id for one in observer.questions()}
-        observer.answer(question, text or "", args=arguments)
-        node = asked.get(question)
+        question, text = find_question(observer, words, has_args=arguments is not None)
+        observer.answer(question.id, text, args=arguments)
 
         def done() -> str | None:
-            view = None if node is None else observer.get_view(node)
-            if view is not None and question in {one.id for one in view.questions}:
+            view = observer.get_view(question.node_id)
+            if question.id in {one.id for one in view.questions}:
                 return None
-            return f"question {question} is answered"
+            return f"question {question.id} is answered"
 
         return report_outcome(observer, store, wait, done, "the answer is taken")
 

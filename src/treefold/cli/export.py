@@ -13,12 +13,12 @@ from treefold.cli.journal import journal_path, observe, run_id
 from treefold.cli.options import FILE, command, node_argument, store_option
 from treefold.cli.ps import questions_by_run
 from treefold.core.errors import InvalidValueError
+from treefold.core.json_values import encodable
 from treefold.runtime.observe.observer import Observer
 from treefold.stores.private_file import write_file
 from treefold.version import __version__
 from treefold.views import data
 from treefold.views.liveness import up_to_date
-from treefold.views.values import encodable
 
 
 @command("export", exit_codes="0 it was written, 2 it was not")

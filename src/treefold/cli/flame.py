@@ -12,6 +12,7 @@ from treefold.cli.output import columns, duration, print_json
 from treefold.core.truncation import truncate
 from treefold.views import data
 from treefold.views.flame import By
+from treefold.views.liveness import up_to_date
 
 _BAR_SHARE: Final = 3  # bars take one third of the columns
 _NARROWEST_BAR: Final = 10  # columns
@@ -33,7 +34,7 @@ def flame(node: str, by: By, depth: int | None, store: str | None, *, json: bool
     below it; and in brackets how much of that is its own.
     """
     with observe(store) as observer:
-        view = observer.get_view(node_id(observer, node))
+        view = up_to_date(observer, observer.get_view(node_id(observer, node)))
     found = data.flame(view, by)
     if depth is not None:
         found["frames"] = [one for one in found["frames"] if one["depth"] <= depth]

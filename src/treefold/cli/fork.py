@@ -7,11 +7,12 @@ import click
 
 from treefold.cli.control import EXIT_CODES, report_outcome
 from treefold.cli.journal import journal_path, node_id, observe
-from treefold.cli.loading import TARGET, load_functions
+from treefold.cli.loading import TARGET, load_functions, load_model
 from treefold.cli.options import (
     command,
     node_argument,
     read_arguments,
+    read_text,
     read_value,
     store_option,
     wait_option,
@@ -31,6 +32,7 @@ class _Options:
     at: int | None
     prompt: str | None
     model: str | None
+    system: str | None
     args: str | None
     result: str | None
     targets: tuple[str, ...]
@@ -42,7 +44,9 @@ class _Options:
         """Return what is changed in the past."""
         return Edit(
             prompt=self.prompt,
-            model=self.model,
+            # The process that drives the journal is given a name, and loads the model itself.
+            model=load_model(self.model) if self.targets else self.model,
+            system=None if self.system is None else read_text(self.system, "--system"),
             args=None if self.args is None else read_arguments(self.args, "--args"),
             result=UNCHANGED if self.result is None else read_value(self.result),
         )
@@ -55,6 +59,11 @@ class _Options:
 )
 @click.option("--prompt", metavar="TEXT", help="another prompt for the agent")
 @click.option("--model", metavar="NAME", help="another model for the agent from there on")
+@click.option(
+    "--system",
+    metavar="TEXT",
+    help="another system prompt for the agent from there on; @FILE reads it from a file",
+)
 @click.option("--args", metavar="JSON", help="other arguments of the call: a JSON object")
 @click.option(
     "--result",
@@ -107,7 +116,7 @@ def _fork_here(options: _Options, edit: Edit) -> int:
         top = observer.get_view(observer.tree_of(node))
     path = journal_path(options.store)
     try:
-        runtime = Runtime(functions, models=options.default_model, store=path)
+        runtime = Runtime(functions, models=load_model(options.default_model), store=path)
     except StoreOwnedError as error:
         raise StoreOwnedError(error.path, f"{error.args[1]}, or leave out --with") from error
     if top.fn not in runtime.invocable_functions:

@@ -5,10 +5,10 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from treefold.cli.options import FILE
 from treefold.core.errors import InvalidValueError
@@ -17,8 +17,42 @@ from treefold.core.function import Function, checked_function
 
 TARGET: Final = FILE  # a module may be a file, which a shell can complete
 MODEL_HELP: Final = (
-    "the model of agents that name none: local, anthropic:MODEL, openai:MODEL@URL, ..."
+    "the model of agents that name none: local, anthropic:MODEL, openai:MODEL@URL,"
+    " scripted:FILE, ..."
 )
+_SCRIPTED: Final = "scripted:"
+
+
+def is_scripted(model: str) -> bool:
+    """Whether *model* names a script, which ``load_model`` reads."""
+    return model.startswith(_SCRIPTED)
+
+
+def load_model(name: str | None) -> Any:
+    """Return the model of an option ``--model``; a name that a runtime can find is left as it is.
+
+    ``scripted:FILE.json`` is a list of replies (see ``treefold.testing.script_file``), and
+    ``scripted:FILE.py:NAME`` a model, a list of replies or a function that replies to a request.
+    """
+    if name is None or not is_scripted(name):
+        return name
+    from treefold.core.model import Model  # noqa: PLC0415 - few commands need it
+    from treefold.testing.script_file import read_script  # noqa: PLC0415 - few commands need it
+    from treefold.testing.scripted import ScriptedModel  # noqa: PLC0415 - few commands need it
+
+    place, _, attribute = name.removeprefix(_SCRIPTED).rpartition(":")
+    if not place.endswith(".py"):
+        return ScriptedModel(*read_script(Path(name.removeprefix(_SCRIPTED))), name=name)
+    found: Any = getattr(_loaded(place), attribute, None)
+    if isinstance(found, Model):
+        return found
+    if isinstance(found, list | tuple):
+        return ScriptedModel(*cast("Sequence[Any]", found), name=name)
+    if not callable(found):
+        raise InvalidValueError(
+            f"{place} has no {attribute!r} that is a model, a list of replies or a function"
+        )
+    return ScriptedModel(cast("Any", found), name=name)
 
 
 def load_function(target: str) -> Function:

@@ -13,13 +13,14 @@ from typing import Final, TextIO
 import click
 
 from treefold.cli.exit_codes import DONE, INTERRUPTED, TERMINATED, USAGE
-from treefold.cli.loading import MODEL_HELP, TARGET, load_functions
-from treefold.cli.options import command
+from treefold.cli.loading import MODEL_HELP, TARGET, load_functions, load_model
+from treefold.cli.options import FILE, command
 from treefold.core.errors import TreefoldError
 from treefold.core.function import Function
 from treefold.http_server.tokens import checked_token, new_token
 from treefold.mcp.serving import ServingRuntime, serve
 from treefold.mcp.stdio import Stdio, take_over_stdio
+from treefold.runtime.runtime import Runtime
 from treefold.views.text import printable
 
 TOKEN_VARIABLE: Final = "TREEFOLD_MCP_TOKEN"
@@ -47,8 +48,19 @@ TOKEN_VARIABLE: Final = "TREEFOLD_MCP_TOKEN"
     help="let other machines connect to --http; they need the token, and nothing is encrypted",
 )
 @click.option("--model", metavar="NAME", help=MODEL_HELP)
+@click.option(
+    "--store",
+    type=FILE,
+    metavar="FILE",
+    help="write a journal of the calls there, and resume what is unfinished in it",
+)
 def mcp(
-    targets: tuple[str, ...], http: str | None, model: str | None, *, allow_remote: bool
+    targets: tuple[str, ...],
+    http: str | None,
+    model: str | None,
+    store: str | None,
+    *,
+    allow_remote: bool,
 ) -> int:
     """Serve functions, agents included, as the tools of an MCP server, over stdio or HTTP.
 
@@ -57,7 +69,9 @@ def mcp(
     All public functions that a module did not import are served. What they print goes to stderr.
     When a client cancels a call, or disconnects, everything that the call started ends. A function
     that asks a person asks through the client, if the client can be asked during a call
-    (elicitation, before protocol 2026-07-28); otherwise the call fails.
+    (elicitation, before protocol 2026-07-28); otherwise the call fails, or with --store waits for
+    'treefold answer'. With --store, 'treefold ps' and 'treefold tree' show what clients have
+    called, also while it runs.
 
     Over HTTP, each request needs the header 'Authorization: Bearer TOKEN'. The token is the value
     of the environment variable TREEFOLD_MCP_TOKEN, at least 16 characters; if it is not set, a new
@@ -73,8 +87,11 @@ def mcp(
         try:
             token = _token() if http else None
             functions = load_functions(targets)
-            server = _Server(functions, http, model, token, allow_remote=allow_remote)
-            return asyncio.run(server.serve(stdio))
+            server = _Server(functions, http, token, allow_remote=allow_remote)
+            # Without a journal, nobody can look at a tree that has ended.
+            runtime = ServingRuntime if store is None else Runtime
+            made = runtime(functions, models=load_model(model), store=store)
+            return asyncio.run(server.serve(made, stdio))
         except TreefoldError as error:
             print(f"treefold mcp: {printable(str(error))}", file=sys.stderr)
             return USAGE
@@ -100,18 +117,16 @@ class _Server:
         self,
         functions: Sequence[Function],
         http: str | None,
-        model: str | None,
         token: _Token | None,
         *,
         allow_remote: bool,
     ) -> None:
         self._functions = functions
         self._http = http
-        self._model = model
         self._token = token
         self._allow_remote = allow_remote
 
-    async def serve(self, stdio: Stdio | None) -> int:
+    async def serve(self, runtime: Runtime, stdio: Stdio | None) -> int:
         """Serve until the client disconnects or SIGTERM comes; return the exit code."""
         task = asyncio.current_task()
         assert task is not None  # a coroutine always runs in a task
@@ -126,7 +141,7 @@ class _Server:
         if sys.platform != "win32":
             loop.add_signal_handler(signal.SIGTERM, terminate)
         try:
-            async with ServingRuntime(self._functions, models=self._model) as runtime:
+            async with runtime:
                 await serve(
                     self._functions,
                     runtime=runtime,

@@ -4,10 +4,12 @@ import inspect
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, cast
 
 import click
 
+from treefold.cli.log_output import verbose_option
 from treefold.core.errors import InvalidValueError
 
 STORE_VARIABLE: Final = "TREEFOLD_STORE"
@@ -34,17 +36,26 @@ class Command(click.Command):
         formatter.write(f"\n{details}\n\n{self.epilog}\n")
 
 
-def command(name: str, *, exit_codes: str) -> Callable[[Callable[..., int]], Command]:
+def command(
+    name: str, *, exit_codes: str, kind: type[Command] = Command, **settings: Any
+) -> Callable[[Callable[..., int]], Command]:
     """Make a function, which returns the exit code, the command *name*.
 
     The docstring is its help. *exit_codes* says what the exit codes mean, at the end of the help.
+    *settings* are those of click's context.
     """
-    return click.command(
-        name,
-        cls=Command,
-        epilog=f"exit codes: {exit_codes}",
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+
+    def make(function: Callable[..., int]) -> Command:
+        made = click.command(
+            name,
+            cls=kind,
+            epilog=f"exit codes: {exit_codes}",
+            context_settings={"help_option_names": ["-h", "--help"], **settings},
+        )(function)
+        made.params.append(verbose_option())
+        return made
+
+    return make
 
 
 def node_argument(metavar: str = "NODE", *, required: bool = False) -> Callable[..., Any]:
@@ -104,6 +115,26 @@ def read_value(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def read_text(text: str, option: str) -> str:
+    """Return *text*, or what is in FILE if it is @FILE; a text that begins with @ is given as @@.
+
+    Raises:
+        InvalidValueError: the file that *option* names cannot be read.
+    """
+    if not text.startswith("@"):
+        return text
+    if text.startswith("@@"):
+        return text[1:]
+    try:
+        return Path(text[1:]).expanduser().read_text("utf-8")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise InvalidValueError(
+            f"{option} {text}: the file cannot be read ({why}); write @@ for a text that begins"
+            " with @"
+        ) from error
 
 
 def read_arguments(text: str, option: str) -> dict[str, Any]:

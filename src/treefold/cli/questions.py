@@ -1,15 +1,12 @@
 """``treefold questions``: list the questions that wait for a person."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import sys
 
+from treefold.cli.asking_call import AskingCall, table_of
 from treefold.cli.exit_codes import DONE
 from treefold.cli.journal import observe
 from treefold.cli.options import command, json_option, store_option
 from treefold.cli.output import print_json
-from treefold.runtime.observe.observer import Observer
-from treefold.views import data
-from treefold.views.text import printable, readable
 
 
 @command(
@@ -22,28 +19,19 @@ def questions(store: str | None, *, json: bool) -> int:
 
     example: treefold questions
 
-    Each has an id, the call that waits, its kind, the question, and the possible answers; without
-    these, any text is accepted. 'treefold answer ID TEXT' answers.
+    Each has an id, the path of the call that waits, its arguments, and the call that made it. Below
+    that is the question, with its kind unless a function asks, and the possible answers; without
+    these, any text is accepted. 'treefold answer ID TEXT' answers, and 'treefold answer TEXT' if
+    there is only one question.
     """
     with observe(store) as observer:
-        found = list(_open_questions(observer))
+        found = [AskingCall.of(one, observer.stack) for one in observer.questions()]
+        trees = [observer.tree_of(one.question.node_id) for one in found]
     if json:
-        print_json(found)
+        pairs = zip(found, trees, strict=True)
+        print_json([one.as_data() | {"tree": tree} for one, tree in pairs])
     else:
-        print("\n".join(map(_text, found)) or "no question waits for an answer")
+        print(
+            "\n".join(table_of(found, sys.stdout)) if found else "no question waits for an answer"
+        )
     return DONE
-
-
-def _open_questions(observer: Observer) -> Iterator[dict[str, Any]]:
-    for question in observer.questions():
-        node = question.node_id
-        view = observer.get_view(node)
-        where = {"tree": observer.tree_of(node), "path": view.path, "fn": view.fn}
-        yield data.question(question) | where
-
-
-def _text(question: Mapping[str, Any]) -> str:
-    head = f"{question['id']}  {question['path']} {question['fn']}  {question['kind']}"
-    lines = readable(question["text"]).split("\n")
-    choices = [f"[{' / '.join(question['choices'])}]"] if question["choices"] else []
-    return "\n    ".join([printable(head), *lines, *map(printable, choices)])

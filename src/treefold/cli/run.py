@@ -17,7 +17,9 @@ import click
 
 from treefold.cli.browser import open_page
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
-from treefold.cli.loading import MODEL_HELP, TARGET, load_function
+from treefold.cli.function_options import FunctionCommand, read_options
+from treefold.cli.loading import MODEL_HELP, TARGET, load_function, load_model
+from treefold.cli.log_output import messages_held
 from treefold.cli.options import FILE, command, read_value
 from treefold.cli.terminal_questions import StdinLines, ask_for_answers
 from treefold.core.errors import (
@@ -50,12 +52,21 @@ _LEFT = "the same command resumes it, from {store}"
     "run",
     exit_codes="0 it returned, 1 it raised, 2 it was not called, 130 it was interrupted,\n"
     "143 it was terminated",
+    kind=FunctionCommand,
+    ignore_unknown_options=True,
 )
 @click.argument(
     "target",
     type=TARGET,
     metavar="MODULE:FUNCTION",
     help="a module or a .py file, and a name in it",
+)
+@click.argument(
+    "options",
+    metavar="[--NAME VALUE]...",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    help="the arguments of the function",
 )
 @click.option(
     "--arg",
@@ -74,22 +85,34 @@ _LEFT = "the same command resumes it, from {store}"
     help="write a journal there, and resume what is unfinished in it",
 )
 @click.option("--view", is_flag=True, help="show it in a browser, too, while it runs")
+@click.pass_context
 def run(
-    target: str, arguments: tuple[str, ...], model: str | None, store: str | None, *, view: bool
+    ctx: click.Context,
+    *,
+    target: str,
+    options: tuple[str, ...],
+    arguments: tuple[str, ...],
+    model: str | None,
+    store: str | None,
+    view: bool,
 ) -> int:
     """Call a function, watch the tree grow, and print what the function returned.
 
-    example: treefold run examples/survey.py:survey --arg folder=src/treefold/core
+    example: treefold run examples/survey.py:survey --folder src/treefold/core
 
-    Questions that a function asks are put to you on the terminal, one line each. With --store, a
-    run that was interrupted or killed resumes when the same command is given again: what was done
-    is not done twice.
+    'treefold run MODULE:FUNCTION --help' shows the arguments of a function. A text is written as it
+    is, and everything else as JSON: --count 3 --names '["a", "b"]'. An argument that is called like
+    an option of this command is given as --arg NAME=VALUE.
+
+    Questions that a function asks are put to you on the terminal; an answer is one line. With
+    --store, a run that was interrupted or killed resumes when the same command is given again: what
+    was done is not done twice.
     """
     try:
         function = load_function(target)
-        args = dict(map(_argument, arguments))
+        args = dict(map(_argument, arguments)) | read_options(ctx.command, function, options)
         _check(function, args, arguments)
-        models = _choose_model(store) if model == AUTO else model
+        models = _choose_model(store) if model == AUTO else load_model(model)
         runtime = Runtime(
             [function], models=models, store=store or (MemoryStore() if view else None)
         )
@@ -115,6 +138,8 @@ def show(runtime: Runtime, start: Callable[[], Node], *, command: str, left: str
         command: the name of the command, for error messages.
         left: what to print if it is interrupted and stays open in a journal; None if there is none.
     """
+    # They are asked on the terminal, from the first on, and need no warnings in the log.
+    runtime.questions()
     with _raising_on_sigterm(), runtime, LiveTree() as tree:
         try:
             node = start()
@@ -214,7 +239,7 @@ def _follow(runtime: Runtime, node: Node, tree: LiveTree) -> None:
         if can_ask and runtime.questions():
             # The tree on the screen may be older than the question, which needs some rows below.
             tree.show(view(), spare=_FOR_QUESTIONS)
-            with tree.prompt() as prompt:
+            with messages_held(), tree.prompt() as prompt:
                 can_ask = ask_for_answers(runtime, lines, prompt, view)
                 if not can_ask and runtime.store is not None:
                     prompt.print(_ANSWER_ELSEWHERE)

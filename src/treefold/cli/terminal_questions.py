@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from treefold.core.errors import TreefoldError
-from treefold.core.question import Question, QuestionKind
+from treefold.cli.asking_call import AskingCall
+from treefold.core.errors import TreefoldError, UnknownNodeError
+from treefold.core.question import Question
 from treefold.core.views import NodeView
 from treefold.runtime.runtime import Runtime
 from treefold.views.terminal import Prompt
@@ -25,13 +26,20 @@ class StdinLines:
     def __init__(self) -> None:
         self._begun = bytearray()
 
-    def read(self, is_wanted: Callable[[], bool]) -> str | None:
-        """Return the next line, empty at the end of the input; None once *is_wanted* is false."""
+    def read(
+        self, is_wanted: Callable[[], bool], on_idle: Callable[[], None] = lambda: None
+    ) -> str | None:
+        """Return the next line, empty at the end of the input; None once *is_wanted* is false.
+
+        *on_idle* is called now and then while nothing is typed.
+        """
         if not _can_wait():
             return sys.stdin.readline()
         while is_wanted():
-            if not select.select([sys.stdin], [], [], _POLL_INTERVAL)[0]:
-                continue
+            if not _can_read(0):
+                on_idle()
+                if not _can_read(_POLL_INTERVAL):
+                    continue
             byte = _next_byte()
             self._begun += byte
             if byte in {b"", b"\n"}:
@@ -39,6 +47,10 @@ class StdinLines:
                 self._begun.clear()
                 return line
         return None
+
+
+def _can_read(timeout: float) -> bool:
+    return bool(select.select([sys.stdin], [], [], timeout)[0])
 
 
 def _next_byte() -> bytes:
@@ -69,11 +81,12 @@ def ask_for_answers(
     """
     asked = (question for question in runtime.questions() if _is_open(runtime, question))
 
-    def is_wanted(question: Question) -> bool:
+    # The end of a line moves the cursor before the line is read, so the tree is drawn only if
+    # nothing has been typed.
+    def redraw() -> None:
         prompt.update_tree(view)
-        return _is_open(runtime, question)
 
-    return all(_ask(runtime, one, lines, prompt, partial(is_wanted, one)) for one in asked)
+    return all(_ask(runtime, one, lines, prompt, redraw) for one in asked)
 
 
 def _ask(
@@ -81,13 +94,16 @@ def _ask(
     question: Question,
     lines: StdinLines,
     prompt: Prompt,
-    is_wanted: Callable[[], bool],
+    redraw: Callable[[], None],
 ) -> bool:
     """Ask until *question* is answered, here or elsewhere; return False at the end of the input."""
-    prompt.print(question_text(question))
+    try:
+        prompt.print("\n".join(AskingCall.of(question, runtime.stack).lines("? ")))
+    except UnknownNodeError:  # its run was deleted
+        return True
     while True:
         with prompt.line_input("> "):
-            line = lines.read(is_wanted)
+            line = lines.read(partial(_is_open, runtime, question), redraw)
             if line is None:
                 prompt.end_line()
         if line is None:
@@ -108,11 +124,3 @@ def _ask(
 
 def _is_open(runtime: Runtime, question: Question) -> bool:
     return any(one.id == question.id for one in runtime.questions())
-
-
-def question_text(question: Question) -> str:
-    """Return the text with which *question* is put to a person."""
-    text = "\n".join(printable(line) for line in question.text.split("\n"))
-    choices = f" [{' / '.join(map(printable, question.choices))}]" if question.choices else ""
-    why = "" if question.kind is QuestionKind.Human else f"{question.kind}: "
-    return f"? node {question.node_id}: {why}{text}{choices}"

@@ -5,17 +5,23 @@ only, and is discarded if the attempt fails.
 """
 
 from decimal import Decimal
+from typing import Any
 
 from treefold.core.events import Event, Failure, fact
 from treefold.core.exchange import Exchange
-from treefold.core.model_events import TextDelta, TextWasThinking, ThinkingDelta, ToolUseDelta
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import TokenUsage
 
 
 @fact
 class ConversationOpened(Event):
-    """The call opened a conversation with a model, or reopened its own."""
+    """The call opened a conversation with a model, or reopened its own.
+
+    Example:
+        >>> from treefold.events import ConversationOpened
+        >>> ConversationOpened(2, "local", "Be brief.", ("add",), "none").functions
+        ('add',)
+    """
 
     model: str
     system: str
@@ -27,12 +33,25 @@ class ConversationOpened(Event):
 
 @fact
 class LeaseAwaited(Event):
-    """The call waits for a lease before it can send a request."""
+    """The call waits for a lease before it can send a request.
+
+    Example:
+        >>> from treefold.events import LeaseAwaited
+        >>> LeaseAwaited(2).node
+        2
+    """
 
 
 @fact
 class RequestSent(Event):
-    """A request with *inputs* was sent to the model."""
+    """A request with *inputs* was sent to the model.
+
+    Example:
+        >>> from treefold.events import RequestSent
+        >>> from treefold import UserText
+        >>> RequestSent(2, 1767225600.0, (UserText("Hi"),)).to_json()["inputs"]
+        [{'type': 'UserText', 'text': 'Hi'}]
+    """
 
     at: float
     inputs: tuple[TranscriptPart, ...]
@@ -40,14 +59,39 @@ class RequestSent(Event):
 
 @fact
 class ResponseStreamed(Event):
-    """Another part of the response arrived."""
+    """More of a response has arrived, which is not complete and may still be discarded.
 
-    delta: TextDelta | ThinkingDelta | TextWasThinking | ToolUseDelta
+    It is not recorded: a stream of events makes it from what has arrived when it is read, and gives
+    it the number of the event before it. ``ResponseCompleted`` has the whole response.
+
+    Attributes:
+        start: how many characters of the text are known; what was known beyond them is replaced.
+        text: the text that follows.
+        partial_output: the typed result as far as it has arrived; None if nothing has.
+
+    Example:
+        >>> from treefold.events import ResponseStreamed
+        >>> shown = "Hello wor"
+        >>> event = ResponseStreamed(2, start=6, text="world")
+        >>> shown[: event.start] + event.text
+        'Hello world'
+    """
+
+    start: int
+    text: str
+    partial_output: Any = None
 
 
 @fact
 class RequestRetried(Event):
-    """The request failed and is sent again after *wait* seconds."""
+    """The request failed and is sent again after *wait* seconds.
+
+    Example:
+        >>> from treefold.events import RequestRetried
+        >>> from treefold.core.events import Failure
+        >>> RequestRetried(2, 1767225600.0, 1, Failure("HTTP 529", "overloaded"), 5.0).wait
+        5.0
+    """
 
     at: float
     attempt: int
@@ -57,7 +101,16 @@ class RequestRetried(Event):
 
 @fact
 class RequestFailed(Event):
-    """The request failed for good, or was abandoned."""
+    """The request failed for good, or was abandoned.
+
+    Example:
+        >>> from treefold.events import RequestFailed
+        >>> from treefold import TokenUsage
+        >>> from treefold.core.events import Failure
+        >>> failure = Failure("HTTP 401", "no key")
+        >>> str(RequestFailed(2, 1767225600.0, failure, TokenUsage(), None).failure)
+        'HTTP 401: no key'
+    """
 
     at: float
     failure: Failure
@@ -67,7 +120,13 @@ class RequestFailed(Event):
 
 @fact
 class NoticeGiven(Event):
-    """The person who runs the tree should read *text*."""
+    """The person who runs the tree should read *text*.
+
+    Example:
+        >>> from treefold.events import NoticeGiven
+        >>> NoticeGiven(2, "the context is nearly full").text
+        'the context is nearly full'
+    """
 
     text: str
     calls: tuple[int, ...] = ()  # indexes of child calls that were not made again
@@ -75,7 +134,20 @@ class NoticeGiven(Event):
 
 @fact
 class ResponseCompleted(Event):
-    """The response is complete; request and response are now part of the conversation."""
+    """The response is complete; request and response are now part of the conversation.
+
+    Example:
+        >>> from treefold.events import ResponseCompleted
+        >>> from treefold import ModelText, TokenUsage
+        >>> from treefold.models import Exchange, Finish
+        >>> usage = TokenUsage(input=8, output=1)
+        >>> exchange = Exchange(
+        ...     dialect="plain", sent=(), received=(), finish=Finish.ANSWERED, usage=usage
+        ... )
+        >>> parts = (ModelText("Hi"),)
+        >>> ResponseCompleted(2, 1767225600.0, exchange, parts, usage, None).to_json()["exchange"]
+        {'finish': 'answered'}
+    """
 
     at: float
     exchange: Exchange

@@ -28,13 +28,16 @@ class PriorConversation:
         exchanges: the completed ones.
         unsent: the inputs that are still to be sent.
         response: the last response, if it has not been acted on yet.
-        system: the system prompt, if an earlier process has begun the conversation.
+        is_begun: whether an earlier process has sent the first prompt.
+        system: the system prompt, if an earlier process has opened the conversation, or a fork has
+            edited it.
         prompt: the first prompt, if a fork has edited it.
     """
 
     exchanges: Sequence[Exchange] = ()
     unsent: Inputs = ()
     response: ResponseCompleted | None = None
+    is_begun: bool = False
     system: str | None = None
     prompt: str | None = None
 

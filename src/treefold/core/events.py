@@ -11,13 +11,14 @@ from typing import Any, TypeVar, dataclass_transform
 
 from treefold.core.budget import Budget
 from treefold.core.errors import RecordedError, TracedError
+from treefold.core.json_form import HIDDEN, LIMIT, json_form
 from treefold.core.question import Answer, Question
 from treefold.core.states import NodeState
 
 T = TypeVar("T")
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def fact(cls: type[T]) -> type[T]:
     """Make a dataclass that type checkers treat as frozen."""
     # At run time it is not frozen: every call creates three events, and creating an instance of a
@@ -27,9 +28,34 @@ def fact(cls: type[T]) -> type[T]:
 
 @fact
 class Event:
-    """Something that happened to the call with the id *node*."""
+    """Something that happened to the call with the id *node*.
+
+    Attributes:
+        number: its position among the events of its tree, from 1; the same in every process that
+            reads them from a journal. 0 before it is part of a tree.
+
+    Example:
+        >>> from treefold.events import CallStarted
+        >>> event = CallStarted(7, 1767225600.0)
+        >>> isinstance(event, Event), event.node
+        (True, 7)
+    """
 
     node: int
+    number: int = field(default=0, kw_only=True, compare=False, repr=False)
+
+    def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
+        """Return the event as JSON data; texts and values are cut after *limit* characters.
+
+        docs/events.md describes it.
+        """
+        return json_form(self, limit)
+
+
+def set_number(event: Event, number: int) -> None:
+    """Set the number of *event*, when it becomes part of a tree or is read from a journal."""
+    # At run time it is not frozen.
+    event.number = number  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @fact
@@ -40,11 +66,18 @@ class CallOptions:
     model: str | None = None
     budget: Budget | None = None
     passing: bool = False  # only the process that made the call can continue it
+    traceparent: str | None = None  # the span that was open where the call was made
 
 
 @fact
 class CallRequested(Event):
-    """A call was requested; it waits to be started."""
+    """A call was requested; it waits to be started.
+
+    Example:
+        >>> from treefold.events import CallRequested
+        >>> CallRequested(2, 1, 1, 1, "add", {"a": 1}, number=4).to_json()["inputs"]
+        {'a': 1}
+    """
 
     parent: int | None
     index: int  # its position among its siblings, from 1
@@ -53,7 +86,7 @@ class CallRequested(Event):
     inputs: Mapping[str, Any]
     tool_use_id: str | None = None  # if a model asked for it
     options: CallOptions | None = None  # of a top-level call
-    key: str = ""  # identifies it among the calls of its parent
+    key: str = field(default="", metadata=HIDDEN)  # identifies it among the calls of its parent
     gated: bool = False  # a gate has to allow it before it starts
     is_agent: bool = False
     continues: int | None = None  # the call of a failed tree that this call resumes
@@ -65,11 +98,20 @@ class TreeForked(Event):
 
     Positions count the events of the source, and numbers its nodes in the order of their ids; both
     start at 1.
+
+    Example:
+        >>> from treefold.events import TreeForked
+        >>> fork = TreeForked(
+        ...     9, 1767225600.0, "#9", 2, "plan", is_agent=False, source=1, inherited=3, cut=8,
+        ...     length=8, reopened=(1,),
+        ... )
+        >>> fork.source
+        1
     """
 
     at: float
-    key: str
-    number: int  # of the tree
+    key: str = field(metadata=HIDDEN)
+    tree_number: int
     function: str
     is_agent: bool
     source: int  # the id of the source
@@ -86,10 +128,16 @@ class TreeForked(Event):
 
 @fact
 class CallInherited(Event):
-    """A call of the source of a fork is open in the fork, too, or again."""
+    """A call of the source of a fork is open in the fork, too, or again.
+
+    Example:
+        >>> from treefold.events import CallInherited
+        >>> CallInherited(9, 8, "add 1", 1, "add", is_agent=False).parent
+        8
+    """
 
     parent: int
-    key: str
+    key: str = field(metadata=HIDDEN)
     index: int
     function: str
     is_agent: bool
@@ -97,48 +145,91 @@ class CallInherited(Event):
 
 @fact
 class CallReopened(Event):
-    """The call must run again: its recorded value cannot be restored."""
+    """The call must run again: its recorded value cannot be restored.
+
+    Example:
+        >>> from treefold.events import CallReopened
+        >>> CallReopened(2, 1767225600.0).node
+        2
+    """
 
     at: float
 
 
 @fact
 class AgentEdited(Event):
-    """A fork changed the prompt or the model of the agent."""
+    """A fork changed the prompt, the model or the system prompt of the agent; None: it did not.
+
+    Example:
+        >>> from treefold.events import AgentEdited
+        >>> AgentEdited(2, model="local").prompt is None
+        True
+    """
 
     prompt: str | None = None
     model: str | None = None
+    system: str | None = None
 
 
 @fact
 class CallStarted(Event):
-    """The call started to run."""
+    """The call started to run.
+
+    Example:
+        >>> from treefold.events import CallStarted
+        >>> CallStarted(2, 1767225600.0, number=5).to_json()
+        {'schema': 1, 'type': 'CallStarted', 'node': 2, 'number': 5, 'at': 1767225600.0}
+    """
 
     at: float
 
 
 @fact
 class CallAllowed(Event):
-    """The gate of the call has allowed it."""
+    """The gate of the call has allowed it.
+
+    Example:
+        >>> from treefold.events import CallAllowed
+        >>> CallAllowed(2).node
+        2
+    """
 
 
 @fact
 class ValueSent(Event):
-    """The call sent a value before its end."""
+    """The call sent a value before its end.
+
+    Example:
+        >>> from treefold.events import ValueSent
+        >>> ValueSent(2, b"raw").to_json()["value"]
+        {'$repr': "b'raw'"}
+    """
 
     value: Any
 
 
 @fact
 class ArgumentsEdited(Event):
-    """The call is made with other arguments than requested."""
+    """The call is made with other arguments than requested.
+
+    Example:
+        >>> from treefold.events import ArgumentsEdited
+        >>> ArgumentsEdited(2, {"a": 2}).inputs
+        {'a': 2}
+    """
 
     inputs: Mapping[str, Any]
 
 
 @fact
 class CallPaused(Event):
-    """The call was paused, or asked a question, and waits for a person."""
+    """The call was paused, or asked a question, and waits for a person.
+
+    Example:
+        >>> from treefold.events import CallPaused
+        >>> CallPaused(2, 1767225600.0, "it was paused").reason
+        'it was paused'
+    """
 
     at: float
     reason: str
@@ -146,14 +237,26 @@ class CallPaused(Event):
 
 @fact
 class CallResumed(Event):
-    """The call continues after a pause."""
+    """The call continues after a pause.
+
+    Example:
+        >>> from treefold.events import CallResumed
+        >>> CallResumed(2, 1767225600.0).node
+        2
+    """
 
     at: float
 
 
 @fact
 class ProcessDied(Event):
-    """The process died while the tree of this top-level call ran, and another resumes it."""
+    """The process died while the tree of this top-level call ran, and another resumes it.
+
+    Example:
+        >>> from treefold.events import ProcessDied
+        >>> ProcessDied(1, 1767225600.0, deaths=2).deaths
+        2
+    """
 
     at: float
     deaths: int  # since the tree last made progress
@@ -161,7 +264,15 @@ class ProcessDied(Event):
 
 @fact
 class QuestionAsked(Event):
-    """The call asked a question and waits for a person to answer it."""
+    """The call asked a question and waits for a person to answer it.
+
+    Example:
+        >>> from treefold.events import QuestionAsked
+        >>> from treefold import Question, QuestionKind
+        >>> question = Question(id="2-1", node_id=2, kind=QuestionKind.Human, text="Go on?")
+        >>> QuestionAsked(2, 1767225600.0, question).to_json()["question"]
+        {'id': '2-1', 'node': 2, 'kind': 'human', 'text': 'Go on?', 'choices': []}
+    """
 
     at: float
     question: Question
@@ -169,7 +280,13 @@ class QuestionAsked(Event):
 
 @fact
 class QuestionSettled(Event):
-    """A question was answered, or withdrawn (then *answer* is None)."""
+    """A question was answered, or withdrawn (then *answer* is None).
+
+    Example:
+        >>> from treefold.events import QuestionSettled
+        >>> QuestionSettled(2, 1767225600.0, "2-1", None).answer is None
+        True
+    """
 
     at: float
     id: str
@@ -182,7 +299,8 @@ class Failure:
 
     type: str
     message: str
-    module: str = field(default="", compare=False, repr=False)  # of the type
+    # Of the type.
+    module: str = field(default="", compare=False, repr=False, metadata=HIDDEN)
 
     @classmethod
     def of(cls, error: BaseException) -> "Failure":
@@ -220,7 +338,14 @@ class Stop:
 
 @fact
 class CallEnded(Event):
-    """The call reached a final state."""
+    """The call reached a final state.
+
+    Example:
+        >>> from treefold.events import CallEnded
+        >>> from treefold import NodeState
+        >>> CallEnded(2, NodeState.Success, 1767225600.0, outputs=3).to_json()["outputs"]
+        3
+    """
 
     state: NodeState
     at: float

@@ -1,12 +1,13 @@
 """What one request added to a conversation, in the provider's own format."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, Self, cast
 
 from treefold.core.errors import InvalidValueError
+from treefold.core.json_form import HIDDEN
 from treefold.core.plain import required_key
 from treefold.core.usage import TokenUsage
 
@@ -51,11 +52,11 @@ class Exchange:
         True
     """
 
-    dialect: str  # the protocol that the messages are in
-    sent: tuple[str, ...]
-    received: tuple[str, ...]
+    dialect: str = field(metadata=HIDDEN)  # the protocol that the messages are in
+    sent: tuple[str, ...] = field(metadata=HIDDEN)
+    received: tuple[str, ...] = field(metadata=HIDDEN)
     finish: Finish
-    usage: TokenUsage
+    usage: TokenUsage = field(metadata=HIDDEN)  # the event that has the exchange has it, too
 
     def to_dict(self) -> dict[str, Any]:
         """Return the exchange as JSON data."""
@@ -94,8 +95,8 @@ class LazyExchange(Exchange):
 
     # Called while the fields are not set yet.
     def __getattr__(self, name: str) -> Any:
-        for field, value in zip(_FIELDS, _values(self._unread()), strict=True):
-            object.__setattr__(self, field, value)
+        for known, value in zip(_FIELDS, _values(self._unread()), strict=True):
+            object.__setattr__(self, known, value)
         return object.__getattribute__(self, name)
 
     def __eq__(self, other: object) -> bool:
@@ -104,7 +105,7 @@ class LazyExchange(Exchange):
     __hash__ = Exchange.__hash__
 
 
-_FIELDS: Final = tuple(field.name for field in fields(Exchange))
+_FIELDS: Final = tuple(one.name for one in fields(Exchange))
 _values: Final = attrgetter(*_FIELDS)
 
 

@@ -45,6 +45,7 @@ class Edit:
     Attributes:
         prompt: the new first prompt of an agent.
         model: the model that an agent uses from there on.
+        system: the system prompt that an agent has from there on.
         args: the new arguments of the call.
         result: the new result of the call, which is then not made.
 
@@ -64,6 +65,7 @@ class Edit:
 
     prompt: str | None = None
     model: Any = None
+    system: str | None = None
     args: Mapping[str, Any] | None = None
     result: Any = UNCHANGED
 
@@ -249,7 +251,8 @@ def _moved(event: Event, new_ids: Mapping[int, int], forked: TreeForked) -> Even
             moved = replace(event, node=node, continues=_continued(event, forked))
             if parent is not None:
                 return replace(moved, parent=new_ids[parent])
-            return replace(moved, index=forked.number, sequence=forked.number, key=forked.key)
+            number = forked.tree_number
+            return replace(moved, index=number, sequence=number, key=forked.key)
         case QuestionAsked():
             id = _question_id(event.question.id, node)
             return replace(event, node=node, question=replace(event.question, id=id, node_id=node))
@@ -290,12 +293,15 @@ def fitting_response(name: str, at: int | None, edit: Edit | None, *, is_agent: 
     edit = edit or Edit()
     if not isinstance(edit, Edit):
         raise InvalidValueError(f"edit must be an Edit(...), got {edit!r}")
-    edits_agent = edit.prompt is not None or edit.model is not None
+    for field in ("prompt", "system"):
+        if not isinstance(text := getattr(edit, field), str | None):
+            raise InvalidValueError(f"Edit({field}=...) must be a str or None, got {text!r}")
+    edits_agent = _edits_agent(edit)
     edits_args, edits_result = edit.args is not None, edit.result is not UNCHANGED
     if edits_agent + edits_args + edits_result > 1 and (edits_result or at):
         raise InvalidValueError(
-            "an edit cannot combine a result with other changes, nor args with a prompt or model"
-            " after a response"
+            "an edit cannot combine a result with other changes, nor args with a prompt, model"
+            " or system prompt after a response"
         )
     if edits_agent and not is_agent:
         raise InvalidValueError(f"{name} is code: it has no prompt and no model")
@@ -310,6 +316,10 @@ def fitting_response(name: str, at: int | None, edit: Edit | None, *, is_agent: 
     if at is not None and (not isinstance(at, int) or at < 0):
         raise InvalidValueError(f"at={at!r}: give the number of a response, or 0")
     return at or 0
+
+
+def _edits_agent(edit: Edit) -> bool:
+    return any(one is not None for one in (edit.prompt, edit.model, edit.system))
 
 
 def still_open(events: Sequence[Event]) -> list[CallInherited]:
@@ -356,10 +366,10 @@ def edits_of(node: int, edit: Edit | None, at: float) -> Iterator[Event]:
         return
     if edit.args is not None:
         yield ArgumentsEdited(node, edit.args)
-    if edit.prompt is not None or edit.model is not None:
+    if _edits_agent(edit):
         model = edit.model
         name = None if model is None else str(getattr(model, "name", model))
-        yield AgentEdited(node, edit.prompt, name)
+        yield AgentEdited(node, edit.prompt, name, edit.system)
     if edit.result is not UNCHANGED:
         yield CallStarted(node, at)
         yield CallEnded(node, NodeState.Success, at, edit.result, given=True)

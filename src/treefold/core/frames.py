@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from treefold.core.json_form import LIMIT, NODE, json_form
 from treefold.core.truncation import truncated_repr
 from treefold.core.usage import TokenUsage
+
+INTERRUPTED: Final = "interrupted"  # the state of an open call whose process has ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +24,7 @@ class Frame:
 
     function: str
     kind: Literal["agent", "code"]
-    node_id: int
+    node_id: int = field(metadata=NODE)
     path: str
     state: str = ""
     arguments: str = ""
@@ -31,11 +34,15 @@ class Frame:
     usage: TokenUsage = field(default_factory=TokenUsage)  # including all calls below it
     cost: Decimal | None = None
 
+    def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
+        """Return the call as JSON data; texts are cut after *limit* characters."""
+        return json_form(self, limit)
+
     def __str__(self) -> str:
         line = f"{self.function} ({self.kind}, node {self.node_id}, path {self.path})"
         if self.arguments:
             line += f" {self.arguments}"
-        details: list[str] = []
+        details: list[str] = [INTERRUPTED] if self.state == INTERRUPTED else []
         if self.model is not None:
             details += [self.model, f"response {self.responses}", f"part {self.parts}"]
         if self.usage.total:

@@ -29,6 +29,7 @@ from typing_extensions import ParamSpec, TypeVar
 
 from treefold.core.agent_errors import AgentException
 from treefold.core.budget import Budget
+from treefold.core.display import Displayed
 from treefold.core.errors import DefinitionError, InvalidValueError
 from treefold.core.frames import Frame
 from treefold.core.parameter import JsonSchema
@@ -173,6 +174,8 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
     ends_its_caller: bool = False  # whether an agent that calls it ends
     # The schema of an answer that replaces a call, for models that cannot call functions.
     answer_schema: JsonSchema | None = None
+    # If calling it returns the result of an agent: the keys that lead to it in the arguments.
+    result_path: tuple[str, ...] | None = None
 
     def __init__(
         self,
@@ -344,7 +347,7 @@ def _ambient() -> Any:
     return import_module("treefold.runtime.ambient")
 
 
-class Node(ABC, Generic[R_co]):  # noqa: PLR0904 - most of the public methods are properties
+class Node(Displayed, ABC, Generic[R_co]):  # noqa: PLR0904 - most of the public methods are properties
     """One call, live or past; ``Node[int]`` is a call that returns an int.
 
     ``await node`` returns its value in any event loop, ``node.result()`` in any thread. Code that

@@ -70,11 +70,13 @@ _KINDS: Final[dict[str, type[Event]]] = {
 _PARTS: Final[dict[str, type[TranscriptPart]]] = {
     part.__name__: part for part in (UserText, ModelText, ThinkingPart, ToolUse, ToolResult)
 }
-# By class, the fields that the entry has itself.
+# The fields that the entry has itself, or that its position in the tree says; by class.
+_IN_EVERY_ENTRY: Final = frozenset({"node", "number", "at"})
 _IN_ENTRY: Final = {
-    CallRequested: {"node", "parent", "index", "function", "key", "is_agent"},
-    TreeForked: {"node", "at", "number", "function", "key", "is_agent", "source", "inherited"},
-    CallInherited: {"node", "parent", "index", "function", "key", "is_agent"},
+    CallRequested: _IN_EVERY_ENTRY | {"parent", "index", "function", "key", "is_agent"},
+    TreeForked: _IN_EVERY_ENTRY
+    | {"tree_number", "function", "key", "is_agent", "source", "inherited"},
+    CallInherited: _IN_EVERY_ENTRY | {"parent", "index", "function", "key", "is_agent"},
     Question: {"id", "node_id"},
 }
 _CALLS: Final = {CallRequested, CallInherited, TreeForked}
@@ -88,7 +90,6 @@ _STATE_AFTER: Final[dict[type[Event], NodeState]] = {
     events.CallReopened: NodeState.Running,
 }
 _YEAR_9999: Final = 253_370_764_800  # its first second; datetime ends with that year
-_IN_EVERY_ENTRY: Final = {"node", "at"}
 _EMPTY_BODY: Final = f'{{"v":{VERSION}}}'  # when the entry has all fields of the event
 # Types whose values are compared with the default; ``==`` of other types may run foreign code.
 _COMPARABLE: Final = {int, float, bool, str, tuple}
@@ -180,7 +181,7 @@ def _call_of(event: Event) -> Call:
         return Call(
             parent=0,
             key=event.key,
-            index=event.number,
+            index=event.tree_number,
             function=event.function,
             idles=event.is_agent,
             source=event.source,
@@ -199,7 +200,7 @@ def _call_of(event: Event) -> Call:
 def _call_fields(call: Call, kind: type[Event]) -> dict[str, Any]:
     """Return the fields of an event of this *kind* that are in the *call* of its entry."""
     if kind is TreeForked:
-        found: dict[str, Any] = {"number": call.index, "source": call.source}
+        found: dict[str, Any] = {"tree_number": call.index, "source": call.source}
         found["inherited"] = call.inherited
     else:
         found = {"parent": call.parent or None, "index": call.index}

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from functools import cache
-from typing import Any, cast
+from typing import Any
 
 from treefold.core.errors import InvalidValueError, SerializationError
+from treefold.core.jsonable import jsonable
 from treefold.core.truncation import truncated_repr
 
 
@@ -30,40 +29,6 @@ def to_plain(value: Any, what: str) -> Any:
     raise SerializationError(
         f"{what} has no JSON form ({fault}); use plain data, a dataclass or a pydantic model"
     )
-
-
-def jsonable(value: Any, **how: Any) -> Any:
-    """Return *value* as JSON data made by pydantic; sets have the same order in every process."""
-    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - slow
-
-    plain = to_jsonable_python(value, **how)
-    if type(plain) in {list, dict}:
-        # Foreign code may raise anything, and so do sets whose items are not hashable as JSON data.
-        with suppress(Exception):
-            return _in_order(_dumper()(value), plain)
-    return plain
-
-
-@cache
-def _dumper() -> Any:
-    from pydantic_core import SchemaSerializer, core_schema  # noqa: PLC0415 - slow
-
-    # In Python mode, sets stay sets.
-    return SchemaSerializer(core_schema.any_schema()).to_python
-
-
-def _in_order(value: Any, plain: Any) -> Any:
-    """Return *plain* with each list that is a set in *value* sorted by the JSON of its items."""
-    if isinstance(value, set | frozenset):
-        return sorted(cast("list[Any]", plain), key=json.dumps)
-    if isinstance(value, dict) and isinstance(plain, dict):
-        items = cast("dict[Any, Any]", value).values()
-        pairs = zip(cast("dict[str, Any]", plain).items(), items, strict=True)
-        return {key: _in_order(item, shown) for (key, shown), item in pairs}
-    if isinstance(value, list | tuple) and isinstance(plain, list):
-        pairs = zip(cast("list[Any]", value), cast("list[Any]", plain), strict=True)
-        return [_in_order(item, shown) for item, shown in pairs]
-    return plain
 
 
 def to_json(value: Any, what: str) -> str:

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
+from treefold.core.json_form import HIDDEN, LIMIT, NODE, json_form
 
 RESUME: Final = "resume"
 CANCEL: Final = "cancel"
@@ -16,6 +17,10 @@ DENY: Final = "deny"
 RETRY: Final = "retry"
 USE: Final = "use"
 FAIL: Final = "fail"
+
+# Words that mean the same as a choice.
+_SAYING_YES: Final = frozenset({ALLOW, "yes", "y"})
+_SAYING_NO: Final = frozenset({DENY, "no", "n"})
 
 
 class QuestionKind(StrEnum):
@@ -57,11 +62,15 @@ class Question:
     """
 
     id: str
-    node_id: int
+    node_id: int = field(metadata=NODE)
     kind: QuestionKind
     text: str
     choices: tuple[str, ...] = ()
-    key: str = field(default="", compare=False, repr=False)
+    key: str = field(default="", compare=False, repr=False, metadata=HIDDEN)
+
+    def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
+        """Return the question as JSON data; texts are cut after *limit* characters."""
+        return json_form(self, limit)
 
     def has_key(self, kind: QuestionKind, key: str) -> bool:
         """Whether this is the question with this *kind* and *key*."""
@@ -102,10 +111,18 @@ class Question:
         return Answer(ALLOW, args=dict(args))
 
     def _choice(self, word: str, text: str) -> str:
-        """Return the choice that *word* names, ignoring case and surrounding spaces."""
-        for choice in self.choices:
-            if word.strip().casefold() == choice.strip().casefold():
-                return choice
+        """Return the choice that *word* names, ignoring case and surrounding spaces.
+
+        If no choice is spelt so, yes, y and allow mean the same, and so do no, n and deny.
+        """
+        word = word.strip().casefold()
+        spelt = {choice.strip().casefold(): choice for choice in self.choices}
+        if word in spelt:
+            return spelt[word]
+        for same in (_SAYING_YES, _SAYING_NO):
+            found = [choice for key, choice in spelt.items() if key in same]
+            if word in same and len(found) == 1:
+                return found[0]
         raise self._unsuitable(text)
 
     def _unsuitable(self, text: str) -> InvalidValueError:

@@ -18,8 +18,8 @@ from treefold.core.agent_events import (
     RequestRetried,
     RequestSent,
     ResponseCompleted,
-    ResponseStreamed,
 )
+from treefold.core.arriving import ArrivingResponse, Delta
 from treefold.core.events import (
     AgentEdited,
     ArgumentsEdited,
@@ -40,7 +40,7 @@ from treefold.core.events import (
 )
 from treefold.core.exchange import Exchange
 from treefold.core.frames import Frame, short_arguments
-from treefold.core.model_events import TextDelta, TextWasThinking
+from treefold.core.model_events import TextWasThinking
 from treefold.core.question import Answer, Question, QuestionKind, ends_pause
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
@@ -73,12 +73,12 @@ class ConversationRecord:
     """The conversation of a call with a model."""
 
     __slots__ = (
+        "arriving",
         "caching",
         "cost",
         "edit",
         "exchanges",
         "model",
-        "partial",
         "response",
         "said",
         "system",
@@ -92,7 +92,7 @@ class ConversationRecord:
         self.system = ""
         self.transcript: list[TranscriptPart] = []  # of all completed exchanges
         self.said: tuple[TranscriptPart, ...] = ()  # sent to the model, without a response yet
-        self.partial: list[str] = []  # the text of a response while it arrives
+        self.arriving: ArrivingResponse | None = None  # the response that is not complete yet
         self.exchanges: list[Exchange] = []
         self.response: ResponseCompleted | None = None  # the last, until the next request is sent
         self.edit: AgentEdited | None = None
@@ -240,8 +240,8 @@ class CallRecord:
         self.ended = event
         self.state, self.status = event.state, ""
         self.questions = None
-        if self.conversation.partial:
-            self.conversation.partial = []
+        if self.conversation.arriving is not None:
+            self.conversation.arriving = None
 
     def _send(self, event: ValueSent) -> None:
         self.values = self.values or []
@@ -311,45 +311,55 @@ class CallRecord:
             conversation.transcript = list(event.transcript)
 
     def _edit_agent(self, event: AgentEdited) -> None:
-        self._conversing().edit = event
+        conversation = self._conversing()
+        if (earlier := conversation.edit) is not None:  # by the fork that this is a fork of
+            event = AgentEdited(
+                event.node,
+                earlier.prompt if event.prompt is None else event.prompt,
+                earlier.model if event.model is None else event.model,
+                earlier.system if event.system is None else event.system,
+            )
+        conversation.edit = event
 
     def _await_lease(self, event: LeaseAwaited) -> None:
         self.status = "waits until fewer requests are under way"
 
     def _request(self, event: RequestSent) -> None:
         conversation = self._conversing()
-        conversation.partial = []
+        conversation.arriving = None
         conversation.said = event.inputs
         conversation.response = None
         self.status = "waits for the model"
 
-    def _stream(self, event: ResponseStreamed) -> None:
+    def stream(self, delta: Delta) -> None:
+        """Add a fragment of a response that is arriving."""
+        conversation = self._conversing()
+        if conversation.arriving is None or isinstance(delta, TextWasThinking):
+            conversation.arriving = ArrivingResponse()
+        conversation.arriving.add(delta)
         self.status = _RECEIVES
-        if isinstance(event.delta, TextDelta):
-            self._conversing().partial.append(event.delta.text)
-        elif isinstance(event.delta, TextWasThinking):
-            self._conversing().partial = []
 
-    def set_partial_text(self, text: str) -> bool:
-        """Set the text of a response while it arrives; return whether that changed anything."""
-        if self.ended is not None or self.conversation.partial == [text]:
+    def show_arriving(self, response: ArrivingResponse) -> bool:
+        """Show a response that arrives in another process; return whether that changes anything."""
+        if self.ended is not None or not response.has_grown:
             return False
-        self._conversing().partial, self.status = [text], _RECEIVES
+        response.has_grown = False
+        self._conversing().arriving, self.status = response, _RECEIVES
         return True
 
     def _retry(self, event: RequestRetried) -> None:
-        self._conversing().partial = []
+        self._conversing().arriving = None
         self.status = f"tries again in {event.wait:g} s: {event.failure}"
 
     def _fail(self, event: RequestFailed) -> None:
-        self._conversing().partial = []
+        self._conversing().arriving = None
         self.status = f"the request failed: {event.failure}"
         if event.usage.total:
             self._spend(event.usage, event.cost, 0)
 
     def _complete(self, event: ResponseCompleted) -> None:
         conversation = self._conversing()
-        conversation.partial = []
+        conversation.arriving = None
         conversation.transcript += event.parts
         conversation.said = ()
         conversation.exchanges.append(event.exchange)
@@ -390,7 +400,6 @@ class CallRecord:
         AgentEdited: _edit_agent,
         LeaseAwaited: _await_lease,
         RequestSent: _request,
-        ResponseStreamed: _stream,
         RequestRetried: _retry,
         RequestFailed: _fail,
         ResponseCompleted: _complete,
@@ -407,14 +416,23 @@ class TreeFold(dict[int, CallRecord]):
         if type(event) is CallRequested:
             above = None if event.parent is None else self[event.parent]
             record = self[event.node] = CallRecord(event, above)
+            outdated = above
         else:
-            record = self[event.node]
+            record = outdated = self[event.node]
             record.changes[type(event)](record, event)
         self._seqnum += 1
         record.changed = self._seqnum
-        record.view = None
-        if (parent := record.parent) is not None and parent.view is not None:
-            _discard_views(parent)
+        if outdated is not None and outdated.view is not None:
+            _discard_views(outdated)
+        return record
+
+    def stream(self, node: int, delta: Delta) -> CallRecord:
+        """Add a fragment of a response that is arriving; return the record of its call."""
+        record = self[node]
+        record.stream(delta)
+        self._seqnum += 1
+        record.changed = self._seqnum
+        _discard_views(record)
         return record
 
     def apply_all(self, events: Iterable[Event]) -> None:
@@ -422,13 +440,13 @@ class TreeFold(dict[int, CallRecord]):
         for event in events:
             self.apply(event)
 
-    def set_partial_text(self, node: int, text: str) -> None:
-        """Set the partial text of a response to *text*.
+    def show_arriving(self, node: int, response: ArrivingResponse) -> None:
+        """Show what has arrived of a response in another process.
 
         That is not an event, so ``update_seqnum`` of the views does not change.
         """
         record = self[node]
-        if record.set_partial_text(text):
+        if record.show_arriving(response):
             _discard_views(record)
 
 

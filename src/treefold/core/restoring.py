@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 from treefold.core.errors import PUBLIC_MODULE, RecordedError
 from treefold.core.events import Failure
+from treefold.core.jsonable import Unserializable
 from treefold.core.plain import from_plain
-from treefold.core.value_codec import Unserializable
 
 _PACKAGE: Final = __name__.partition(".")[0]
 _BUILTINS: Final = {tuple, set, frozenset}  # restored as they were, whatever the annotation is

@@ -23,6 +23,7 @@ def snapshot(record: CallRecord) -> NodeView:
 
 def _view_of(record: CallRecord) -> NodeView:
     requested, ended, talk = record.requested, record.ended, record.conversation
+    arriving = talk.arriving
     spending, changed, status = record.spending, record.changed, record.status
     children: list[NodeView] = []
     for child in record.children:
@@ -48,7 +49,8 @@ def _view_of(record: CallRecord) -> NodeView:
         model=talk.model,
         system=talk.system,
         transcript=(*talk.transcript, *talk.said),
-        partial="".join(talk.partial),
+        partial="" if arriving is None else "".join(arriving.texts),
+        partial_output=None if arriving is None else arriving.output,
         usage=talk.usage,
         total_usage=NO_USAGE if spending is None else spending.usage,
         cost=talk.cost,

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import Any, ClassVar, Final
+
+from treefold.core.json_form import json_form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,8 @@ class TokenUsage:
         >>> sum([TokenUsage(input=1), TokenUsage(input=2)], TokenUsage()).total
         3
     """
+
+    json_properties: ClassVar[tuple[str, ...]] = ("total",)
 
     input: int = 0
     cache_read: int = 0
@@ -57,6 +61,10 @@ class TokenUsage:
         """All tokens, input and output."""
         read = self.input + self.cache_read + self.cache_write + self.cache_write_1h
         return read + self.reasoning + self.output
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers of tokens as JSON data."""
+        return json_form(self, None)
 
 
 NO_USAGE: Final = TokenUsage()

@@ -15,13 +15,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final, cast
 
 from treefold.core.from_file import FromFile
+from treefold.core.jsonable import Unserializable, as_json, unserializable
 from treefold.core.long_texts import LONG, LongTexts, Piece, in_form
-from treefold.core.plain import jsonable
 from treefold.core.truncation import truncated_repr
 
 _TAG: Final = "$"  # the key of a JSON object that encodes a value of another type
@@ -41,23 +40,6 @@ _QUOTED: Final = re.compile(r'"[^"\\]*\\(?:[^"\\]|\\.)*"', re.DOTALL)  # contain
 _SPACED: Final = re.compile(r'\{"[^"]*": ')  # the beginning of JSON with spaces
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Unserializable:
-    """Stands for a value that has no JSON form: the name of its type, and its repr.
-
-    Example:
-        >>> from treefold.core.value_codec import Unserializable
-        >>> Unserializable("Socket", "<Socket open>")
-        <Socket open>
-    """
-
-    type: str
-    text: str
-
-    def __repr__(self) -> str:
-        return self.text
 
 
 # By tag, the function that restores a value from its JSON; a dict is stored as a list of pairs.
@@ -100,7 +82,7 @@ class ValueEncoder:
             return self.pack(value)
         except RuntimeError:
             # The recursion limit, or another thread changed the value during the iteration.
-            return self._other(_unserializable(value))
+            return self._other(unserializable(value))
 
     def pack_arguments(self, args: Mapping[str, Any]) -> Any:
         """Return arguments as JSON data; an argument that is too deep as an Unserializable."""
@@ -250,18 +232,6 @@ class ValueEncoder:
             return "[redaction failed]"
 
 
-def as_json(value: Any, bytes_mode: str = "utf8") -> Any:
-    """Return an object as plain data, or as an Unserializable if it has no JSON form.
-
-    Bytes in it become text by default, which is what pydantic expects when it restores the object.
-    """
-    # Foreign code may raise anything. An iterator is not read: that can be done only once.
-    with suppress(Exception):
-        if not isinstance(value, Iterator):
-            return jsonable(value, inf_nan_mode="constants", bytes_mode=bytes_mode)
-    return _unserializable(value)
-
-
 def has_unserializable(value: Any) -> bool:
     """Whether *value* contains an Unserializable."""
     pending: list[Any] = [value]
@@ -275,10 +245,6 @@ def has_unserializable(value: Any) -> bool:
         elif type(one) in _CONTAINERS:
             pending.extend(one)
     return False
-
-
-def _unserializable(value: Any) -> Unserializable:
-    return Unserializable(type(value).__name__, truncated_repr(value, _REPR))
 
 
 def unpack(value: Any, text_of: Callable[[str], str]) -> Any:

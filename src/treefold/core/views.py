@@ -1,12 +1,14 @@
 """``NodeView``: an immutable snapshot of a call, made from events by ``core.snapshot``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from treefold.core.display import Displayed
 from treefold.core.events import Failure
+from treefold.core.json_form import FUNCTION, LIMIT, json_form
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
@@ -14,7 +16,7 @@ from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeView:
+class NodeView(Displayed):
     """An immutable snapshot of one call and all calls below it.
 
     Attributes:
@@ -28,6 +30,8 @@ class NodeView:
         questions: its open questions.
         update_seqnum: the number of the last event of the tree that concerned it or a call below.
         partial: the text so far of a response that is still arriving.
+        partial_output: the typed result (``returns=``) as far as the model has written it, as plain
+            data; None if it has not begun, or is complete.
         status: what it is doing or waiting for; empty when it has ended.
         notices: messages for the person who runs the tree.
         interrupted_at: the time of the last event of its tree, if the call is open and the process
@@ -48,7 +52,7 @@ class NodeView:
 
     id: int
     path: str
-    fn: str
+    fn: str = field(metadata=FUNCTION)
     inputs: Mapping[str, Any]
     outputs: Any
     exception: Failure | None
@@ -62,6 +66,7 @@ class NodeView:
     system: str = ""
     transcript: tuple[TranscriptPart, ...] = ()
     partial: str = ""
+    partial_output: Any = None
     usage: TokenUsage = NO_USAGE
     total_usage: TokenUsage = NO_USAGE
     cost: Decimal | None = NO_COST
@@ -73,3 +78,10 @@ class NodeView:
     ended_at: datetime | None
     update_seqnum: int
     interrupted_at: datetime | None = None
+
+    def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
+        """Return the call, and all calls below it, as JSON data.
+
+        Texts and values are cut after *limit* characters each; docs/events.md describes the rest.
+        """
+        return json_form(self, limit)

@@ -87,6 +87,8 @@ class ToolServer:
         session = request.session
         supported = session.client_capabilities
         if supported is None or supported.elicitation is None or not session.can_send_request:
+            if self._runtime.store is not None:  # anyone can answer it by way of the journal
+                return
             node.cancel(
                 f"it asks a person {question.text!r}, and this client does not support elicitation"
                 " during a call"

@@ -18,6 +18,7 @@ from treefold.core.errors import (
     SafeExecutionError,
     UsageError,
 )
+from treefold.core.escaping import one_line
 from treefold.core.events import Failure
 from treefold.core.exchange import PLAIN, Exchange, Finish
 from treefold.core.model import Session
@@ -53,6 +54,7 @@ _SCHEMA_NOTICE: Final = (
 )
 
 _RETRYING: Final = "%s failed (%s); retrying in %g s"
+_LONGEST: Final = 300  # characters of an error in the log
 _MAX_TICKS: Final = 10  # of the event loop, for an abandoned stream to be closed
 
 _log = logging.getLogger("treefold.models")
@@ -167,7 +169,7 @@ class WireSession(Session):
                 wait = self._retry_delay(error, number)
                 inner = self._sdk_exception(error)
                 yield AttemptFailed(number, _failure(error), wait, usage, inner)
-                _log.warning(_RETRYING, self._dialect.model, error, wait)
+                _log.warning(_RETRYING, self._dialect.model, one_line(str(error), _LONGEST), wait)
                 await self._retry.sleep(wait)
                 number += 1
         finally:

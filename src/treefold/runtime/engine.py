@@ -5,7 +5,7 @@ Each runtime has one engine.
 
 import itertools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 from weakref import WeakSet, WeakValueDictionary
@@ -15,6 +15,7 @@ from treefold.core.call_request import CallRequest
 from treefold.core.errors import ClosedError, InvalidValueError, UnknownNodeError
 from treefold.core.events import CallOptions, CallRequested, Event
 from treefold.core.function import Function, Node
+from treefold.core.origin import redefines
 from treefold.core.record import CallRecord
 from treefold.core.value_codec import digest
 from treefold.runtime.calls.budgets import Account
@@ -69,7 +70,7 @@ class Engine:
     def __init__(
         self,
         runtime: Host,
-        functions: Mapping[str, Function],
+        functions: dict[str, Function],
         services: Services,
         trees: TreeRegistry,
         *,
@@ -80,6 +81,8 @@ class Engine:
         self.runtime = runtime
         self.services = services
         self.resumer: Resumer | None = None  # set with the loader
+        # Returns the open span of the program, which is recorded with each top-level call.
+        self.find_span: Callable[[], str | None] | None = None
         self._loader: Loader | None = None  # reads earlier trees, if the runtime has a store
         self._journal: JournalWriter | None = None
         self._functions = functions
@@ -191,10 +194,19 @@ class Engine:
         root.loop_handle.run_soon(start_task, root, Context(self, root))
 
     def _check(self, function: Function) -> None:
-        """Check the call graph of a function when it is first called at top level."""
-        if not function.is_plain and function not in self._checked:
-            discover([function], self.services.models, self._functions)
+        """Check the call graph of a function when it is first called at top level.
+
+        Definitions that were run again, in a notebook, replace those of the runtime.
+        """
+        if function.is_plain:
+            known = self._functions.get(function.name)
+            if known is not None and redefines(function, known):
+                self._functions[function.name] = function
+        elif function not in self._checked:
+            found = discover([function], self.services.models, self._functions)
             self._checked.add(function)
+            for name in self._functions:
+                self._functions[name] = found[name]
 
     # Making nodes
 
@@ -209,7 +221,11 @@ class Engine:
         """Publish the request of a new call, and return its node."""
         if self._policy is not None:
             id = self._policy.admit(request, tree, parent) or id
-        record = tree.publish(_requested(id, request, tree, parent))
+        options = None
+        if parent is None and tree.journal is not None:
+            # This is the thread, and the context, of the code that makes the call.
+            options = _options(request, None if self.find_span is None else self.find_span())
+        record = tree.publish(_requested(id, request, tree, parent, options))
         node = self._node(record, request, loop_handle, tree, parent)
         top = parent is None and self.services.account is not None
         if top or request.budget is not None or request.function.budget is not None:
@@ -367,17 +383,21 @@ class Engine:
         return True
 
 
-def _requested(id: int, request: CallRequest, tree: Tree, parent: CallNode | None) -> CallRequested:
+def _requested(
+    id: int,
+    request: CallRequest,
+    tree: Tree,
+    parent: CallNode | None,
+    options: CallOptions | None,
+) -> CallRequested:
     """Return the event that a call is requested, as a child of *parent* or at top level."""
-    function, gated, options = request.function, request.gate is not None, None
+    function, gated = request.function, request.gate is not None
     if parent is not None:
         index, sequence = parent.calls.place(parent, request.tied_with)
         above, key = parent.id, request.call_key
     else:
         index = sequence = tree.number
         above, key = None, f"#{id}" if request.key is None else named(request.key)
-        if tree.journal is not None:
-            options = _options(request)
     return CallRequested(
         id,
         above,
@@ -394,12 +414,13 @@ def _requested(id: int, request: CallRequest, tree: Tree, parent: CallNode | Non
     )
 
 
-def _options(request: CallRequest) -> CallOptions | None:
+def _options(request: CallRequest, traceparent: str | None) -> CallOptions | None:
     model = request.model
     options = CallOptions(
         timeout=request.timeout,
         model=None if model is None else str(getattr(model, "name", model)),
         budget=request.budget,
         passing=request.prior is not None,
+        traceparent=traceparent,
     )
     return None if options == CallOptions() else options

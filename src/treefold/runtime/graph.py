@@ -1,19 +1,26 @@
 """The call graph: which functions there are and which may call which, checked before any runs."""
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from treefold.core.decisions import Rules
 from treefold.core.errors import CallGraphError, InvalidValueError
 from treefold.core.function import Function, checked_function, checked_functions
+from treefold.core.origin import newer_definition, redefines
 from treefold.core.suggestions import did_you_mean
 from treefold.runtime.limits.model_names import ModelNames
+
+log = logging.getLogger(__name__)
 
 
 def discover(
     specs: Iterable[Function], models: ModelNames, known: Mapping[str, Function] | None = None
 ) -> dict[str, Function]:
     """Return *known*, *specs* and all functions that *specs* may call, by name.
+
+    A function replaces a known one if it is the same definition, run again: the cell of a notebook,
+    or a module that was reloaded.
 
     Raises:
         CallGraphError: there are faults; it lists all of them.
@@ -30,21 +37,40 @@ def discover(
             continue
         name = function.name
         path = above + name
-        if found.setdefault(name, function) is not function:
-            faults.append(
-                f"{path}: two functions are called {name!r}, this {function!r} and the"
-                f" {found[name]!r} of {paths[name]}; rename one"
-            )
+        other = found.setdefault(name, function)
+        if other is not function:
+            if known is not None and other is known.get(name) and redefines(function, other):
+                found[name] = function
+            else:
+                faults.append(_name_fault(function, other, path, paths[name]))
         paths.setdefault(name, path)
         faults += [f"{path}: {fault}" for fault in function.faults(models)]
         callees[id(function)] = function.may_call
         for used in callees[id(function)]:
             checked_function(used, f"the 'uses' of {name}")
+            _warn_if_outdated(function, used)
             queue.append((used, f"{path} > "))
     faults += _cycles(roots, callees)
     if faults:
         raise CallGraphError(faults)
     return found
+
+
+def _name_fault(function: Function, other: Function, path: str, other_path: str) -> str:
+    two = (
+        f"{path}: two functions are called {function.name!r}, this {function!r} and the"
+        f" {other!r} of {other_path}"
+    )
+    if redefines(function, other) or redefines(other, function):
+        return f"{two}: the definition was run again; run those of the functions that use it, too"
+    return f"{two}; rename one"
+
+
+def _warn_if_outdated(function: Function, used: Function) -> None:
+    newer = newer_definition(used)
+    if isinstance(newer, Function) and newer.name == used.name:
+        outdated = "%s uses an earlier definition of %s; run the cell that defines %s again, too"
+        log.warning(outdated, function.name, used.name, function.name)
 
 
 def reachable(roots: Iterable[Function]) -> dict[str, Function]:
@@ -110,6 +136,8 @@ def check_use(caller: Function, function: Function) -> None:
     remedy = f"add it to the 'uses' of {caller.name}"
     if function is caller:
         remedy = "say uses_recursion=True"
+    elif any(redefines(function, used) for used in caller.may_call):
+        remedy = f"its definition was run again; run that of {caller.name} again, too"
     elif hasattr(function, "callable"):
         remedy += ", or call its callable directly"
     raise CallGraphError([f"{caller.name} may not call {function.name}: {remedy}"])

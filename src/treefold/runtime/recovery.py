@@ -37,6 +37,7 @@ from treefold.core.question import Answer, Question
 from treefold.core.store import Store, TreeRow, nonblocking
 from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import subtree
 from treefold.runtime.durable.crash_trials import CrashTrials
 from treefold.runtime.durable.inbox import Inbox
 from treefold.runtime.durable.journal_writer import JournalWriter
@@ -46,6 +47,8 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
+from treefold.runtime.trees.question_board import GRACE
+from treefold.runtime.trees.run_log import name_of, questions_command
 from treefold.stores.deprecated import checked_store
 
 log = logging.getLogger(__name__)
@@ -93,6 +96,19 @@ class Recovery:
         for row in [*unknown, *opened]:
             self._resume_or_leave(row)
         self._trials.begin()
+        if self.parked:
+            loop_handle.call_later(GRACE, self._log_parked)
+
+    def _log_parked(self) -> None:
+        """Log that trees wait for a person, in one message: there may be thousands."""
+        level = logging.INFO if self._board.is_read else logging.WARNING
+        if len(self.parked) > 1:
+            what = f"{len(self.parked)} runs of {self.store.name} wait"
+        else:
+            what = f"a run of {self.store.name} waits"
+        listed = questions_command(self.journal.path)
+        if self.parked:
+            log.log(level, "%s for a person; list the questions with: %s", what, listed)
 
     def _resume_or_leave(self, row: TreeRow) -> None:
         try:
@@ -197,6 +213,8 @@ class Recovery:
         if not is_fork:
             self._trials.admit(root, request)
         self._engine.restart(root, request, is_fork=is_fork)
+        if log.isEnabledFor(logging.INFO):
+            log.info("%s is %s", name_of(root.record), "a fork" if is_fork else _progress(root))
         return root
 
     def resume_with(self, root: CallNode, function: Function) -> None:
@@ -284,7 +302,7 @@ class Recovery:
                 node=first,
                 at=time.time(),
                 key=f"#{first}" if key is None else key,
-                number=number,
+                tree_number=number,
                 function=requested.function,
                 is_agent=requested.is_agent,
                 source=root,
@@ -306,8 +324,7 @@ class Recovery:
             node = self._engine.loaded(changed)
             assert node is not None  # it has just been loaded
             # The model itself, of which only the name is in the journal.
-            edited = AgentEdited(changed, edit.prompt, edit.model)
-            node.tree.show(edited)
+            node.tree.show(AgentEdited(changed, model=edit.model))
         return self.resume_tree(first, is_fork=True)
 
     def _as_recorded(self, edit: Edit) -> Edit:
@@ -424,3 +441,10 @@ def open_recovery(
             raise
     loader = Loader(JournalWriter(store, redact), functions)
     return Recovery(loader, engine, CrashTrials(was_killed=bool(was_killed)))
+
+
+def _progress(root: CallNode) -> str:
+    """Return that *root* is resumed, and how many of its calls are done."""
+    calls = subtree(root)[1:]
+    done = sum(call.has_ended for call in calls)
+    return f"resumed: {done} of {len(calls)} calls below it are done" if calls else "resumed"

@@ -35,6 +35,7 @@ from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.context import Context
 from treefold.runtime.durable.commands import edit_of
+from treefold.runtime.durable.journal_events import JournalEvents
 from treefold.runtime.durable.tree_reader import gc_disabled
 from treefold.runtime.engine import Engine, StartPolicy
 from treefold.runtime.graph import check_listed, discover
@@ -46,6 +47,7 @@ from treefold.runtime.questions.pauses import pause_node, why_not_paused
 from treefold.runtime.recovery import Recovery, open_recovery
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
+from treefold.runtime.trees.event_stream import EventStream, TreeEvents
 from treefold.runtime.trees.watch import Watch
 
 log = logging.getLogger(__name__)
@@ -130,12 +132,13 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
         )
-        self.invocable_functions: Mapping[str, Function] = discover(specs, self._services.models)
+        functions = discover(specs, self._services.models)
+        self.invocable_functions: Mapping[str, Function] = functions
         check_listed(self._services.rules, self.invocable_functions)
         self._trees = TreeRegistry(keeps_finished=self.keeps_finished_trees)
         self._engine = Engine(
             self,
-            self.invocable_functions,
+            functions,
             self._services,
             self._trees,
             loop_handle=self._open_loop,
@@ -251,11 +254,19 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def _choice_for(self, id: str, text: str) -> str:
         """Return the choice that *text* stands for: observers see the choices redacted."""
-        for question in self.questions():
+        for question in self._services.board.questions():
             for choice in question.choices if question.id == id else ():
                 if self._recovery is not None and self._recovery.journal.redacted(choice) == text:
                     return choice
         return text
+
+    def record_spans(self, find: Callable[[], str | None] | None) -> None:
+        """Record with each top-level call the span that is open where it is made.
+
+        *find* is called there and returns it in the form of the header ``traceparent``, or None.
+        ``treefold.views.otel.trace`` uses it to make the spans of a run children of that span.
+        """
+        self._engine.find_span = find
 
     # Inspecting trees
 
@@ -289,6 +300,29 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """
         found = self._engine.find(node)
         return Watch(found.loop_handle, found.tree, found.id, as_of_seq=as_of_seq, timeout=timeout)
+
+    def events(self, node: Node | int, after: int = 0, timeout: float | None = None) -> EventStream:
+        """Return the events of *node* and of all calls below it, until it has ended.
+
+        Iterate with ``for`` in any thread, or with ``async for`` on any event loop. The events of
+        the past come first, beginning with the one after number *after*, and then each new one when
+        it has happened; TimeoutError is raised if none does for *timeout* seconds. None is lost or
+        returned twice.
+
+        With a store they are read from the journal: they are as written there, that is redacted and
+        with values as plain data, and durable. A closed runtime raises ClosedError.
+
+        Raises:
+            UnknownNodeError: there is no such node.
+        """
+        found = self._engine.find(node)
+        tree, recovery = found.tree, self._recovery
+        if recovery is None:
+            source = TreeEvents(tree)
+        else:
+            journal = recovery.journal
+            source = JournalEvents(recovery.store, tree.id, journal.changes, writer=journal)
+        return EventStream(source, found.loop_handle, found.id, after=after, timeout=timeout)
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top-level one through node *id* to what it waits for now."""
@@ -337,7 +371,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if node.parent is None and isinstance(node.exception, ModelProviderException):
             return self._context.start(node.continuation())
         below = {one.id for one in subtree(node)}
-        paused = [q for q in self.questions() if q.node_id in below]
+        paused = [q for q in self._services.board.questions() if q.node_id in below]
         paused = [q for q in paused if q.kind is QuestionKind.Paused]
         if not paused:
             raise UsageError(why_not_paused(node))
@@ -383,7 +417,12 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         return self._recovery.fork(found.loop_handle, root_of(found).id, cut, edit, key)
 
     def questions(self) -> list[Question]:
-        """Return the open questions, at any depth of any tree, oldest first."""
+        """Return the open questions, at any depth of any tree, oldest first.
+
+        A program that does not call it is warned of each question in the log, with the command that
+        answers.
+        """
+        self._services.board.is_read = True
         return self._services.board.questions()
 
     def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
@@ -392,7 +431,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         An approval is answered ``"allow"``, ``"deny"`` or ``"deny: why"``, or by *args*, the
         arguments to use instead; a pause by ``"resume"`` or ``"cancel"``; a call in doubt by
         ``"retry"``, ``"use: RESULT"``, ``"fail"`` or ``"fail: why"``; anything else by one of its
-        choices, or by any text if it has none.
+        choices, or by any text if it has none. Yes, y and allow mean the same, as do no, n and
+        deny.
 
         Raises:
             UnknownQuestionError: there is no such question, or it has been answered, perhaps by
@@ -484,11 +524,12 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 loop_handle.stop()
 
     def _log_open_questions(self) -> None:
-        """Log the open questions that closing waits for."""
+        """Log the open questions, and those that closing waits for."""
+        self._services.board.warn_of_unread()
         # With a store closing does not wait for them: they stay open for the next driver.
         if self._recovery is not None:
             return
-        if questions := self.questions():
+        if questions := self._services.board.questions():
             ids = ", ".join(question.id for question in questions)
             log.warning("the runtime ends when these questions are answered: %s", ids)
 

@@ -3,9 +3,11 @@
 import threading
 import uuid
 import weakref
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final, Self
 
 from treefold.core.errors import StoreError, UnknownNodeError
@@ -87,7 +89,8 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
 
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
         with self._lock:
-            return [entry for entry in self._trees.get(tree, ()) if entry.seq > after]
+            entries = self._trees.get(tree, [])
+            return entries[bisect_right(entries, after, key=attrgetter("seq")) :]
 
     def texts(self, tree: int) -> dict[str, str]:
         with self._lock:

@@ -7,9 +7,9 @@ from difflib import unified_diff
 from typing import Any, Final
 
 from treefold.core.events import Failure
+from treefold.core.jsonable import as_json
 from treefold.core.transcript import ToolResult, TranscriptPart, UserText
 from treefold.core.truncation import truncated_repr
-from treefold.core.value_codec import as_json
 
 _LONGEST: Final = 100_000  # characters
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Never
 
 from treefold.agents.results import ReturnResult
 from treefold.core.agent_events import RequestFailed, ResponseCompleted
+from treefold.core.arriving import Delta
 from treefold.core.call_request import CallRequest, Concluded, Gate
 from treefold.core.decisions import Hooks
 from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
@@ -230,7 +231,7 @@ class ReplayRuntime(Runtime):
     def record(self, tree: int, *events: Event) -> None:
         """Do nothing: a replay is not recorded."""
 
-    def stream(self, tree: int, event: Event) -> None:
+    def stream(self, tree: int, node: int, delta: Delta) -> None:
         """Do nothing: a replay has no observers."""
 
     def redacted(self, text: str) -> str:
@@ -238,6 +239,7 @@ class ReplayRuntime(Runtime):
         return text
 
     redacts = is_closed = is_behind = False
+    path = None  # nothing is written
 
     def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return *args*, which are not written."""
@@ -305,8 +307,10 @@ class ReplayRuntime(Runtime):
             if call.ended is not None and not call.was_stopped:
                 self._diverge(call, "a request that was not made before", "", text)
             await self._wait_for_end(node, call)
-        opened = asked.opened
-        if system != opened.system:
+        opened, edit = asked.opened, call.record.conversation.edit
+        # A fork may have changed the system prompt, at its beginning or later.
+        is_edited = edit is not None and edit.system == opened.system
+        if system != opened.system and not is_edited:
             self._diverge(call, "a system prompt that differs", opened.system, system)
         elif set(functions) != set(opened.functions):
             texts = "\n".join(sorted(opened.functions)), "\n".join(sorted(functions))

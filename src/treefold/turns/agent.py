@@ -13,11 +13,11 @@ from treefold.core.errors import (
     UnregisteredAgentError,
 )
 from treefold.core.function import Function, checked_function, checked_tags
+from treefold.core.origin import origin_of_instance
 from treefold.core.plain import required_key
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.turns.hooks import AgentHook, Hook, HookPoint, fire
 from treefold.turns.memory import ContextItem, ContextPool, ContextQueue, MemoryScope
-from treefold.turns.origin import origin_of_instance
 from treefold.turns.registry import Registry, registries
 from treefold.turns.run_guard import RunGuard, StreamRef, guarded_stream
 from treefold.turns.tool_options import ToolType

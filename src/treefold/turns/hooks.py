@@ -8,10 +8,10 @@ from typing import Any, Protocol, overload
 
 from treefold.core.errors import DefinitionError, UnregisteredHookError
 from treefold.core.function import checked_tags
+from treefold.core.origin import origin_of
 from treefold.core.signature import Signature
 from treefold.turns.deferred import add_fixed_arguments
 from treefold.turns.lock import CrossLoopLock
-from treefold.turns.origin import origin_of
 from treefold.turns.registry import Registry
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from treefold.core.errors import DuplicateNameError, UnregisteredError
+from treefold.core.origin import Origin
 from treefold.core.suggestions import did_you_mean
-from treefold.turns.origin import Origin
 
 T = TypeVar("T")
 

@@ -26,12 +26,12 @@ from treefold.core.errors import (
     UsageError,
 )
 from treefold.core.function import Function, P, Q, R_co, RunContext, T
+from treefold.core.origin import origin_of
 from treefold.core.signature import Kind, Signature, name_of, underlying
 from treefold.runtime.ambient import current_context
 from treefold.turns.deferred import add_fixed_arguments
 from treefold.turns.hooks import Hook, HookPoint, HookRegistry, ToolHook, fire
 from treefold.turns.lock import CrossLoopLock
-from treefold.turns.origin import origin_of
 from treefold.turns.registry import Registry
 from treefold.turns.streams import OwnedStream, SelfClosingStream
 from treefold.turns.tool_options import ToolOptions, ToolType
@@ -84,7 +84,7 @@ class _ToolRegistry(Registry["Tool[Any, Any, Any]"]):
         >>> with registries():
         ...     @tool
         ...     async def fetch(url: str) -> str: ...
-        ...     ToolRegistry.get("fetch"), ToolRegistry.all() == [fetch]
+        ...     ToolRegistry.get("fetch"), fetch in ToolRegistry.all()
         (<Tool fetch>, True)
     """
 

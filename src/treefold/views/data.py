@@ -12,7 +12,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, get_args
 
-from treefold.core.frames import Frame
+from treefold.core import json_form
+from treefold.core.frames import INTERRUPTED, Frame
+from treefold.core.json_form import json_fields
+from treefold.core.json_values import as_data, encodable
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.store import TreeRow
@@ -29,9 +32,8 @@ from treefold.core.usage import TokenUsage
 from treefold.core.views import NodeView
 from treefold.views.difference import pairs_of
 from treefold.views.flame import By, flame_of
-from treefold.views.liveness import INTERRUPTED, state_of
+from treefold.views.liveness import state_of
 from treefold.views.text import printable, short
-from treefold.views.values import as_data, encodable
 
 LIMIT: Final = 20_000  # characters of a text, unless all of it is requested
 
@@ -119,10 +121,9 @@ def detail(
         "inputs": {encodable(name): as_data(value, limit) for name, value in view.inputs.items()},
         "outputs": as_data(view.outputs, limit),
         "values": as_data(list(view.values), limit),
-        "exception": None
-        if failure is None
-        else {"type": encodable(failure.type), "message": encodable(failure.message[:limit])},
+        "exception": None if failure is None else json_fields(failure, limit),
         "partial": encodable(view.partial),
+        "partial_output": as_data(view.partial_output, limit),
         "usage": usage(view.usage),
         "total_usage": usage(view.total_usage),
         "notices": [encodable(notice[:limit]) for notice in view.notices],
@@ -178,13 +179,7 @@ def usage(spent: TokenUsage) -> dict[str, int]:
 
 def question(asked: Question) -> dict[str, Any]:
     """Return a question to a person."""
-    return {
-        "id": asked.id,
-        "node": asked.node_id,
-        "kind": asked.kind.value,
-        "text": encodable(asked.text),
-        "choices": [encodable(choice) for choice in asked.choices],
-    }
+    return json_fields(asked, None)
 
 
 # Conversations
@@ -360,10 +355,7 @@ def difference(a: NodeView, b: NodeView) -> dict[str, Any]:
 
 def money(dollars: Decimal | None) -> str | None:
     """Return dollars as text; None if a price is unknown."""
-    if dollars is None:
-        return None
-    text = f"{dollars:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    return None if dollars is None else json_form.money(dollars)
 
 
 def _amount(value: Decimal, by: By) -> float | int | str | None:

@@ -13,6 +13,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import (
     INVALID_SPAN,
     Link,
+    NonRecordingSpan,
     Span,
     SpanContext,
     SpanKind,
@@ -20,8 +21,10 @@ from opentelemetry.trace import (
     TraceFlags,
     Tracer,
     TracerProvider,
+    get_current_span,
     set_span_in_context,
 )
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from treefold.version import __version__
 from treefold.views.conventions import Attributes
@@ -144,11 +147,32 @@ class JournalTracer:
         """Return the id of the trace of a *tree*, and of the span in it that *key* identifies."""
         return _hash(f"{self.journal}/{tree}", 16), _hash(f"{self.journal}/{key}", 8)
 
-    def link(self, tree: int, key: str) -> Link:
-        """Return a link to that span, which may have been sent by another process."""
-        trace, span = self.ids(tree, key)
-        flags = TraceFlags(TraceFlags.SAMPLED)
-        return Link(SpanContext(trace, span, is_remote=True, trace_flags=flags))
+
+def link_to(ids: tuple[int, int]) -> Link:
+    """Return a link to the span with this trace id and span id, perhaps of another process."""
+    trace, span = ids
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    return Link(SpanContext(trace, span, is_remote=True, trace_flags=flags))
+
+
+# The open span of a program, in the form of the W3C's header
+
+
+def open_span() -> str | None:
+    """Return the span that is open in the current context, None if there is none."""
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get("traceparent")
+
+
+def span_of(traceparent: str | None) -> Span | None:
+    """Return a span that stands for an open one of the program; None if that cannot be read."""
+    if traceparent is None:
+        return None
+    carrier = {"traceparent": traceparent}
+    found = get_current_span(TraceContextTextMapPropagator().extract(carrier, Context()))
+    context = found.get_span_context()
+    return NonRecordingSpan(context) if context.is_valid else None
 
 
 def nanoseconds(at: float) -> int:

@@ -9,10 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from treefold.core.frames import INTERRUPTED
 from treefold.core.question import Question
 from treefold.core.views import NodeView
-
-INTERRUPTED: Final = "interrupted"
 
 # Statuses; format.js has the same.
 WHEN_RESUMED: Final = "interrupted; it resumes when its program is started again"

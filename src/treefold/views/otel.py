@@ -16,9 +16,9 @@ from typing import Any, Final, Self
 
 from treefold.core.errors import TreefoldError, UsageError
 from treefold.core.store import Store, TreeRow
-from treefold.runtime.durable.tree_reader import TreeReader
 from treefold.runtime.observe.observer import Observer, attach
 from treefold.runtime.runtime import Runtime
+from treefold.runtime.trees.event_stream import EventStream
 from treefold.stores.sqlite_store import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def trace(source: Source, tracer_provider: Any = None, *, contents: bool = False
     For a runtime, spans of everything that ends from now on; for a journal (its path, store or
     observer), also of what it already contains. Every call and every request to a model is a span,
     sent when it has ended. Ids are derived from the journal, so a run that is sent again has the
-    same ids.
+    same ids. A call that the program makes while a span of its own is open is a child of that span.
 
     Args:
         source: a ``Runtime(store=...)``, or a journal, even one that another process writes.
@@ -69,6 +69,10 @@ def trace(source: Source, tracer_provider: Any = None, *, contents: bool = False
     since = time.time() if isinstance(source, Runtime) else 0.0
     observer, owns_observer = _observer_of(source)
     provider = _provider(tracer_provider)
+    if isinstance(source, Runtime) and provider is not None:
+        from treefold.views.journal_tracer import open_span  # noqa: PLC0415 - needs the extra
+
+        source.record_spans(open_span)
     return Tracing(observer, provider, contents=contents, since=since, owns_observer=owns_observer)
 
 
@@ -76,7 +80,7 @@ def trace(source: Source, tracer_provider: Any = None, *, contents: bool = False
 class _Tree:
     """A tree that is being read."""
 
-    reader: TreeReader
+    reader: EventStream
     spans: Any  # a TreeSpans
     row: TreeRow | None = None  # when the tree was last read
 

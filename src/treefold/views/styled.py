@@ -14,11 +14,12 @@ from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 
+from treefold.core.escaping import one_line, printable
 from treefold.core.states import NodeState
 from treefold.core.truncation import truncate
 from treefold.core.views import NodeView
 from treefold.views.folding import CallCounter, CallCounts, CallRow, MoreRow, Row, fold
-from treefold.views.text import INTERRUPTED_SIGN, SIGNS, elapsed, printable, short, sign_of
+from treefold.views.text import INTERRUPTED_SIGN, SIGNS, elapsed, short, sign_of
 
 Line = list[Segment]
 
@@ -93,10 +94,12 @@ def _call(row: CallRow, room: int) -> Line:
 
 def _least_columns(view: NodeView, left: int) -> int:
     """Return how many of the columns *left* are reserved for the arguments of a call."""
-    if view.questions or left < _COLUMNS_FOR_ARGS:
+    # The question that a call asks may be one of its arguments.
+    asked = [question.text for question in view.questions[:1]]
+    if left < _COLUMNS_FOR_ARGS or any(value in asked for value in view.inputs.values()):
         return 0
-    # The reason of a failure matters more than the arguments.
-    return left // 5 if view.exception is not None else left * 2 // 5
+    # A question and the reason of a failure matter more than the arguments.
+    return left // 5 if view.questions or view.exception is not None else left * 2 // 5
 
 
 def _tail(view: NodeView, room: int) -> Line:
@@ -106,16 +109,16 @@ def _tail(view: NodeView, room: int) -> Line:
         choices = f" [{' / '.join(question.choices)}]" if question.choices else ""
         return [
             Segment(" "),
-            Segment(f" {_one_line(question.text)}{printable(choices)} ", _QUESTION),
+            Segment(f" {one_line(question.text)}{printable(choices)} ", _QUESTION),
         ]
     if view.exception is not None:
-        return [Segment(f" → {_one_line(str(view.exception))}", _ERROR)]
+        return [Segment(f" → {one_line(str(view.exception))}", _ERROR)]
     if view.state is NodeState.Success:
         return [] if view.outputs is None else [Segment(f" → {short(view.outputs, _LONGEST_TEXT)}")]
     if view.partial:
         return [Segment(" "), Segment(_ending(view.partial, room - 1), _PARTIAL)]
-    done = [Segment(f" … {_one_line(view.status)}", _DIM)] if _shows_status(view) else []
-    return done + [Segment(f"  ! {_one_line(notice)}", _NOTICE) for notice in view.notices[-1:]]
+    done = [Segment(f" … {one_line(view.status)}", _DIM)] if _shows_status(view) else []
+    return done + [Segment(f"  ! {one_line(notice)}", _NOTICE) for notice in view.notices[-1:]]
 
 
 def _shows_status(view: NodeView) -> bool:
@@ -207,10 +210,6 @@ def _lead(lead: str, room: int) -> str:
     """Return the branches that lead to a call; of a deep one, only the last branches."""
     longest = room // 2
     return lead if len(lead) <= longest else f"⋯ {lead[-longest:].lstrip('│ ')}"
-
-
-def _one_line(text: str) -> str:
-    return printable(" ".join(truncate(text, _LONGEST_TEXT).split()))
 
 
 def _ending(text: str, room: int) -> str:

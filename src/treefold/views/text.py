@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from treefold.core.escaping import printable as printable
 from treefold.core.states import NodeState
 from treefold.core.truncation import truncate, truncated_repr
 from treefold.core.views import NodeView
@@ -111,15 +112,6 @@ def elapsed(view: NodeView, now: datetime) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02} h" if hours else f"{minutes}:{seconds:02} min"
-
-
-def printable(text: str) -> str:
-    """Return *text* on one line, with each unprintable character as its escape sequence."""
-    if text.isprintable():  # the usual case
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def readable(text: str) -> str:

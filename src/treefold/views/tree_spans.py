@@ -36,7 +36,7 @@ from treefold.core.states import NodeState
 from treefold.core.usage import TokenUsage
 from treefold.views import conventions
 from treefold.views.conventions import Attributes
-from treefold.views.journal_tracer import JournalTracer, nanoseconds
+from treefold.views.journal_tracer import JournalTracer, link_to, nanoseconds, span_of
 
 _CANCELLED: Final = "CancelledError"  # the failure of a request that was cancelled
 _INTERRUPTED: Final = Failure("interrupted", "the process ended before the request did")
@@ -91,6 +91,7 @@ class TreeSpans:
         self._contents = contents
         self._since = since
         self._calls: dict[int, _OpenCall] = {}  # by node
+        self._caller: Span | None = None  # was open in the program that made the top-level call
         self._forked_at = 0.0
 
     def apply(self, events: Sequence[Event]) -> None:
@@ -102,6 +103,8 @@ class TreeSpans:
         forks = [n for n, event in enumerate(events) if isinstance(event, TreeForked)]
         fork = forks[-1] if forks else 0  # earlier events are of the tree that was forked
         self._inherit(events[:fork])
+        if len(forks) > 1:  # that tree is a fork itself, and so has a trace of its own
+            self._caller = None
         past = _ended_before(self._since, events[fork:])
         for event in events[fork:]:
             if event.node not in past:
@@ -119,7 +122,8 @@ class TreeSpans:
         match event:
             case TreeForked():
                 self._forked_at = event.at
-                link = self._tracer.link(event.source, str(event.source))
+                link = link_to(self._ids(str(event.source), event.source))
+                self._caller = None  # called the tree that was forked
                 self._start_span(call, event.at, [link])
             case CallInherited():
                 self._start_span(call, self._forked_at)
@@ -145,6 +149,8 @@ class TreeSpans:
         above = self._calls.get(event.parent or 0)
         path = str(event.index) if above is None else f"{above.path}.{event.index}"
         kept = event if self._contents else replace(event, inputs={})
+        if event.parent is None and event.options is not None:
+            self._caller = span_of(event.options.traceparent)
         call = self._calls[event.node] = _OpenCall(kept, path, str(event.node))
         return call
 
@@ -169,7 +175,7 @@ class TreeSpans:
         for earlier in self._read_all():
             if isinstance(earlier, CallRequested) and earlier.node == event.node:
                 call = self._add_call(earlier)
-                link = self._tracer.link(self._tree, call.key)
+                link = link_to(self._ids(call.key))
                 call.key = f"{call.key} again at {event.at!r}"
                 self._start_span(call, event.at, [link])
                 return
@@ -189,11 +195,20 @@ class TreeSpans:
             given = conventions.value(dict(requested.inputs))
             attributes[_value_attribute(requested, "arguments")] = given
         above = self._calls.get(requested.parent or 0)
-        ids = self._tracer.ids(self._tree, call.key)
         name = conventions.span_name(requested)
-        over = None if above is None else above.span
+        over = self._caller if above is None else above.span
+        if above is None and over is not None and at < self._since:
+            # An earlier process made the call, and its span will never end: link to it.
+            over, links = None, [*links, Link(over.get_span_context())]
+        ids = self._ids(call.key)
         call.span = self._tracer.start_span(name, ids, over, at, attributes, links)
         call.began = at
+
+    def _ids(self, key: str, tree: int = 0) -> tuple[int, int]:
+        """Return the ids of the trace of a tree, by default this one, and of a span in it."""
+        trace, span = self._tracer.ids(tree or self._tree, key)
+        caller = self._caller
+        return (trace if caller is None else caller.get_span_context().trace_id), span
 
     def _end_call(self, call: _OpenCall, event: CallEnded) -> None:
         if call.span is None:  # it never started
@@ -309,7 +324,7 @@ class TreeSpans:
             attributes["gen_ai.agent.name"] = conventions.agent_name(requested)
         if self._contents:
             attributes["gen_ai.input.messages"] = conventions.input_messages(request.sent.inputs)
-        ids = self._tracer.ids(self._tree, f"{call.key} request {call.requests}")
+        ids = self._ids(f"{call.key} request {call.requests}")
         name = f"chat {model['gen_ai.request.model']}"
         began = request.sent.at
         span = self._tracer.start_span(

@@ -135,19 +135,21 @@ def test_a_run_is_cancelled_with_a_reason(viewer: Viewer, driver: Driver):
     assert "too dear" in driver.result(id)
 
 
-def test_an_agent_is_forked_with_an_edited_prompt(viewer: Viewer, driver: Driver):
+def test_an_agent_is_forked_with_edited_prompts(viewer: Viewer, driver: Driver):
     id = driver.survey("forked")
     driver.open("forked")
     driver.result(id)
     judged = rows(driver, id)[3]["id"]
     answer = viewer.post(
         f"/api/nodes/{judged}/fork",
-        {"at": None, "prompt": "Longer?", "model": None, "args": None},
+        {"at": None, "prompt": "Longer?", "system": "Be strict.", "model": None, "args": None},
     )
     assert answer.status_code == 200, answer.text
     key = quote(answer.json()["key"], safe="")
     node = wait(lambda: viewer.get(f"/api/forks/{key}")["node"])
     assert driver.result(node) == "Quite short."
+    said = viewer.get(f"/api/nodes/{rows(driver, node)[3]['id']}")["transcript"]
+    assert [part["text"] for part in said[:2]] == ["Be strict.", "Longer?"]
     [tree] = [tree for tree in viewer.get("/api/trees")["trees"] if tree["id"] == node]
     assert tree["source"] is not None
 

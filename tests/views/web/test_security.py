@@ -15,6 +15,7 @@ import survey_journals
 from command_results import PATIENCE, environment, open_questions, treefold
 from survey_journals import Journal
 from viewer_process import Viewer, viewing
+from viewing import UNENCRYPTED
 
 READS = [
     "/api/journal", "/api/trees", "/api/nodes/1", "/api/nodes/1/parts/0", "/api/nodes/1/stack",
@@ -41,7 +42,9 @@ def viewer(parked: Journal) -> Iterator[Viewer]:
 
 def refused(viewer: Viewer, status: int, path: str, *, method: str = "GET", **options: Any) -> None:
     """Check that a request, which may be for a stream without an end, is refused."""
-    with httpx.stream(method, viewer.url + path, timeout=PATIENCE, **options) as answer:
+    with httpx.stream(
+        method, viewer.url + path, timeout=PATIENCE, verify=UNENCRYPTED, **options
+    ) as answer:
         assert answer.status_code == status, answer.status_code
         assert list(json.loads(answer.read())) == ["error"]
 
@@ -151,7 +154,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_needs_no_token_and_holds_no_data(viewer: Viewer):
-    answer = httpx.get(viewer.url + "/", timeout=PATIENCE)
+    answer = httpx.get(viewer.url + "/", timeout=PATIENCE, verify=UNENCRYPTED)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/html")
     assert "Which colour?" not in answer.text
@@ -159,7 +162,7 @@ def test_the_page_needs_no_token_and_holds_no_data(viewer: Viewer):
 
 
 def test_everything_on_the_page_comes_from_here_and_is_there(viewer: Viewer):
-    page = Page(httpx.get(viewer.url + "/", timeout=PATIENCE).text)
+    page = Page(httpx.get(viewer.url + "/", timeout=PATIENCE, verify=UNENCRYPTED).text)
     loaded = [
         attrs[name] or ""
         for tag, attrs in page.tags
@@ -171,12 +174,14 @@ def test_everything_on_the_page_comes_from_here_and_is_there(viewer: Viewer):
         if address.startswith("data:"):
             continue
         assert not re.match(r"(\w+:)?//", address), address
-        answer = httpx.get(httpx.URL(viewer.url + "/").join(address), timeout=PATIENCE)
+        answer = httpx.get(
+            httpx.URL(viewer.url + "/").join(address), timeout=PATIENCE, verify=UNENCRYPTED
+        )
         assert answer.status_code == 200, address
 
 
 def test_the_policy_lets_only_its_own_scripts_run(viewer: Viewer):
-    answer = httpx.get(viewer.url + "/", timeout=PATIENCE)
+    answer = httpx.get(viewer.url + "/", timeout=PATIENCE, verify=UNENCRYPTED)
     policy = {
         part.split()[0]: part.split()[1:]
         for part in answer.headers["content-security-policy"].split(";")
@@ -193,7 +198,7 @@ def test_the_policy_lets_only_its_own_scripts_run(viewer: Viewer):
 
 
 def test_no_inline_script_or_handler_is_on_the_page(viewer: Viewer):
-    page = Page(httpx.get(viewer.url + "/", timeout=PATIENCE).text)
+    page = Page(httpx.get(viewer.url + "/", timeout=PATIENCE, verify=UNENCRYPTED).text)
     for tag, attrs in page.tags:
         assert not [name for name in attrs if name.startswith("on")], (tag, attrs)
         if tag == "script":

@@ -23,7 +23,15 @@ from treefold import AgentFunction, CodeFunction, MemoryStore, RunContext, Runti
 from treefold.models import OpenAIModel
 from treefold.stores import Store
 from treefold.views.web import Viewer, view
-from viewing import PATIENCE, Follower, Message, all_rows, client_of, messages
+from viewing import (
+    PATIENCE,
+    UNENCRYPTED,
+    Follower,
+    Message,
+    all_rows,
+    client_of,
+    messages,
+)
 from wire import openai_wire
 from wire.replies import Wait
 from wire.server import ModelServer
@@ -194,7 +202,9 @@ def test_a_connection_may_be_cut_at_any_byte(
     chance = random.Random(seed)
     follower = Follower(begun(runtime, garden, client))
     left = Garden.STEPS
-    with httpx.Client(base_url=viewer.address, headers=client.headers, timeout=0.2) as hasty:
+    with httpx.Client(
+        base_url=viewer.address, headers=client.headers, timeout=0.2, verify=UNENCRYPTED
+    ) as hasty:
         while left:
             steps = min(left, chance.randint(0, 3))
             left -= steps

@@ -17,7 +17,6 @@ from treefold.core.agent_events import (
     RequestRetried,
     RequestSent,
     ResponseCompleted,
-    ResponseStreamed,
 )
 from treefold.core.call_keys import of_tool_use
 from treefold.core.conversation import PriorConversation
@@ -44,6 +43,7 @@ from treefold.models.caching import RUNS, PastRun, caching_policy
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import upwards
 from treefold.runtime.conversations.admission import Reservation, admitted, price_if_known
+from treefold.runtime.conversations.partial_output import PartialOutput
 from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
 from treefold.runtime.services import Services
@@ -109,17 +109,19 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     def _find_prior(self) -> PriorConversation:
         record = self._node.record.conversation
         prompt = None if record.edit is None else record.edit.prompt
+        system = None if record.edit is None else record.edit.system
         if record.exchanges or record.said:  # in an earlier process
             return PriorConversation(
                 exchanges=tuple(record.exchanges),
                 unsent=_inputs(record),
                 response=record.response,
-                system=record.system,
+                is_begun=True,
+                system=record.system if system is None else system,
                 prompt=prompt,
             )
         given = self.handed_over
         prior = given if isinstance(given, PriorConversation) else PriorConversation()
-        return replace(prior, prompt=prompt)
+        return replace(prior, system=system, prompt=prompt)
 
     @property
     def handed_over(self) -> Any:
@@ -295,10 +297,13 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             reservation = self._reserve(opened, inputs, over_budget=over_budget)
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             failure: Failure | None = None
+            output = PartialOutput(opened.functions)
             try:
                 async with aclosing(opened.session.send(*inputs)) as events:
                     async for event in events:
                         self._note(event)
+                        if (found := output.find(event)) is not None:
+                            node.tree.stream(node.id, found)
                         if on_event is not None:
                             on_event(event)
             except BaseException as error:
@@ -346,7 +351,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                     self._answering.set_result(None)
                 if isinstance(event, TextDelta | ThinkingDelta | TextWasThinking | ToolUseDelta):
                     # For observers: the complete response is published.
-                    node.tree.stream(ResponseStreamed(node.id, event))
+                    node.tree.stream(node.id, event)
 
     def _reserve(
         self, opened: _Opened, inputs: Sequence[UserText | ToolResult], *, over_budget: bool

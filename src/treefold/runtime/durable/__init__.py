@@ -9,6 +9,7 @@
 ``crash_trials``    CrashTrials: resumes trees whose process died, suspicious ones in turn
 ``inbox``           Inbox: executes the commands that observers post
 ``commands``        the JSON form of commands and refusals
-``live_text``       broadcasts and reads the text of responses while they arrive
+``live_text``       broadcasts and reads responses while they arrive
+``journal_events``  JournalEvents: what a stream of events reads
 =================== ==============================================================================
 """

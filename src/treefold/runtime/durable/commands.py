@@ -40,7 +40,8 @@ def write_command(command: Mapping[str, Any], what: str) -> str:
 def edit_as_data(edit: Edit | None) -> dict[str, Any]:
     """Return the edit of a fork as it is written in a command."""
     edit = edit or Edit()
-    fields = {"prompt": edit.prompt, "model": edit.model, "args": edit.args}
+    names = ("prompt", "model", "system", "args")
+    fields = {name: getattr(edit, name) for name in names}
     data = {name: value for name, value in fields.items() if value is not None}
     return data if edit.result is UNCHANGED else data | {"result": edit.result}
 

@@ -11,6 +11,7 @@ changes of the thread; docs/decisions/0021 has what they were measured to cost.
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from contextlib import suppress
 from traceback import clear_frames
 from typing import Any, Final
 
-from treefold.core.agent_events import ResponseStreamed
+from treefold.core.arriving import Delta
 from treefold.core.errors import FencedError, StoreBusyError, StoreError, TooLargeError
 from treefold.core.events import Event
 from treefold.core.function import Node
@@ -30,6 +31,7 @@ from treefold.runtime.durable.live_text import LiveTextWriter
 from treefold.runtime.durable.outage import Outage
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.questions.ask import wait_for_help
+from treefold.runtime.trees.waiting import Changes
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,8 @@ class JournalWriter:
         redacts: whether there is such a function.
         is_closed: whether events are not written any more.
         loop: runs the timers, if it is known.
+        changes: wakes readers of the journal in this process, when something was written or
+            broadcast and when this is closed.
     """
 
     def __init__(self, store: Store, redact: Callable[[str], str] | None) -> None:
@@ -56,6 +60,7 @@ class JournalWriter:
         self.redacts = redact is not None
         self.is_closed = False
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.changes = Changes()
         self._redact = redact
         self._patience: float = getattr(store, "patience", _PATIENCE)
         self._timer: asyncio.TimerHandle | None = None  # writes events that no call waits for
@@ -76,7 +81,12 @@ class JournalWriter:
         self._took = 2 * _QUICK
         self._writer: threading.Thread | None = None
         self._is_starting = False  # a timer will try again to start the writer thread
-        self._live_text = LiveTextWriter(store, self._backlog.number_of)
+        self._live_text = LiveTextWriter(store, self._backlog.number_of, self.changes.wake)
+
+    @property
+    def path(self) -> str | None:
+        """The file of the store; None if it is not in a file."""
+        return self.store.name if os.path.isfile(self.store.name) else None
 
     @property
     def is_behind(self) -> bool:
@@ -130,13 +140,13 @@ class JournalWriter:
                 return
         self._start_timer()
 
-    def stream(self, tree: int, event: ResponseStreamed) -> None:
-        """Broadcast *event* to observers; it is not recorded.
+    def stream(self, tree: int, node: int, delta: Delta) -> None:
+        """Broadcast a fragment of a response of *node* to observers; it is not recorded.
 
         Nothing is broadcast if texts are redacted, because parts of a word cannot be.
         """
         if not self.redacts and not self.is_closed:
-            self._live_text.take(tree, event)
+            self._live_text.take(tree, node, delta)
 
     def length(self, node: int) -> int:
         """Return the number of entries of a node, including those that are not written yet."""
@@ -370,6 +380,7 @@ class JournalWriter:
                     self._recover()
                 if self._waiting:
                     self._wake_waiting()
+                self.changes.wake()
             if self._wanted or self._waiting:
                 self._request_write()
 
@@ -435,3 +446,4 @@ class JournalWriter:
             self._changed.notify_all()
         for wake in wakes:
             wake()
+        self.changes.wake()

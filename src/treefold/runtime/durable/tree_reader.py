@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from treefold.core.errors import StoreError, UnknownNodeError
-from treefold.core.events import Event, TreeForked
+from treefold.core.events import Event, TreeForked, set_number
 from treefold.core.forking import inherit
 from treefold.core.journaling import events_of
 from treefold.core.store import Store
@@ -29,6 +29,7 @@ class TreeReader:
         self._upgrade = Upgrade()
         self._with_source = True  # includes what a fork shares with its original tree
         self._read = 0  # the position in the journal of the last entry that was read
+        self._count = 0  # how many events were read
         self.numbers: dict[int, int] = {}  # the number of the last entry of each node
 
     def read(self) -> list[Event]:
@@ -55,6 +56,9 @@ class TreeReader:
                 events = events_of(entries, text_of, self._upgrade)
             if not self._read and self._with_source and isinstance(events[0], TreeForked):
                 events[:0] = self._inherited(events[0])
+        for number, event in enumerate(events, self._count + 1):
+            set_number(event, number)
+        self._count += len(events)
         self._read = entries[-1].seq
         self.numbers |= {entry.node: entry.number for entry in entries}
         return events

@@ -83,8 +83,8 @@ class ObservedTree:
             self._fold = TreeFold()
         with reporting_damage(self._store, self.id):
             self._fold.apply_all(events)
-            for node, text in self._live_text.read(self._reader.numbers).items():
-                self._fold.set_partial_text(node, text)
+            for node, response in self._live_text.read(self._reader.numbers).items():
+                self._fold.show_arriving(node, response)
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Call *wake* once, when something was written to the journal."""

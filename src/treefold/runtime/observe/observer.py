@@ -15,15 +15,16 @@ from typing import Any, Final, Self
 from treefold.core.call_keys import name_in
 from treefold.core.errors import InvalidValueError, StoreError, UnknownQuestionError, UsageError
 from treefold.core.forking import Edit, fitting_response
-from treefold.core.frames import Frame
+from treefold.core.frames import INTERRUPTED, Frame
 from treefold.core.question import Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
 from treefold.core.views import NodeView
 from treefold.runtime.durable.commands import edit_as_data, read_command, refusals_in, write_command
-from treefold.runtime.durable.tree_reader import TreeReader
+from treefold.runtime.durable.journal_events import JournalEvents
 from treefold.runtime.observe.observed_tree import ObservedTree, unknown_node
 from treefold.runtime.observe.poll import Poll
+from treefold.runtime.trees.event_stream import EventStream
 from treefold.runtime.trees.watch import Watch
 from treefold.stores.deprecated import checked_store
 
@@ -139,13 +140,22 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """Return the position of the newest event in the journal; it grows with every event."""
         return self._store.last()
 
-    def events(self, tree: int, *, long_texts: bool = True) -> TreeReader:
-        """Return a reader of the events of a tree: each ``read()`` returns the new ones.
+    def events(
+        self, id: int, after: int = 0, timeout: float | None = None, *, long_texts: bool = True
+    ) -> EventStream:
+        """Return the events of a node and of all calls below it, until it has ended.
 
+        They are read as ``Runtime.events`` reads them; ``read()`` returns the new ones at once.
         Events that a fork shares with its original tree come before its ``TreeForked``. Without
-        *long_texts* each long text is read as an empty one, which takes less time and memory.
+        *long_texts* each long text is read as an empty one, and responses that are arriving are not
+        read, which takes less time and memory.
+
+        Raises:
+            UnknownNodeError: there is no such node.
         """
-        return TreeReader(self._store, tree, long_texts=long_texts)
+        tree = self._find_tree(id)
+        source = JournalEvents(self._given, tree, self._poll, long_texts=long_texts)
+        return EventStream(source, self._poll, id, after=after, timeout=timeout)
 
     def watch(self, id: int, as_of_seq: int = 0, timeout: float | None = None) -> Watch:
         """Wait for a view of a node newer than the one numbered *as_of_seq*.
@@ -170,7 +180,7 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         if tree.id not in self.interrupted():
             return frames
         return [
-            replace(frame, state="interrupted") if frame.state in _UNDER_WAY else frame
+            replace(frame, state=INTERRUPTED) if frame.state in _UNDER_WAY else frame
             for frame in frames
         ]
 
@@ -344,15 +354,19 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
 
     def _tree_of(self, id: int) -> ObservedTree:
         """Return the tree of the node with this id."""
-        found = self._store.find(node=id) if isinstance(id, int) else None
-        if found is None:
-            raise unknown_node(self._given, id)
+        found = self._find_tree(id)
         with self._lock:
             tree = self._trees.pop(found, None) or ObservedTree(self._given, found, self._poll)
             self._trees[found] = tree
             if len(self._trees) > _KEPT:
                 self._trees.popitem(last=False)
         return tree
+
+    def _find_tree(self, id: int) -> int:
+        found = self._store.find(node=id) if isinstance(id, int) else None
+        if found is None:
+            raise unknown_node(self._given, id)
+        return found
 
 
 def _named(view: NodeView) -> str:

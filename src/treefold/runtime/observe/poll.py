@@ -44,7 +44,7 @@ class Poll:
         with self._lock, suppress(ValueError):
             self._waiting.remove(wake)
 
-    def refuse_blocking(self, what: str) -> None:
+    def refuse_blocking(self, what: str, instead: str) -> None:
         """Allow blocking in every thread: the events come from another process."""
 
     def wait(self, event: threading.Event, timeout: float | None) -> bool:

@@ -57,9 +57,6 @@ async def ask(
         node.board.close(question.id)
         answered.cancel()
 
-    # It is in an ambient runtime, to which the program has no reference to answer with.
-    if not node.tree.kept:
-        log.warning("%r asks %r, and nobody can answer it: use it in a Runtime", node, text)
     give_up_lease(node)
     # The node is Paused before the question can be seen.
     node.begin_pause(text)

@@ -3,6 +3,8 @@
 =================== ==============================================================================
 ``tree``            Tree: publishes events, keeps the records, wakes watchers
 ``watch``           Watch: waits for the next view of a node
+``event_stream``    EventStream: the events of a node, and TreeEvents, which reads them
+``waiting``         waits until a tree has something new
 ``question_board``  QuestionBoard: the open questions of a runtime
 ``bags``            SessionBag: objects that live as long as their tree
 =================== ==============================================================================

@@ -1,16 +1,23 @@
 """The board: the open questions of a runtime."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from treefold.core.errors import TooLargeError, UnknownQuestionError
 from treefold.core.events import Event, QuestionAsked, QuestionSettled
 from treefold.core.question import Answer, Question, QuestionKey, QuestionKind
 from treefold.runtime.loops.loop_handle import LoopHandle
+from treefold.runtime.trees.run_log import log_question, questions_command
 from treefold.runtime.trees.tree import Tree
+
+log = logging.getLogger(__name__)
+
+GRACE: Final = 1.0  # seconds in which a program may begin to read the questions
+_MOST_WARNINGS: Final = 10  # at once; there may be thousands of questions
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +35,15 @@ class QuestionBoard:
 
     Args:
         asked: is called with each new question; a replay answers it.
+
+    Attributes:
+        is_read: whether the program reads the questions, and so answers them itself.
     """
 
     def __init__(self, asked: Callable[[Question], None] | None = None) -> None:
         self._asked = asked
+        self.is_read = asked is not None
+        self._unread: list[tuple[Tree, Question]] = []  # which are logged a moment later
         self._open: dict[str, OpenQuestion] = {}
         self._old: dict[int, list[Question]] = {}  # of earlier processes, by node
         self._shown = 0  # how many questions were opened that are not in a journal
@@ -77,6 +89,7 @@ class QuestionBoard:
             if old.has_key(kind, key):
                 self._old[node_id].remove(old)
                 self._open[old.id] = OpenQuestion(old, tree.publish, loop_handle, settle)
+                self._log(tree, old, loop_handle)
                 return old
         number = len(tree.record_of(node_id).asked or ()) + 1
         question = Question(
@@ -93,9 +106,36 @@ class QuestionBoard:
         except TooLargeError:
             del self._open[question.id]
             raise
+        self._log(tree, question, loop_handle)
         if self._asked is not None:
             self._asked(question)
         return question
+
+    def _log(self, tree: Tree, question: Question, loop_handle: LoopHandle) -> None:
+        """Log a new question; one that the program may not read, a moment later as a warning."""
+        # A person who has paused a call knows it.
+        if self.is_read or question.key == QuestionKey.Hold:
+            log_question(tree, tree.record_of(question.node_id), question, logging.INFO)
+            return
+        self._unread.append((tree, question))
+        if len(self._unread) == 1:
+            loop_handle.call_later(GRACE, self.warn_of_unread)
+
+    def warn_of_unread(self) -> None:
+        """Log the open questions that were not logged yet.
+
+        They are warnings, because without an answer the run never ends, unless the program has
+        begun to read the questions.
+        """
+        unread, self._unread = self._unread, []
+        unread = [(tree, question) for tree, question in unread if question.id in self._open]
+        level = logging.INFO if self.is_read else logging.WARNING
+        for tree, question in unread[:_MOST_WARNINGS]:
+            log_question(tree, tree.record_of(question.node_id), question, level)
+        if more := unread[_MOST_WARNINGS:]:
+            journal = more[0][0].journal
+            listed = questions_command(None if journal is None else journal.path)
+            log.log(level, "%d more questions wait; list them with: %s", len(more), listed)
 
     def show(
         self,

@@ -5,13 +5,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
+from treefold.core.arriving import ArrivingResponse, Delta
 from treefold.core.errors import ClosedError
-from treefold.core.events import Event, ProcessDied
+from treefold.core.events import Event, ProcessDied, set_number
 from treefold.core.function import Node
 from treefold.core.record import CallRecord, TreeFold
 from treefold.core.snapshot import snapshot
 from treefold.core.views import NodeView
 from treefold.runtime.trees.bags import SessionBag
+from treefold.runtime.trees.run_log import LOGGED, is_enabled
 
 P = TypeVar("P")
 
@@ -30,6 +32,11 @@ class Recorder(Protocol):
         ...
 
     @property
+    def path(self) -> str | None:
+        """The file that it writes to; None if other processes cannot open the store."""
+        ...
+
+    @property
     def is_behind(self) -> bool:
         """Whether so many entries are unwritten that a call should wait for them if it can."""
         ...
@@ -38,8 +45,8 @@ class Recorder(Protocol):
         """Record *events* of the tree with this id."""
         ...
 
-    def stream(self, tree: int, event: Any) -> None:
-        """Broadcast *event* to observers; it is not recorded."""
+    def stream(self, tree: int, node: int, delta: Delta) -> None:
+        """Broadcast a fragment of a response of *node* to observers; it is not recorded."""
         ...
 
     def redacted(self, text: str) -> str:
@@ -63,12 +70,14 @@ class Tree:
     """The records of one tree, the callbacks that wait for a change, and its bags.
 
     Events are published on the runtime's loop, and applied to the records at once. Views may be
-    made in any thread.
+    made in any thread. Without a journal, the tree keeps its events itself.
     """
 
     __slots__ = (
+        "_arriving",
         "_bags",
         "_closed",
+        "_events",
         "_fold",
         "_lock",
         "_parts",
@@ -93,6 +102,9 @@ class Tree:
         self.paused: set[Node] = set()  # the nodes whose state is Paused
         self.is_held = False  # whether a pause holds some of its calls before they start
         self._fold = TreeFold()
+        # None if they are in the journal.
+        self._events: list[Event] | None = [] if journal is None else None
+        self._arriving: dict[int, CallRecord] = {}  # the calls whose responses are arriving
         self._parts: dict[type, Any] = {}
         self._bags: dict[int, SessionBag] = {}
         self._closed = False
@@ -122,18 +134,47 @@ class Tree:
             self.journal.record(self.id, event)
         with self._lock:
             record = self._fold.apply(event)
+            if self._events is not None:
+                self._events.append(event)
+                set_number(event, len(self._events))
             waiting = self._waiting
             if waiting:
                 self._waiting = []
         for wake in waiting:
             wake()
+        if (logged := LOGGED.get(type(event))) is not None:
+            level, level_below, log_event = logged
+            level = level if record.parent is None else level_below
+            if is_enabled(level):
+                log_event(self, record, event, level)
         return record
 
-    def stream(self, event: Event) -> None:
-        """Broadcast *event* to observers instead of recording it, and apply it."""
+    def stream(self, node: int, delta: Delta) -> None:
+        """Add a fragment of a response that is arriving, which observers are shown as well."""
         if self.journal is not None:
-            self.journal.stream(self.id, event)
-        self.publish(event, is_recorded=False)
+            self.journal.stream(self.id, node, delta)
+        with self._lock:
+            record = self._fold.stream(node, delta)
+            if self._events is not None:
+                self._arriving[node] = record
+            waiting, self._waiting = self._waiting, []
+        for wake in waiting:
+            wake()
+
+    def read_events(self, after: int) -> tuple[list[Event], dict[int, ArrivingResponse]]:
+        """Return the events with higher numbers, and the arriving responses by node.
+
+        Only a tree without a journal has them.
+        """
+        assert self._events is not None
+        with self._lock:
+            arriving: dict[int, ArrivingResponse] = {}
+            for node, record in tuple(self._arriving.items()):
+                if (response := record.conversation.arriving) is None:
+                    del self._arriving[node]
+                else:
+                    arriving[node] = response
+            return self._events[after:], arriving
 
     def show(self, event: Event) -> CallRecord:
         """Apply *event* in this process only, without recording it."""

@@ -1,40 +1,20 @@
 """Watches: wait for the next view of a node."""
 
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any, Protocol
 
 from treefold.core.views import NodeView
+from treefold.runtime.trees.waiting import BlockingWait, ChangeSource, await_next, wait_for
 
 _REST = 10  # times the duration of the last view
 
 
-class ViewSource(Protocol):
+class ViewSource(ChangeSource, Protocol):
     """A tree that makes views: a Tree, or an ObservedTree."""
 
     def view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id."""
-        ...
-
-    def on_next_event(self, wake: Callable[[], None]) -> None:
-        """Call *wake* once, when something may have happened."""
-        ...
-
-    def forget(self, wake: Callable[[], None]) -> None:
-        """Remove a callback added with ``on_next_event``."""
-        ...
-
-
-class BlockingWait(Protocol):
-    """How a thread blocks until it is woken: a LoopHandle, or a Poll."""
-
-    def refuse_blocking(self, what: str) -> None:
-        """Raise BlockingCallError in a thread where blocking would be a deadlock."""
-        ...
-
-    def wait(self, event: threading.Event, timeout: float | None) -> bool:
-        """Block this thread until *event* is set; return False after *timeout*."""
         ...
 
 
@@ -75,20 +55,15 @@ class Watch:
             TimeoutError: nothing happened within the timeout.
             BlockingCallError: called on the runtime's own loop; use ``await``.
         """
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        woken = threading.Event()
-        while (view := self._newer()) is None:
-            self._tree.on_next_event(woken.set)
-            try:
-                if (view := self._newer()) is not None:
-                    break
-                left = None if deadline is None else deadline - time.monotonic()
-                self._loop_handle.refuse_blocking("watch().result()")
-                if not self._loop_handle.wait(woken, left):
-                    raise TimeoutError(self._nothing_new())
-            finally:
-                self._tree.forget(woken.set)
-            woken.clear()
+        view = wait_for(
+            self._newer,
+            self._tree,
+            self._loop_handle,
+            node=self._id,
+            timeout=self._timeout,
+            what="watch().result()",
+            instead="write 'await' instead",
+        )
         return self._take(view)
 
     def __await__(self) -> Generator[Any, None, NodeView]:
@@ -113,25 +88,10 @@ class Watch:
             await asyncio.sleep(_REST * self._took)
 
     async def _next(self) -> NodeView:
-        import asyncio  # noqa: PLC0415 - as above
+        async def find() -> NodeView | None:
+            return self._newer()
 
-        from treefold.runtime.loops.loop_handle import threadsafe_resolver  # noqa: PLC0415 - imports asyncio
-
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self._timeout):
-                while (view := self._newer()) is None:
-                    changed = loop.create_future()
-                    wake = threadsafe_resolver(changed)
-                    self._tree.on_next_event(wake)
-                    try:
-                        if (view := self._newer()) is not None:
-                            break
-                        await changed
-                    finally:
-                        self._tree.forget(wake)
-        except TimeoutError:
-            raise TimeoutError(self._nothing_new()) from None
+        view = await await_next(find, self._tree, node=self._id, seconds=self._timeout)
         return self._take(view)
 
     def _newer(self) -> NodeView | None:
@@ -144,6 +104,3 @@ class Watch:
     def _take(self, view: NodeView) -> NodeView:
         self._seen, self._last = view.update_seqnum, view
         return view
-
-    def _nothing_new(self) -> str:
-        return f"nothing happened to node {self._id} in {self._timeout} s"

@@ -27,7 +27,7 @@ from treefold.views.web.listing import Listing
 
 _MOST_DIGITS: Final = 18  # of an id; as many always fit into 64 bits
 _LONGEST_SEARCH: Final = 1_000  # characters
-_EDITS: Final = ("prompt", "model", "args", "result")
+_EDITS: Final = ("prompt", "model", "system", "args", "result")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ _FIELD_TYPES: Final[Mapping[str, tuple[type, str]]] = {
     "prompt": (str, "a string"),
     "reason": (str, "a string"),
     "result": (object, "any value"),
+    "system": (str, "a string"),
     "text": (str, "a string"),
 }
 

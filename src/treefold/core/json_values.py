@@ -1,6 +1,6 @@
-"""Encode values of any size and type as JSON data for display.
+"""Encode values of any size and type as JSON data that any program can read.
 
-The value cannot be restored from it; ``core.packing`` has a form that can be.
+The value cannot be restored from it; ``core.value_codec`` has a form that can be.
 """
 
 import math
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from treefold.core.jsonable import Unserializable, as_json
 from treefold.core.truncation import truncated_repr
-from treefold.core.value_codec import Unserializable, as_json
 
 _MAX_DEPTH: Final = 60  # of nested containers
 _DECIMAL_LIMIT: Final = 10**1000  # Python refuses to convert much larger integers to decimals

@@ -40,7 +40,7 @@ class Origin:
         """Whether this is the definition *earlier*, run again: a reload, a cell, the same line."""
         if self.function is not None and self.function is earlier.function:
             return False
-        interactive = self._is_interactive() and earlier._is_interactive()
+        interactive = self.is_interactive and earlier.is_interactive
         if interactive and "<locals>" not in self.qualname:
             return True
         if self.qualname != earlier.qualname or not (interactive or self.file == earlier.file):
@@ -49,7 +49,9 @@ class Origin:
             return True
         return self.line is not None and self.line == earlier.line
 
-    def _is_interactive(self) -> bool:
+    @property
+    def is_interactive(self) -> bool:
+        """Whether it is in a cell of a notebook, or was typed at a prompt."""
         return _INTERACTIVE.fullmatch(self.file) is not None
 
 
@@ -65,6 +67,31 @@ def origin_of(fn: Callable[..., Any]) -> Origin | None:
     line = code.co_firstlineno if is_unique else None
     spec = namespace.get("__spec__")
     return Origin(code.co_filename, found.__qualname__, line, namespace, spec, found)
+
+
+def redefines(new: object, old: object) -> bool:
+    """Whether *new*, a function of treefold, is the definition of *old*, run again."""
+    if new is old:
+        return False
+    before, after = _origin_of_wrapped(old), _origin_of_wrapped(new)
+    return before is not None and after is not None and after.is_rerun_of(before)
+
+
+def newer_definition(old: object) -> object | None:
+    """Return what the name of *old*, a function of treefold, means now in its notebook.
+
+    None if it was not defined in one, or if the name means *old* itself or nothing any more.
+    """
+    origin = _origin_of_wrapped(old)
+    if origin is None or not origin.is_interactive:
+        return None
+    current = origin.namespace.get(origin.qualname)
+    return None if current is old else current
+
+
+def _origin_of_wrapped(function: object) -> Origin | None:
+    wrapped: Callable[..., Any] | None = getattr(function, "__wrapped__", None)
+    return None if wrapped is None else origin_of(wrapped)
 
 
 def origin_of_instance(instance: object) -> Origin | None:

@@ -1,0 +1,76 @@
+"""Find the question that a command line answers."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from treefold.cli.asking_call import AskingCall, table_of
+from treefold.core.errors import InvalidValueError, UnknownQuestionError
+from treefold.core.question import Question
+from treefold.runtime.observe.observer import Observer
+
+_MOST_WORDS: Final = 2
+_USAGE: Final = "treefold answer ID TEXT"
+
+
+def find_question(
+    observer: Observer, words: Sequence[str], *, has_args: bool
+) -> tuple[Question, str]:
+    """Return the open question that *words* answer, and the text of the answer.
+
+    The words are an id and a text, or one of them: the id can be left out if one question is open,
+    and the text if the answer *has_args*.
+
+    Raises:
+        InvalidValueError: the answer is missing, or it could be for several questions.
+        UnknownQuestionError: there is no such question.
+    """
+    if len(words) > _MOST_WORDS:
+        quoted = shlex.quote(" ".join(words[1:]))
+        raise InvalidValueError(
+            f"too many words: put an answer of several in quotes, treefold answer ID {quoted}"
+        )
+    found = observer.questions()
+    if len(words) == _MOST_WORDS:
+        return _with_id(observer, found, words[0]), words[1]
+    ids = {one.id: one for one in found}
+    if words and words[0] in ids:
+        if not has_args:
+            raise InvalidValueError(f"the answer to question {words[0]} is missing: {_USAGE}")
+        return ids[words[0]], ""
+    if not words and not has_args:
+        raise InvalidValueError(f"the answer is missing: {_USAGE}")
+    return _only(observer, found, *words), "".join(words)
+
+
+def _with_id(observer: Observer, found: Sequence[Question], id: str) -> Question:
+    """Return the question with this id, or the only one of that node, or with that beginning."""
+    several: list[Question] = []
+    for beginning in (f"{id}-", id):
+        several = [one for one in found if one.id.startswith(beginning)]
+        fitting = [one for one in several if one.id == id] or several
+        if len(fitting) == 1:
+            return fitting[0]
+    what = f"no question {id!r} waits for an answer (it may have been answered already)"
+    if several:
+        what = f"{len(several)} questions have an id that begins with {id!r}"
+    listed = f"\n{_listed(observer, several or found)}" if found else " none"
+    raise UnknownQuestionError(f"{what}; open:{listed}")
+
+
+def _only(observer: Observer, found: Sequence[Question], text: str = "") -> Question:
+    if not found:
+        raise UnknownQuestionError("no question waits for an answer")
+    if len(found) > 1:
+        example = shlex.join(["treefold", "answer", found[0].id, *([text] if text else [])])
+        raise InvalidValueError(
+            f"{len(found)} questions are open: say which one by its id, such as {example}\n"
+            f"{_listed(observer, found)}"
+        )
+    return found[0]
+
+
+def _listed(observer: Observer, found: Sequence[Question]) -> str:
+    calls = [AskingCall.of(one, observer.stack) for one in found]
+    return "\n".join(table_of(calls, sys.stderr))

@@ -1,0 +1,33 @@
+"""The events of a tree: what happened to its calls, as frozen data named in the past tense.
+
+``runtime.events(node)`` and ``attach(store).events(id)`` return them as an EventStream, and
+``event.to_json()`` is the JSON form of each; docs/events.md describes both.
+
+Event: the base of them all: *node*, the id of the call, and *number*, its position in the tree.
+
+Every call:
+    CallRequested, CallAllowed, CallStarted, CallEnded: from its request to its end.
+    ArgumentsEdited: it is made with other arguments than requested.
+    ValueSent: it sent a value before its end.
+    CallPaused, CallResumed: it waits for a person, and continues.
+    QuestionAsked, QuestionSettled: what it asks a person, and the answer.
+
+The conversation of an agent with its model:
+    ConversationOpened: with which model, and which functions it may call.
+    LeaseAwaited, RequestSent, RequestRetried, RequestFailed: a request.
+    ResponseStreamed, ResponseCompleted: its response, while it arrives and as a whole.
+    NoticeGiven: something for the person who runs the tree.
+
+Trees that are resumed or forked:
+    ProcessDied, CallReopened: a call runs again in another process.
+    TreeForked, CallInherited, AgentEdited: a fork shares calls with another tree.
+
+For programs in other languages:
+    event_schema: the JSON Schema of all of that.
+
+The names are loaded on first use; type checkers read ``events.pyi``.
+"""
+
+from treefold.exports import exports
+
+__getattr__, __dir__ = exports(__name__)

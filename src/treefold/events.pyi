@@ -1,0 +1,32 @@
+"""What ``treefold.events`` exports, for type checkers; ``events.py`` loads it on first use."""
+
+from treefold.core.agent_events import (
+    ConversationOpened as ConversationOpened,
+    LeaseAwaited as LeaseAwaited,
+    NoticeGiven as NoticeGiven,
+    RequestFailed as RequestFailed,
+    RequestRetried as RequestRetried,
+    RequestSent as RequestSent,
+    ResponseCompleted as ResponseCompleted,
+    ResponseStreamed as ResponseStreamed,
+)
+from treefold.core.event_schema import event_schema as event_schema
+from treefold.core.events import (
+    AgentEdited as AgentEdited,
+    ArgumentsEdited as ArgumentsEdited,
+    CallAllowed as CallAllowed,
+    CallEnded as CallEnded,
+    CallInherited as CallInherited,
+    CallPaused as CallPaused,
+    CallReopened as CallReopened,
+    CallRequested as CallRequested,
+    CallResumed as CallResumed,
+    CallStarted as CallStarted,
+    Event as Event,
+    ProcessDied as ProcessDied,
+    QuestionAsked as QuestionAsked,
+    QuestionSettled as QuestionSettled,
+    TreeForked as TreeForked,
+    ValueSent as ValueSent,
+)
+from treefold.runtime.trees.event_stream import EventStream as EventStream

@@ -1,0 +1,194 @@
+"""The events of a call and of all calls below it: those of the past, and then each new one."""
+
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from treefold.core.agent_events import ResponseStreamed
+from treefold.core.arriving import ArrivingResponse
+from treefold.core.events import (
+    CallEnded,
+    CallInherited,
+    CallReopened,
+    CallRequested,
+    Event,
+    TreeForked,
+    set_number,
+)
+from treefold.runtime.trees.tree import Tree
+from treefold.runtime.trees.waiting import BlockingWait, ChangeSource, await_next, wait_for
+
+_REOPENS = (CallInherited, CallReopened, TreeForked)
+
+
+class EventSource(ChangeSource, Protocol):
+    """Reads the events of one tree, each once, from a journal or from memory."""
+
+    reads_a_store: ClassVar[bool]  # and so may take long
+
+    def read(self) -> tuple[list[Event], Mapping[int, ArrivingResponse]]:
+        """Return the events since the last time, and the arriving responses by node."""
+        ...
+
+
+class TreeEvents:
+    """Reads the events of a tree that has no journal."""
+
+    reads_a_store: ClassVar[bool] = False
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._read = 0
+        self.on_next_event = tree.on_next_event
+        self.forget = tree.forget
+
+    def read(self) -> tuple[list[Event], Mapping[int, ArrivingResponse]]:
+        """Return the events since the last time, and the arriving responses by node."""
+        events, arriving = self._tree.read_events(self._read)
+        self._read += len(events)
+        return events, arriving
+
+
+class _Shown(NamedTuple):
+    """The part of an arriving response that a stream has returned."""
+
+    response: ArrivingResponse
+    fragments: int
+    characters: int
+    output: Any
+
+
+class EventStream:
+    """The events of a call and of all calls below it, until it has ended.
+
+    Iterate over it with ``for`` in any thread or ``async for`` on any event loop, or call ``read``.
+    Every event is returned once and none is skipped, however slow the reader is: events are read
+    from the tree or its journal, not from a queue, so a slow reader costs no memory. A stream is
+    for one reader; if its iteration is broken off, the next one continues it.
+
+    Texts and typed results that are still arriving are returned as ``ResponseStreamed``; whatever
+    arrived between two reads is one such event.
+
+    Args:
+        source: the events of the tree.
+        blocking: how a thread waits.
+        node: the id of the call.
+        after: the number of the last event that is known already.
+        timeout: how many seconds an iteration waits for the next event.
+
+    Example:
+        >>> from treefold import CodeFunction, Runtime
+        >>> async def double(ctx, n: int) -> int:
+        ...     return 2 * n
+        >>> with Runtime() as runtime:
+        ...     node = runtime.invoke(CodeFunction(callable=double), {"n": 21})
+        ...     for event in runtime.events(node):
+        ...         print(event.number, type(event).__name__)
+        1 CallRequested
+        2 CallStarted
+        3 CallEnded
+    """
+
+    def __init__(
+        self,
+        source: EventSource,
+        blocking: BlockingWait,
+        node: int,
+        *,
+        after: int,
+        timeout: float | None,
+    ) -> None:
+        self._source = source
+        self._blocking = blocking
+        self._node = node
+        self._after = after
+        self._timeout = timeout
+        self._below = {node}  # the call and all calls below it
+        self._number = 0  # of the last event that was read
+        self._has_ended = False
+        self._shown: dict[int, _Shown] = {}  # by node
+        self._unreturned: deque[Event] = deque()  # events that were read
+        # A thread that reads goes on when the task that waits for it is cancelled.
+        self._reading = threading.Lock()
+
+    def read(self) -> list[Event]:
+        """Return the events since the last one that was returned, without waiting for more."""
+        self._read()
+        events = list(self._unreturned)
+        self._unreturned.clear()
+        return events
+
+    def __iter__(self) -> Iterator[Event]:
+        while self._unreturned or not self._has_ended:
+            while self._unreturned:
+                yield self._unreturned.popleft()
+            if not self._has_ended:
+                wait_for(
+                    self._read,
+                    self._source,
+                    self._blocking,
+                    node=self._node,
+                    timeout=self._timeout,
+                    what="'for' over events()",
+                    instead="write 'async for' instead",
+                )
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while self._unreturned or not self._has_ended:
+            while self._unreturned:
+                yield self._unreturned.popleft()
+            if not self._has_ended:
+                await await_next(
+                    self._read_aside, self._source, node=self._node, seconds=self._timeout
+                )
+
+    def _read(self) -> bool | None:
+        """Read what is new; return True if that is something, or if nothing more will come."""
+        with self._reading:
+            events, arriving = self._source.read()
+            self._unreturned += [event for event in events if self._takes(event)]
+            self._unreturned += self._streamed(arriving)
+            return bool(self._unreturned) or self._has_ended or None
+
+    async def _read_aside(self) -> bool | None:
+        """Read what is new without blocking the event loop."""
+        if not self._source.reads_a_store:
+            return self._read()
+        import asyncio  # noqa: PLC0415 - slow, and commands that only read do not need it
+
+        return await asyncio.to_thread(self._read)
+
+    def _takes(self, event: Event) -> bool:
+        """Note *event*; return whether it belongs to the stream."""
+        self._number = event.number
+        if isinstance(event, CallRequested) and event.parent in self._below:
+            self._below.add(event.node)
+        if event.node == self._node:
+            if isinstance(event, CallEnded):
+                self._has_ended = True
+            elif isinstance(event, _REOPENS):
+                self._has_ended = False
+        return event.number > self._after and event.node in self._below
+
+    def _streamed(self, arriving: Mapping[int, ArrivingResponse]) -> list[Event]:
+        """Return what has arrived of each response since the last time."""
+        shown, self._shown = self._shown, {}
+        events: list[Event] = []
+        for node, response in arriving.items():
+            if node not in self._below:
+                continue
+            before = shown.get(node)
+            is_new = before is None or before.response is not response
+            known = _Shown(response, 0, 0, None) if before is None or is_new else before
+            texts, output = response.texts[known.fragments :], response.output
+            text = "".join(texts)
+            # A new response may have no text yet: then the text before it was thinking.
+            if text or output is not known.output or (is_new and before is not None):
+                event = ResponseStreamed(node, known.characters, text, output)
+                set_number(event, self._number)
+                events.append(event)
+            self._shown[node] = _Shown(
+                response, known.fragments + len(texts), known.characters + len(text), output
+            )
+        return events
