@@ -136,7 +136,6 @@ class Tree:
             record = self._fold.apply(event)
             if self._events is not None:
                 self._events.append(event)
-                set_number(event, len(self._events))
             waiting = self._waiting
             if waiting:
                 self._waiting = []
@@ -174,7 +173,11 @@ class Tree:
                     del self._arriving[node]
                 else:
                     arriving[node] = response
-            return self._events[after:], arriving
+            events = self._events[after:]
+        # Here, because most trees are never read.
+        for number, event in enumerate(events, after + 1):
+            set_number(event, number)
+        return events, arriving
 
     def show(self, event: Event) -> CallRecord:
         """Apply *event* in this process only, without recording it."""
