@@ -199,7 +199,8 @@ class Engine:
         Definitions that were run again, in a notebook, replace those of the runtime.
         """
         if function.is_plain:
-            known = self._functions.get(function.name)
+            # A runtime of calls outside any Runtime has no functions.
+            known = self._functions.get(function.name) if self._functions else None
             if known is not None and redefines(function, known):
                 self._functions[function.name] = function
         elif function not in self._checked:

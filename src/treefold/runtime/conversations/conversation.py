@@ -297,12 +297,15 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
             reservation = self._reserve(opened, inputs, over_budget=over_budget)
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             failure: Failure | None = None
-            output = PartialOutput(opened.functions)
+            paths = {
+                one.name: one.result_path for one in opened.functions if one.result_path is not None
+            }
+            output = PartialOutput(paths) if paths else None
             try:
                 async with aclosing(opened.session.send(*inputs)) as events:
                     async for event in events:
                         self._note(event)
-                        if (found := output.find(event)) is not None:
+                        if output and (found := output.find(event)) is not None:
                             node.tree.stream(node.id, found)
                         if on_event is not None:
                             on_event(event)
