@@ -119,7 +119,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 system=record.system if system is None else system,
                 prompt=prompt,
             )
-        given = self.handed_over
+        given = self._node.request.prior
         prior = given if isinstance(given, PriorConversation) else PriorConversation()
         return replace(prior, system=system, prompt=prompt)
 
@@ -279,7 +279,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     @property
     def pending(self) -> Sequence[ToolUse]:
-        return self._get_opened().session.pending
+        return () if self._opened is None else self._opened.session.pending
 
     def when_answering(self, wake: Callable[[], None]) -> None:
         """Call *wake* when the model has begun to answer, or the call has ended."""
