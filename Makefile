@@ -21,12 +21,13 @@ WORKERS = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))'
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast tests lint style types bench crash pictures clean
+.PHONY: help demo test test-fast test-local tests lint style types bench crash pictures clean
 
 help:
 	@echo "make demo      have a small model write a digest of some texts, and watch the tree"
 	@echo "make test      run every check and every test"
 	@echo "make test-fast run the tests that need no browser and no process of their own, in a minute"
+	@echo "make test-local score the local models, and run an example on one; 1.6 GB are downloaded once"
 	@echo "make lint      run the checks only: style, types, direction of imports"
 	@echo "make bench     measure what calls, turns, imports, sessions, journals and traces cost"
 	@echo "make crash     kill a program at every moment, and see whether it goes on"
@@ -57,6 +58,13 @@ tests: $(VENV)/dev.done
 test-fast: $(VENV)/dev.done
 	@echo "==> tests, but for the slow ones"
 	@$(PYTEST) -m "not slow"
+
+# Not part of make test: it downloads 1.6 GB, once, and computes for some minutes.
+test-local: $(VENV)/dev.done
+	@echo "==> the local models: 8 typed results and 6 tasks with functions for each"
+	@$(BIN)/python bench/local_models.py
+	@echo "==> an example on one of them"
+	@LOCAL_MODEL=local:qwen2.5-coder-1.5b $(BIN)/python -m pytest --quiet tests/examples/test_local_offer.py
 
 lint: style types
 

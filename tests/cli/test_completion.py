@@ -65,7 +65,8 @@ def test_the_options_of_every_command_are_completed(completed: Complete, name: s
 def test_values_are_completed_and_files_are_left_to_the_shell(completed: Complete):
     assert completed("flame", "--by", "") == plain("time", "tokens", "money")
     assert completed("flame", "last", "--by", "t") == plain("time", "tokens")
-    assert completed("local", "") == plain("fetch", "path")
+    assert completed("local", "") == plain("list", "fetch", "path")
+    assert completed("local", "fetch", "s") == plain("smollm2-135m")
     assert completed("completion", "z") == plain("zsh")
     assert completed("tree", "la") == plain("last")
     assert completed("ps", "--store", "ru") == ["file,ru"]

@@ -10,6 +10,7 @@ import pytest
 
 from terminal import Terminal
 from treefold.cli.model_choice import ModelChoice, find_choices
+from treefold.models.local.catalogue import QWEN_CODER_15B
 from wire import ModelServer, openai_wire
 from wire.replies import failure
 
@@ -21,9 +22,13 @@ OFFER = (
 
 
 @pytest.fixture(autouse=True)
-def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty cache of local models; there are no keys, either."""
     for name in KEYS:
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TREEFOLD_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "models").mkdir(parents=True)
+    return tmp_path / "cache" / "models"
 
 
 async def test_keys_and_servers_are_found_and_no_key_is_shown(monkeypatch: pytest.MonkeyPatch):
@@ -41,6 +46,14 @@ async def test_keys_and_servers_are_found_and_no_key_is_shown(monkeypatch: pytes
             ModelChoice("gemini:gemini-4-argon", None, "GOOGLE_API_KEY is set; this costs money"),
             ModelChoice(f"openai:qwen3@{url}", None, "ollama is running"),
         ]
+
+
+async def test_a_local_model_that_was_fetched_is_offered(cache: Path):
+    with open(cache / QWEN_CODER_15B.file, "wb") as file:  # noqa: ASYNC230 - it is empty
+        file.truncate(QWEN_CODER_15B.size)
+    assert await find_choices(NOBODY) == [
+        ModelChoice("local:qwen2.5-coder-1.5b", None, f"embedded: {QWEN_CODER_15B.about}")
+    ]
 
 
 async def test_the_user_chooses_by_number():

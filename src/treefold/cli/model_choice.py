@@ -20,6 +20,8 @@ from treefold.core.provider import Provider
 from treefold.core.views import NodeView
 from treefold.models.anthropic.model import AnthropicModel
 from treefold.models.gemini.model import GeminiModel
+from treefold.models.local.catalogue import CATALOGUE, SMOLLM2
+from treefold.models.local.weights import find_candidate
 from treefold.models.naming import DEFAULTS, find_model
 from treefold.models.openai.model import LOCAL_SERVERS, OpenAIModel
 from treefold.models.servers import FoundServer, find_servers
@@ -139,11 +141,15 @@ def ask_for_model(store: str | None, timeout: float = 10.0) -> str:
 
 
 async def find_choices(servers: Mapping[str, str] = LOCAL_SERVERS) -> list[ModelChoice]:
-    """Return a model of each provider that has a key, and of each local server that is running.
+    """Return the fetched local models, a model of each provider that has a key, and of each server.
 
     The names are those that ``find_model`` takes. *servers* are addresses, by name.
     """
-    found: list[ModelChoice] = []
+    found = [
+        ModelChoice(weights.model_name, None, f"embedded: {weights.about}")
+        for weights in CATALOGUE
+        if weights is not SMOLLM2 and await asyncio.to_thread(find_candidate, weights)
+    ]
     for kind in _KEYED:
         if key := next((name for name in kind.key_names if os.environ.get(name)), None):
             name = f"{kind.provider}:{DEFAULTS[Provider(kind.provider)]}"

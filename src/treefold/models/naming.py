@@ -22,7 +22,8 @@ def find_model(name: str | Provider | Model) -> Model:
 
     A name is ``provider:model``, ``openai:model@address`` for any compatible server (the address
     may be ``llamacpp``, ``lmstudio``, ``ollama`` or ``vllm``; ``ollama:model`` is a short form),
-    ``local``, or ``local:file.gguf``. The name of a provider alone selects its default model.
+    ``local``, ``local:NAME`` for a model that ``treefold local`` lists, or ``local:file.gguf``. The
+    name of a provider alone selects its default model.
 
     Example:
         >>> from treefold.models import find_model

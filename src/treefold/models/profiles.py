@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from treefold.core.provider import Provider
+from treefold.models.chat_templates import BARE_JSON_CALLS
 
 
 class Thinking(StrEnum):
@@ -56,7 +57,9 @@ class Profile:
             ``return_result``.
         calls_in_text: whether a response that consists only of calls written as text, each of an
             offered function, is treated as those calls; None: unless the server belongs to a known
-            provider.
+            provider, and with a notice.
+        chat_template: the Jinja template that a model in this process is run with; None for the
+            one in its file.
 
     Example:
         >>> from dataclasses import replace
@@ -88,6 +91,7 @@ class Profile:
     calls_functions: bool = True
     results_by_schema: bool | None = None
     calls_in_text: bool | None = None
+    chat_template: str | None = None
 
 
 _INTERLEAVED: Final = {"anthropic-beta": "interleaved-thinking-2025-05-14"}
@@ -119,6 +123,10 @@ _GEMINI: Final = Profile(context_window=1_048_576)
 # OpenAI's SDK documents that the o-series rejects max_tokens; that the same holds for every GPT
 # from 5 on, and for temperature and top_p, is inferred from the errors of the first of them.
 _REASONING: Final = Profile(max_tokens_field="max_completion_tokens", sampling=False)
+
+_QWEN_CODER: Final = Profile(
+    max_tokens=1024, temperature=0.0, calls_in_text=True, chat_template=BARE_JSON_CALLS
+)
 
 # The first pattern that matches a name applies. Names are compared in lower case, without the
 # vendor prefix of gateways. Context windows are those of genai-prices where it has one. A new
@@ -187,6 +195,8 @@ _FAMILIES: Final[Mapping[Provider, tuple[tuple[str, Profile], ...]]] = {
     # Small models tend not to stop, and the smallest one needs deterministic sampling.
     Provider.Local: (
         ("smollm2*", Profile(max_tokens=1024, temperature=0.0)),
+        ("qwen2.5-coder-0.5b*", replace(_QWEN_CODER, calls_functions=False)),
+        ("qwen2.5-coder*", _QWEN_CODER),
         ("*", Profile(max_tokens=1024)),
     ),
 }

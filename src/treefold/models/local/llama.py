@@ -55,6 +55,7 @@ class _Settings:
     threads: int
     context: int  # of each request
     parallel: int
+    chat_template: str | None
 
 
 class LlamaServer:
@@ -82,6 +83,7 @@ class LlamaServer:
         threads: int | None = None,
         context: int = 8192,
         parallel: int = 1,
+        chat_template: str | None = None,
     ) -> "LlamaServer":
         """Load the model at *path* and serve it; blocks until the server is ready.
 
@@ -90,8 +92,9 @@ class LlamaServer:
             threads: the number of computing threads; by default one less than there are cores.
             context: tokens for each request, limited to what the model was trained for.
             parallel: how many requests are computed concurrently; others wait.
+            chat_template: a Jinja template; by default the one in the file.
         """
-        return _start(_settings(path, threads, context, parallel))
+        return _start(_settings(path, threads, context, parallel, chat_template))
 
     @property
     def closed(self) -> bool:
@@ -131,10 +134,15 @@ class LlamaServer:
 
 
 def shared_server(
-    path: Path, *, threads: int | None = None, context: int = 8192, parallel: int = 1
+    path: Path,
+    *,
+    threads: int | None = None,
+    context: int = 8192,
+    parallel: int = 1,
+    chat_template: str | None = None,
 ) -> LlamaServer:
     """Return the server for *path* with these settings; the first call starts it."""
-    settings = _settings(path, threads, context, parallel)
+    settings = _settings(path, threads, context, parallel, chat_template)
     with _lock:
         server = _shared.get(settings)
         if server is None or server.closed:
@@ -151,14 +159,16 @@ def default_threads() -> int:
     return max(1, cores - 1)
 
 
-def _settings(path: Path, threads: int | None, context: int, parallel: int) -> _Settings:
+def _settings(
+    path: Path, threads: int | None, context: int, parallel: int, chat_template: str | None
+) -> _Settings:
     path = Path(path).expanduser().absolute()
     for name, value in [("threads", threads), ("context", context), ("parallel", parallel)]:
         if value is not None and value < 1:
             raise InvalidValueError(f"{name} must be at least 1 to run {path.name}, got {value}")
     trained = read_metadata(path).trained_context
     threads = threads or default_threads()
-    return _Settings(path, threads, min(context, trained or context), parallel)
+    return _Settings(path, threads, min(context, trained or context), parallel, chat_template)
 
 
 def _start(settings: _Settings) -> LlamaServer:
@@ -173,9 +183,10 @@ def _start(settings: _Settings) -> LlamaServer:
         try:
             handle = xllamacpp.Server(_params(xllamacpp, settings, key))
         except (RuntimeError, ValueError) as error:
+            template = " or chat_template" if settings.chat_template else ""
             raise InvalidValueError(
-                f"llama.cpp cannot run {settings.path}: {_load_error(settings.path)}; "
-                "use another GGUF file or a smaller context"
+                f"llama.cpp cannot run {settings.path}: {_load_error(settings)}; "
+                f"use another GGUF file{template} or a smaller context"
             ) from error
         server = LlamaServer(handle, key, settings.context)
         _running.add(server)
@@ -193,6 +204,7 @@ def _params(xllamacpp: ModuleType, settings: _Settings, key: str) -> Any:
     params.cors_origins = ""
     params.ui = False
     params.use_jinja = True  # for templates with tools
+    params.chat_template = settings.chat_template or ""
     params.n_ctx = settings.context * settings.parallel
     params.n_parallel = settings.parallel
     params.n_batch = params.n_ubatch = _BATCH
@@ -214,18 +226,19 @@ def _xllamacpp() -> ModuleType:
         ) from error
 
 
-def _load_error(path: Path) -> str:
-    """Return llama.cpp's error for the file at *path*.
+def _load_error(settings: _Settings) -> str:
+    """Return llama.cpp's error for a file and a chat template.
 
     It writes the error to stderr, so the file is loaded again in another process to capture it.
     """
     code = (
         "import sys, xllamacpp\n"
         "params = xllamacpp.CommonParams()\n"
-        f"params.model.path, params.verbosity, params.n_ctx = sys.argv[1], {_ERRORS}, 64\n"
+        f"params.verbosity, params.n_ctx, params.use_jinja = {_ERRORS}, 64, True\n"
+        "params.model.path, params.chat_template = sys.argv[1:]\n"
         "xllamacpp.Server(params)"
     )
-    command = [sys.executable, "-c", code, str(path)]
+    command = [sys.executable, "-c", code, str(settings.path), settings.chat_template or ""]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=30, check=False

@@ -3,19 +3,20 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from treefold.core.errors import UsageError
+from treefold.core.errors import InvalidValueError, UsageError
 from treefold.core.function import Function
 from treefold.core.model import ModelSettings
 from treefold.core.provider import Provider
 from treefold.models.attempt import ByteStream
+from treefold.models.local.call_schema import call_schema
+from treefold.models.local.catalogue import SMOLLM2, find_weights, named_weights
 from treefold.models.local.gguf import read_metadata
 from treefold.models.local.llama import LlamaServer, shared_server
-from treefold.models.local.weights import SMOLLM2, cached_weights
+from treefold.models.local.weights import find_candidate, find_verified, not_fetched
 from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.openai.model import OpenAIModel
 from treefold.models.profiles import Profile, profile_of
@@ -32,10 +33,22 @@ class LocalModel(OpenAIModel):
     It starts with the first request, is shared by all sessions, and computes one request at a time
     on *threads* threads, by default one less than there are cores.
 
+    Args:
+        path: a GGUF file, or the name of a model that ``treefold local`` lists.
+        threads: the number of computing threads.
+        context: the size of the context in tokens, limited to what the model was trained for.
+        chat_template: the Jinja template that makes a prompt of the messages and functions; by
+            default the one of the profile, or else the one in the file.
+        profile: what the model accepts.
+        retry: how failed requests are repeated.
+        timers: how long to wait for a response.
+
     Example:
         >>> from treefold.models import LocalModel
         >>> LocalModel()
         <LocalModel local>
+        >>> LocalModel("qwen2.5-coder-1.5b")
+        <LocalModel local:qwen2.5-coder-1.5b>
     """
 
     provider = Provider.Local
@@ -48,50 +61,66 @@ class LocalModel(OpenAIModel):
         *,
         threads: int | None = None,
         context: int = _CONTEXT,
+        chat_template: str | None = None,
         profile: Profile | None = None,
         retry: Retry | None = None,
         timers: Timers | None = None,
     ) -> None:
-        self.path = None if path is None else Path(path)
+        self._weights = SMOLLM2 if path is None else find_weights(str(path))
+        self.path = None if path is None or self._weights is not None else Path(path)
+        self._file = self._weights.file if self._weights else Path(path or "").name
         self.threads = threads
         self.context = context
-        model = (self.path or Path(SMOLLM2.file)).stem
+        model = Path(self._file).stem
         super().__init__(
             model,
             profile=profile or replace(profile_of(Provider.Local, model), context_window=context),
             retry=retry,
             timers=timers,
         )
+        self.chat_template = _checked_template(chat_template) or self.profile.chat_template
 
     @property
     def name(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return "local" if self.path is None else f"local:{self.path}"
+        return f"local:{self.path}" if self._weights is None else self._weights.model_name
 
     def endpoint(self) -> "LocalEndpoint":
-        path = self.path or cached_weights()
+        path = self._candidate()
         if path is None:
-            size = SMOLLM2.size // 1_000_000
-            raise UsageError(
-                f"the default local model is not downloaded yet: fetch it once ({size} MB) with"
-                " 'treefold local fetch', or use a GGUF file of your own: LocalModel('model.gguf')"
-            )
-        read_metadata(path.expanduser())  # raises if it is not a GGUF file
+            raise UsageError(not_fetched(self._weights or SMOLLM2))
+        read_metadata(path)  # raises if it is not a GGUF file
         for package, requirement in _PACKAGES.items():
             if find_spec(package) is None:
                 raise UsageError(f"a package is missing: pip install '{requirement}'")
-        return LocalEndpoint(self, path)
+        return LocalEndpoint(self, path.name)
+
+    def _candidate(self) -> Path | None:
+        """Return the file, which is not verified yet if it is in the hub's cache."""
+        if self._weights is not None:
+            return find_candidate(self._weights)
+        path = (self.path or Path()).expanduser()
+        if path.parent == Path() and path.suffix != ".gguf" and not path.exists():
+            named_weights(path.name)  # raises
+        return path
+
+    def start(self) -> LlamaServer:
+        """Return the server that runs the model; the first call verifies and loads the file."""
+        path = self._candidate() if self._weights is None else find_verified(self._weights)
+        if path is None:
+            raise UsageError(not_fetched(self._weights or SMOLLM2))
+        return shared_server(
+            path, threads=self.threads, context=self.context, chat_template=self.chat_template
+        )
 
     def dialect(
         self, system: str, functions: Sequence[Function], settings: ModelSettings
     ) -> OpenAIDialect:
+        if functions and self.profile.calls_in_text and self.calls_functions:
+            settings = replace(settings, extra=_text_calls(functions, settings))
         found = super().dialect(system, functions, settings)
         if functions and not self.calls_functions:
-            found.notices.append(f"{self._weights} cannot call functions: they are not sent to it")
+            found.notices.append(f"{self._file} cannot call functions: they are not sent to it")
         return found
-
-    @property
-    def _weights(self) -> str:
-        return (self.path or Path(SMOLLM2.file)).name
 
     @property
     def _is_known_provider(self) -> bool:
@@ -99,15 +128,39 @@ class LocalModel(OpenAIModel):
 
     @property
     def calls_functions(self) -> bool:
-        path = self.path or cached_weights()
-        supported = path is None or _template_has_tools(path.expanduser())
-        return super().calls_functions and supported
+        return super().calls_functions and self._template_has_tools()
+
+    def _template_has_tools(self) -> bool:
+        """Whether the chat template supports functions, as far as it is known."""
+        template = self.chat_template
+        if template is None and (path := self._candidate()) is not None:
+            template = read_metadata(path).chat_template
+        return template is None or "tools" in template
 
 
-@cache
-def _template_has_tools(path: Path) -> bool:
-    """Whether the chat template of a model supports functions, as far as the file says."""
-    return "tools" in (read_metadata(path).chat_template or "tools")
+def _checked_template(template: str | None) -> str | None:
+    if template is None or "{" in template:
+        return template
+    raise InvalidValueError(
+        f"chat_template must be the text of a Jinja template, got {template!r}; of a file, give"
+        " Path(...).read_text()"
+    )
+
+
+def _text_calls(functions: Sequence[Function], settings: ModelSettings) -> dict[str, Any]:
+    """Return the fields of a request to a model that writes its calls as text."""
+    # llama.cpp then shows the functions to the model and leaves its calls in the text. If it parsed
+    # them, it would reject each response that is not exactly as it expects.
+    fields: dict[str, Any] = {"tool_choice": "none"}
+    # An agent with a declared result ends with a call, so that all its responses are calls. Without
+    # a grammar, a small model makes a result up before it has called anything else.
+    returns = any(function.answer_schema is not None for function in functions)
+    if returns and len(functions) > 1 and settings.call_functions:
+        schema = call_schema(functions)
+        if schema is not None:
+            form = {"name": "call", "schema": schema}
+            fields["response_format"] = {"type": "json_schema", "json_schema": form}
+    return fields | dict(settings.extra)
 
 
 class LocalEndpoint:
@@ -115,18 +168,14 @@ class LocalEndpoint:
 
     key_name = ""
 
-    def __init__(self, model: LocalModel, path: Path) -> None:
+    def __init__(self, model: LocalModel, file: str) -> None:
         self._model = model
-        self._path = path
-        self.address = f"this process ({path.name})"
+        self.address = f"this process ({file})"
 
     def scrub(self, error: RequestError) -> RequestError:
         return error  # its key is valid in this process only
 
     async def open(self, body: bytes) -> ByteStream:
-        server = await asyncio.to_thread(self._server)  # loading blocks
+        server = await asyncio.to_thread(self._model.start)  # loading blocks
         model = OpenAIModel(self._model.model, base_url=server.base_url, api_key=server.api_key)
         return await model.endpoint().open(body)
-
-    def _server(self) -> LlamaServer:
-        return shared_server(self._path, threads=self._model.threads, context=self._model.context)

@@ -36,7 +36,7 @@ _BROKEN = {"error", "insufficient_system_resource"}
 _REFUSED = "content_filter"
 _FINISHES = {"length": Finish.MAX_TOKENS, "max_tokens": Finish.MAX_TOKENS}
 
-_TEXT_CALLS_NOTICE = (
+TEXT_CALLS_NOTICE = (
     "the server sent function calls as text, and they are treated as calls; start it with a chat"
     " template for tools, or set calls_in_text=False in the profile to keep them as text"
 )
@@ -108,9 +108,9 @@ class OpenAIDecoder(Decoder):
         for index, (name, arguments) in enumerate(found.calls):
             function = {"name": name, "arguments": arguments}
             events.append(self._calls.feed({"index": index, "function": function}))
-        if _TEXT_CALLS_NOTICE not in self._noticed:
-            self._noticed.add(_TEXT_CALLS_NOTICE)
-            events.append(Noticed(_TEXT_CALLS_NOTICE))
+        if TEXT_CALLS_NOTICE not in self._noticed:
+            self._noticed.add(TEXT_CALLS_NOTICE)
+            events.append(Noticed(TEXT_CALLS_NOTICE))
 
     def _release_text(self, events: list[ModelEvent]) -> None:
         found = self._text_calls

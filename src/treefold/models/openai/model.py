@@ -9,6 +9,7 @@ from treefold.core.function import Function
 from treefold.core.model import ModelSettings
 from treefold.core.provider import Provider
 from treefold.models.attempt import Endpoint
+from treefold.models.openai.decoder import TEXT_CALLS_NOTICE
 from treefold.models.openai.dialect import OpenAIDialect
 from treefold.models.secret import Secret, public_url
 from treefold.models.wire_model import WireModel, required_package
@@ -84,7 +85,10 @@ class OpenAIModel(WireModel):
             profile = replace(profile, calls_in_text=not is_known)
         if profile.results_by_schema is None:
             profile = replace(profile, results_by_schema=not is_known)
-        return OpenAIDialect(self.model, profile, system, functions, settings)
+        dialect = OpenAIDialect(self.model, profile, system, functions, settings)
+        if self.profile.calls_in_text:
+            dialect.noticed.add(TEXT_CALLS_NOTICE)  # it is expected
+        return dialect
 
     @property
     def _is_known_provider(self) -> bool:
