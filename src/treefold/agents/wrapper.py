@@ -69,7 +69,7 @@ class AgentWrapper(CodeFunction[P, R_co]):
     async def _work(self, ctx: RunContext, **args: Any) -> Any: ...
 
     @property
-    def parameters(self) -> Parameters:
+    def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.agent.parameters
 
     @property
