@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from treefold.core.call_keys import of_content
-from treefold.core.call_request import CallRequest, StartedCall
+from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
     ClosedError,
     FencedError,
@@ -34,6 +34,7 @@ from treefold.core.events import (
     StopCause,
     ValueSent,
 )
+from treefold.core.exchange import Exchange
 from treefold.core.function import Node, RunContext
 from treefold.core.record import CallRecord
 from treefold.core.restoring import exception_of
@@ -53,7 +54,7 @@ log = logging.getLogger(__name__)
 Outcome = tuple[NodeState, Any, BaseException | None]
 
 
-class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are properties
+class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are properties
     """A call: its record, its task, its waiters and its child calls.
 
     Args:
@@ -192,6 +193,11 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
     @property
     def cost(self) -> Decimal | None:
         return self.record.conversation.cost
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """Its completed exchanges with a model; empty if it is not an agent's call."""
+        return ()
 
     @property
     def total_usage(self) -> TokenUsage:
@@ -374,6 +380,10 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
 
     def add_end_callback(self, wake: Wake) -> None:
         """Call *wake* on the loop when the call ends, or at once if it has ended."""
+        self._waiters.add(wake)
+
+    def when_answering(self, wake: Callable[[], None]) -> None:
+        """Call *wake* on the loop when its model has begun to answer, or when the call ends."""
         self._waiters.add(wake)
 
     def remove_end_callback(self, wake: Wake) -> None:
