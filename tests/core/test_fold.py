@@ -3,8 +3,9 @@
 from treefold import NodeState, NodeView
 from treefold.core.arriving import ArrivingResponse
 from treefold.core.events import CallEnded, CallRequested, CallStarted, Event, Failure, ValueSent
-from treefold.core.fold import TreeFold
 from treefold.core.model_events import TextDelta
+from treefold.core.record import TreeFold
+from treefold.core.snapshot import snapshot
 
 STORY: list[Event] = [
     CallRequested(1, None, 7, 7, "plan", {"goal": "tea"}),
@@ -26,13 +27,13 @@ def summary(view: NodeView) -> tuple[object, ...]:
 
 
 def views(fold: TreeFold) -> dict[int, NodeView]:
-    return {id: fold.view(id) for id in fold.records}
+    return {id: snapshot(fold[id]) for id in fold}
 
 
 def test_the_fold_tells_the_whole_story():
     fold = TreeFold()
     fold.apply_all(STORY)
-    root = fold.view(1)
+    root = snapshot(fold[1])
 
     assert summary(root) == (
         "7",
@@ -59,7 +60,7 @@ def test_it_does_not_matter_in_which_portions_the_events_come():
     for event in STORY:
         one_by_one.apply(event)
 
-    assert summary(one_by_one.view(1)) == summary(at_once.view(1))
+    assert summary(snapshot(one_by_one[1])) == summary(snapshot(at_once[1]))
 
 
 def test_only_what_changed_and_what_is_above_it_gets_a_new_view():
@@ -68,10 +69,10 @@ def test_only_what_changed_and_what_is_above_it_gets_a_new_view():
     before = views(fold)
     fold.apply_all(STORY[6:7])  # node 2 sends a value
 
-    assert fold.view(3) is before[3]
-    assert fold.view(2) is not before[2]
-    assert fold.view(1) is not before[1]
-    assert [fold.view(id).update_seqnum for id in (1, 2, 3)] == [7, 7, 6]
+    assert snapshot(fold[3]) is before[3]
+    assert snapshot(fold[2]) is not before[2]
+    assert snapshot(fold[1]) is not before[1]
+    assert [snapshot(fold[id]).update_seqnum for id in (1, 2, 3)] == [7, 7, 6]
 
 
 def test_a_view_is_waiting_then_running_then_ended():
@@ -79,7 +80,7 @@ def test_a_view_is_waiting_then_running_then_ended():
     states: list[str] = []
     for event in [STORY[0], STORY[1], STORY[-1]]:
         fold.apply(event)
-        states.append(fold.view(1).state.value)
+        states.append(snapshot(fold[1]).state.value)
 
     assert states == ["waiting", "running", "success"]
 
@@ -90,8 +91,8 @@ def test_a_tree_may_be_deeper_than_the_stack():
     fold.apply_all([CallRequested(1, None, 1, 1, "f", {})])
     fold.apply_all([CallRequested(id, id - 1, 1, 1, "f", {}) for id in range(2, depth + 1)])
 
-    assert fold.view(depth).path.count(".") == depth - 1
-    assert fold.view(1).update_seqnum == depth
+    assert snapshot(fold[depth]).path.count(".") == depth - 1
+    assert snapshot(fold[1]).update_seqnum == depth
 
 
 def test_a_partial_text_changes_a_view_and_no_number():
@@ -104,6 +105,7 @@ def test_a_partial_text_changes_a_view_and_no_number():
     arriving = ArrivingResponse()
     arriving.add(TextDelta("Almost"))
     fold.show_arriving(2, arriving)
-    assert (fold.view(2).partial, fold.view(2).status) == ("Almost", "receives a response")
-    assert fold.view(1).children == (fold.view(2), fold.view(3))
+    streaming = snapshot(fold[2])
+    assert (streaming.partial, streaming.status) == ("Almost", "receives a response")
+    assert snapshot(fold[1]).children == (snapshot(fold[2]), snapshot(fold[3]))
     assert {id: view.update_seqnum for id, view in views(fold).items()} == {1: 9, 2: 8, 3: 9}

@@ -16,7 +16,7 @@ from treefold.core.errors import InvalidValueError
 from treefold.core.model import ModelSettings
 from treefold.core.model_events import Noticed
 from treefold.core.transcript import ToolUse, UserText
-from treefold.models import LocalModel, profile_of
+from treefold.models import LocalModel, Profile, profile_of
 from treefold.models.chat_templates import BARE_JSON_CALLS
 from treefold.models.local.call_schema import call_schema
 from treefold.models.local.llama import LlamaServer
@@ -97,7 +97,8 @@ async def test_a_model_that_writes_its_calls_as_json_makes_them(smollm2: Path):
     """A grammar has the small model write what the larger ones write by themselves."""
     model = LocalModel(smollm2, context=512, profile=QWEN)
     assert (model.calls_functions, LocalModel(smollm2).calls_functions) == (True, False)
-    assert LocalModel(smollm2, chat_template=BARE_JSON_CALLS).calls_functions
+    taught = LocalModel(smollm2, chat_template=BARE_JSON_CALLS, profile=Profile())
+    assert taught.calls_functions
     assert not LocalModel("qwen2.5-coder-0.5b").calls_functions
     grammar = f"root ::= {CALL!r}".replace('"', '\\"').replace("'", '"')
     session = model.open("", [add], ModelSettings(extra={"grammar": grammar}))

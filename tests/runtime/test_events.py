@@ -22,6 +22,7 @@ from treefold import (
     ToolUse,
     agent,
     attach,
+    registries,
     tool,
 )
 from treefold.core.errors import (
@@ -48,9 +49,11 @@ def kinds(events: list[Event]) -> list[tuple[int, int, str]]:
     return [(event.number, event.node, type(event).__name__) for event in events]
 
 
-@tool(uses=[step])
-async def twice(ctx: RunContext, n: int) -> int:
-    return await ctx.invoke(step, {"n": n}) + await ctx.invoke(step, {"n": n})
+with registries():
+
+    @tool(uses=[step])
+    async def twice(ctx: RunContext, n: int) -> int:
+        return await ctx.invoke(step, {"n": n}) + await ctx.invoke(step, {"n": n})
 
 
 TWICE = [

@@ -15,6 +15,6 @@
 ``ensemble``, ``think_more``
     Ensemble and ThinkMore: code that calls an agent several times. ``wrapper`` is their base class,
     ``variant`` the agent with one more argument that they call.
-``prompts``, ``history``
-    Arguments in prompts; the conversation as messages for hooks.
+``prompts``
+    Arguments in prompts.
 """

@@ -67,12 +67,13 @@ async def approve_prompt(
     Raises:
         DeniedError: the prompt was denied.
     """
-    rules, node = conversation.rules, ctx.node
+    rules = conversation.rules
     if not rules.asks(HOOK_USER_PROMPT_SUBMIT):
         return prompt
     event = UserPromptSubmitEvent(prompt, messages())
     decision = await rules.decide(HOOK_USER_PROMPT_SUBMIT, event)
     prompt = prompt if decision.modified_prompt is None else decision.modified_prompt
+    node = ctx.node
     if (gate := gate_for(decision, node.function.name)) is not None:
         edited = await gate(ctx)
         prompt = prompt if edited is node.inputs else _edited_prompt(edited)

@@ -225,9 +225,9 @@ def _returned(made: Sequence[MadeCall]) -> Node | None:
     """Return the call that returned the agent's result, if there was one."""
     for one in made:
         node = one.node
-        if node is None or node.state is not NodeState.Success:
+        if node is None or not isinstance(node.function, ReturnResult):
             continue
-        if isinstance(node.function, ReturnResult):
+        if node.state is NodeState.Success:
             return node
     return None
 

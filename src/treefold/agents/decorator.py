@@ -55,7 +55,7 @@ class PromptFunction(AgentFunction[..., Any]):
     async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
         values = dict(args)
         self._signature.inject(values, ctx)
-        text = self._signature.call(values)
+        text = self._signature.call(**values)
         if inspect.isawaitable(text):
             text = await text
         if not isinstance(text, str):

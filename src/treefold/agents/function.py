@@ -341,10 +341,12 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
 
     def functions_for(self, model: Model, model_ref: Any = None) -> list[Function]:
         """Return the functions that *model*, requested as *model_ref*, may call, in order."""
-        keys = dict.fromkeys([str(model.provider), model.name, str(model_ref)])
-        tools = {str(key): functions for key, functions in self.model_tools.items()}
-        more = [function for key in keys for function in tools.get(key, ())]
-        return list(dict.fromkeys([*super().may_call, *more]))
+        functions, tools = [*super().may_call], self.model_tools
+        if tools:
+            by_name = {str(key): more for key, more in tools.items()}
+            for key in dict.fromkeys([str(model.provider), model.name, str(model_ref)]):
+                functions += by_name.get(key, ())
+        return list(dict.fromkeys(functions))
 
     def faults(self, models: ModelFinder) -> list[str]:
         faults = [

@@ -6,16 +6,15 @@ from typing import Any, Final
 
 from treefold.agents.approval import Verdict, approve_prompt, continuation
 from treefold.agents.calls import Calls, MadeCall, error_text
-from treefold.agents.history import History
 from treefold.agents.loop import Loop, provider_faults
 from treefold.agents.results import ResultType, ReturnResult
 from treefold.core.agent_errors import BudgetExceeded, NoAnswerError, StepLimitError
 from treefold.core.agent_events import ResponseCompleted
-from treefold.core.conversation import AgentConversation, Inputs
+from treefold.core.conversation import AgentConversation, Inputs, PriorConversation
 from treefold.core.errors import InvalidArgumentsError
 from treefold.core.exchange import Finish
 from treefold.core.function import Function, RunContext
-from treefold.core.messages import Message
+from treefold.core.messages import Message, messages_of
 from treefold.core.model import Model, ModelSettings
 from treefold.core.suggestions import did_you_mean
 from treefold.core.transcript import ModelText, ToolResult, ToolUse, UserText
@@ -60,7 +59,8 @@ async def carry_out(ctx: RunContext, conversation: AgentConversation, task: Task
     policy = AgentPolicy(ctx, conversation, task)
     with provider_faults(ctx, task.model):
         conversation.open(task.model, task.system, task.functions, task.settings)
-    inputs: Inputs = () if conversation.prior.response else await policy.first_inputs()
+    prior = conversation.prior
+    inputs: Inputs = () if prior.response else await policy.first_inputs(prior)
     return await Loop(ctx, conversation, task.model, policy).run(inputs, task.max_steps)
 
 
@@ -69,17 +69,18 @@ class AgentPolicy:
 
     def __init__(self, ctx: RunContext, conversation: AgentConversation, task: Task) -> None:
         self._ctx = ctx
-        self._name = ctx.node.function.name
         self._conversation = conversation
         self._task = task
-        self._history = History(conversation)
+        # The conversation as messages, for hooks; each part is converted once.
+        self._messages: list[Message] = []
+        self._asked: list[ToolUse] = []  # the calls in the parts that were converted last
+        self._read = 0  # parts converted so far
         self._reminders = 0
         self._results: Inputs = ()  # of the calls of the last response
         self._exceeded: BudgetExceeded | None = None  # once set, only one answer is allowed
 
-    async def first_inputs(self) -> Inputs:
+    async def first_inputs(self, prior: PriorConversation) -> Inputs:
         """Return the prompt, or what an earlier call could not send."""
-        prior = self._conversation.prior
         if prior.unsent or prior.exchanges:
             return prior.unsent
         prompt = await approve_prompt(
@@ -87,7 +88,8 @@ class AgentPolicy:
         )
         if not prompt.strip():
             raise InvalidArgumentsError(
-                f"{self._name}: its prompt is empty; give a user_prompt_template, or return a text"
+                f"{self._ctx.node.function.name}: its prompt is empty; give a user_prompt_template,"
+                " or return a text"
             )
         return [UserText(prompt)]
 
@@ -119,8 +121,8 @@ class AgentPolicy:
 
     def _no_answer(self, why: str, text: str) -> NoAnswerError:
         noticed = "".join(f"; {notice}" for notice in self._conversation.notices)
-        model = self._task.model.name
-        return NoAnswerError(f"{self._name} got no answer from {model}: {why}{noticed}", text)
+        name, model = self._ctx.node.function.name, self._task.model.name
+        return NoAnswerError(f"{name} got no answer from {model}: {why}{noticed}", text)
 
     async def follow(self, response: ResponseCompleted) -> tuple[Any, Inputs]:
         """Make the calls of *response*; return the agent's result, or the inputs to send next."""
@@ -153,8 +155,8 @@ class AgentPolicy:
     def out_of_steps(self) -> Any:
         """Raise StepLimitError."""
         raise StepLimitError(
-            f"{self._name} made {self._task.max_steps} requests without giving an answer: give it a"
-            " smaller task, or a greater max_steps"
+            f"{self._ctx.node.function.name} made {self._task.max_steps} requests without giving an"
+            " answer: give it a smaller task, or a greater max_steps"
         )
 
     # Its calls
@@ -184,4 +186,8 @@ class AgentPolicy:
 
     def messages(self) -> list[Message]:
         """Return the conversation so far, for hooks."""
-        return self._history.messages()
+        if new := self._conversation.transcript[self._read :]:
+            self._messages += messages_of(new, self._asked)
+            self._asked = [part for part in new if isinstance(part, ToolUse)]
+            self._read += len(new)
+        return list(self._messages)

@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 
 from treefold.chat.blocks import Block
-from treefold.runtime.loops.loop_handle import settle
 
 
 class BlockStream:
@@ -51,8 +50,8 @@ class BlockStream:
         """Wait for the next block and return it; return None at the end of the stream."""
         self._has_reader = True
         while not self._blocks:
-            if self._caught_up is not None:
-                settle(self._caught_up)
+            if self._caught_up is not None and not self._caught_up.done():
+                self._caught_up.set_result(None)
             if self._closed:
                 return None
             self._changed.clear()

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from copy import copy
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final
 
 from treefold.agents.approval import approve_prompt, continuation
@@ -20,18 +20,18 @@ from treefold.chat.turn_calls import TurnCalls
 from treefold.chat.turn_reader import TurnReader, text_of
 from treefold.core.agent_errors import BlockedError, BudgetExceeded, DeniedError
 from treefold.core.agent_events import ResponseCompleted
-from treefold.core.conversation import AgentConversation, Inputs
+from treefold.core.conversation import AgentConversation, Inputs, PriorConversation
 from treefold.core.errors import DefinitionError, InvalidValueError, NoModelError, UsageError
 from treefold.core.function import Function, ModelFinder, RunContext
 from treefold.core.model import Model
 from treefold.core.parameter import Parameter
 from treefold.core.parameters import Parameters
 from treefold.core.transcript import ToolResult
-from treefold.runtime.loops.loop_handle import settle
 
 log = logging.getLogger("treefold.chat")
 
 NAME: Final = "chat turn"  # has a space, so that no function that a model can call has this name
+_PARAMETERS: Final = Parameters(NAME, [Parameter("prompt", str), Parameter("session", str, "")])
 
 
 class ChatFunction(Function):
@@ -40,21 +40,17 @@ class ChatFunction(Function):
     is_agent = True
 
     def __init__(self, options: AgentOptions) -> None:
-        super().__init__(NAME, "A person says something, and a model answers.")
+        description = "A person says something, and a model answers."
+        super().__init__(NAME, description, uses=options.functions())
         self._options = options
-        self._tools = options.functions()
 
     @property
-    def uses(self) -> Sequence[Function]:
-        return self._tools
-
-    @cached_property
-    def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return Parameters(NAME, [Parameter("prompt", str), Parameter("session", str, "")])
+    def parameters(self) -> Parameters:
+        return _PARAMETERS
 
     def faults(self, models: ModelFinder) -> list[str]:
         try:
-            self._options.find_model(models).check(self._tools)
+            self._options.find_model(models).check(self.uses)
         except NoModelError:
             # The turn fails, with an error that lists what could be chosen.
             return []
@@ -73,7 +69,7 @@ class ChatFunction(Function):
         turn.begun = True
         find = partial(turn.options.find_model, conversation.models)
         model = await found_model(ctx, find, turn.options.model, "this chat")
-        return await _TurnRun(ctx, conversation, turn, self._tools, model).to_end()
+        return await _TurnRun(ctx, conversation, turn, self.uses, model).to_end()
 
 
 class _TurnRun:
@@ -104,8 +100,9 @@ class _TurnRun:
         turn = self._turn
         loop = Loop(self._ctx, self._conversation, self._model, self, self._reader)
         try:
-            await self._open()
-            inputs: Inputs = () if self._conversation.prior.response else await self._first_inputs()
+            prior = self._conversation.prior
+            await self._open(prior)
+            inputs: Inputs = () if prior.response else await self._first_inputs(prior)
             return await loop.run(inputs, turn.options.max_tool_iterations)
         except asyncio.CancelledError:
             # The text of an interrupted response counts as its answer.
@@ -118,13 +115,13 @@ class _TurnRun:
             if rest and turn.saver is not None:
                 turn.saver.keep(self._history.waiting)
 
-    async def _open(self) -> None:
+    async def _open(self, prior: PriorConversation) -> None:
         turn, history, conversation = self._turn, self._history, self._conversation
         # Save what an earlier flush left: if that fails, it should fail before the next request.
         await turn.save()
-        if (prior := conversation.prior).exchanges:
+        if prior.exchanges:
             turn.recover(prior.exchanges, is_followed=prior.response is None)
-            settle(turn.opened)
+            turn.note_opened()
         history.catch_up()
         model, system, tools = self._model, turn.options.system_prompt, self._tools
         settings = conversation.with_caching(self._settings, model, tools)
@@ -137,9 +134,9 @@ class _TurnRun:
             history.rewritten = False
             await turn.save()
 
-    async def _first_inputs(self) -> Inputs:
+    async def _first_inputs(self, prior: PriorConversation) -> Inputs:
         """Return the prompt, or the results that an earlier process sent without a response."""
-        prior, prompt = self._conversation.prior, self._turn.prompt
+        prompt = self._turn.prompt
         if prior.exchanges:
             for result in prior.unsent:
                 if isinstance(result, ToolResult):

@@ -17,7 +17,6 @@ from treefold.core.exchange import Exchange
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.transcript import ToolUse
 from treefold.models.reading import read_exchanges
-from treefold.runtime.loops.loop_handle import settle
 
 
 @dataclass(slots=True)
@@ -84,8 +83,13 @@ class ChatTurn:
             self.block_stream.put(block)
 
     def _ended(self) -> None:
-        settle(self.opened)
+        self.note_opened()
         self.block_stream.close()
+
+    def note_opened(self) -> None:
+        """Note that the provider has accepted the request, or will not."""
+        if not self.opened.done():
+            self.opened.set_result(None)
 
     async def save(self) -> None:
         """Save what is new, if the conversation has a session."""

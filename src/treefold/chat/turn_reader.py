@@ -10,7 +10,6 @@ from treefold.core.model import Model
 from treefold.core.model_events import AttemptFailed, ModelEvent, Noticed
 from treefold.core.provider_errors import provider_exception
 from treefold.core.transcript import ModelText
-from treefold.runtime.loops.loop_handle import settle
 
 
 class TurnReader:
@@ -54,9 +53,9 @@ class TurnReader:
             ModelProviderException: the response broke off after a part of it was read.
         """
         put = self._turn.block_stream.put
-        if not isinstance(event, AttemptFailed | Noticed):
+        if not self._turn.accepted and not isinstance(event, AttemptFailed | Noticed):
             self._turn.accepted = True
-            settle(self._turn.opened)
+            self._turn.note_opened()
         match event:
             case model_events.TextDelta() if event.text:
                 self._text += event.text

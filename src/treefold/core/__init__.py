@@ -5,9 +5,9 @@ Functions and their parameters:
     ``parameter``, ``parameters``, ``schema``, ``json_schema``, ``docstring``, ``from_file``.
 
 Events, and what is computed from them:
-    ``events`` and ``agent_events`` define the events, ``states`` the states of a node. ``fold``
-    makes the record of each call from its events, ``views`` is the snapshot of a record, and
-    ``forking`` computes what a fork shares. ``frames`` formats a stack of calls.
+    ``events`` and ``agent_events`` define the events, ``states`` the states of a node. ``record``
+    makes the record of each call from its events, ``snapshot`` the view of a record (``views``),
+    and ``forking`` computes what a fork shares. ``frames`` formats a stack of calls.
 
 Journals:
     ``store`` and ``sessions`` are the protocols of a store. ``journaling`` converts events to

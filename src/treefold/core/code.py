@@ -126,14 +126,19 @@ class CodeFunction(Function[P, R_co]):
             f" 'def {self.name}(ctx: RunContext, ...)', or use @tool, which takes one where asked"
         )
 
-    @property
-    def parameters(self) -> Parameters:
+    # Each call reads these.
+
+    @cached_property
+    def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self._listed or self._signature.parameters
 
     @cached_property
     def is_plain(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
-        # Each top-level call reads it.
         return super().is_plain and self._listed is None
+
+    @cached_property
+    def streams(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self.kind is Kind.STREAM
 
     def faults(self, models: ModelFinder) -> list[str]:
         """Return the mismatches between the callable and the arguments listed for it."""
@@ -163,18 +168,14 @@ class CodeFunction(Function[P, R_co]):
     def output_type(self) -> Any:
         return self._signature.returns
 
-    @property
-    def streams(self) -> bool:
-        return self.kind is Kind.STREAM
-
     async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         values = self._with_defaults(args)
         self._signature.inject(values, ctx)
         if self.kind is Kind.COROUTINE:
-            return await self._signature.call(values)
+            return await self._signature.call(**values)
         if self.kind is Kind.STREAM:
-            return await send_all(ctx, self._signature.call(values))
-        value = await ctx.in_thread(self._signature.call, values)
+            return await send_all(ctx, self._signature.call(**values))
+        value = await ctx.in_thread(self._signature.call, **values)
         # A plain wrapper around an async function returns an awaitable.
         return await value if inspect.isawaitable(value) else value
 

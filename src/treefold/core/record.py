@@ -1,11 +1,11 @@
-"""``CallRecord``: the state of one call, computed from its events.
+"""``CallRecord``: the state of one call, computed from its events by the fold of its tree.
 
 A running call and a call read from a journal have the same record: the running one changes it by
 publishing events. Only the arguments and the result of a recorded call are replaced without one, by
-objects of the program that attaches to it. Views are frozen copies of records (``core.fold``).
+objects of the program that attaches to it. Views are frozen copies of records (``core.snapshot``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Final
@@ -160,6 +160,9 @@ class CallRecord:
         self.asked: dict[str, Question] | None = None  # all, by their ids
         # The answers that its code has not received: given in an earlier process, or just now.
         self.answers: list[tuple[Question, Answer]] = []
+        if parent is not None:
+            parent.children = parent.children or []
+            parent.children.append(self)
 
     @property
     def id(self) -> int:
@@ -408,3 +411,54 @@ class CallRecord:
         RequestFailed: _fail,
         ResponseCompleted: _complete,
     }
+
+
+class TreeFold(dict[int, CallRecord]):
+    """The records of one tree, by the ids of their nodes."""
+
+    _seqnum = 0
+
+    def apply(self, event: Event) -> CallRecord:
+        """Apply *event*, and return the record of its call."""
+        if type(event) is CallRequested:
+            above = None if event.parent is None else self[event.parent]
+            record = self[event.node] = CallRecord(event, above)
+            outdated = above
+        else:
+            record = outdated = self[event.node]
+            record.changes[type(event)](record, event)
+        self._seqnum += 1
+        record.changed = self._seqnum
+        if outdated is not None and outdated.view is not None:
+            _discard_views(outdated)
+        return record
+
+    def stream(self, node: int, delta: Delta) -> CallRecord:
+        """Add a fragment of a response that is arriving; return the record of its call."""
+        record = self[node]
+        record.stream(delta)
+        self._seqnum += 1
+        record.changed = self._seqnum
+        _discard_views(record)
+        return record
+
+    def apply_all(self, events: Iterable[Event]) -> None:
+        """Apply *events* in order."""
+        for event in events:
+            self.apply(event)
+
+    def show_arriving(self, node: int, response: ArrivingResponse) -> None:
+        """Show what has arrived of a response in another process.
+
+        That is not an event, so ``update_seqnum`` of the views does not change.
+        """
+        record = self[node]
+        if record.show_arriving(response):
+            _discard_views(record)
+
+
+def _discard_views(record: CallRecord | None) -> None:
+    """Discard the views that show *record*: its own, and those of the calls above it."""
+    # A call is in the view of its caller, so one without a view has no call with a view above it.
+    while record is not None and record.view is not None:
+        record.view, record = None, record.parent

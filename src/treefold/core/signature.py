@@ -65,7 +65,9 @@ class Signature:
         kinds = {p.kind for p in self.raw.values()}
         self.takes_more = inspect.Parameter.VAR_KEYWORD in kinds
         self._takes_rest = inspect.Parameter.VAR_POSITIONAL in kinds
-        self._by_name = not self._takes_rest and inspect.Parameter.POSITIONAL_ONLY not in kinds
+        by_name = not self._takes_rest and inspect.Parameter.POSITIONAL_ONLY not in kinds
+        # Calls the callable with its values by name.
+        self.call: Callable[..., Any] = fn if by_name else self._call_by_position
 
     @cached_property
     def hints(self) -> Mapping[str, Any]:
@@ -134,11 +136,8 @@ class Signature:
                     " run it through an Agent, pass one by name, or give the parameter a default"
                 )
 
-    def call(self, values: Mapping[str, Any]) -> Any:
-        """Call the callable with *values* by name."""
-        if self._by_name:
-            return self._fn(**values)
-        left = dict(values)
+    def _call_by_position(self, /, **left: Any) -> Any:
+        """Call a callable that does not take all of its arguments by name."""
         rest = left.pop(REST, ())
         leading: list[Any] = []
         for p in self.raw.values():

@@ -1,4 +1,4 @@
-"""``NodeView``: an immutable snapshot of a call, made from events by ``core.fold``."""
+"""``NodeView``: an immutable snapshot of a call, made from events by ``core.snapshot``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -30,7 +30,7 @@ class _OneCallRuntime(Runtime):
     keeps_finished_trees = False
 
 
-_ambient: dict[asyncio.AbstractEventLoop, AmbientRuntime] = {}
+_ambient: dict[asyncio.AbstractEventLoop, Context] = {}  # those of the runtimes
 # Several threads may each run a loop of their own.
 _ambient_lock = threading.Lock()
 
@@ -59,8 +59,8 @@ def current_context() -> Context:
         with _ambient_lock:
             for closed in [known for known in _ambient if known.is_closed()]:
                 del _ambient[closed]
-            ambient = _ambient[loop] = AmbientRuntime(loop)
-    return ambient.get_ctx()
+            ambient = _ambient[loop] = AmbientRuntime(loop).get_ctx()
+    return ambient
 
 
 def run_sync(function: Function[..., T], args: Mapping[str, Any]) -> T:

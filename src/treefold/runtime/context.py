@@ -193,9 +193,9 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
             AgentNode,
         )
 
-        if not isinstance(self.node, AgentNode):
-            raise UsageError(f"{self.node.function.name} is not an agent, and has no conversation")
-        return self.node.conversation
+        if isinstance(self._node, AgentNode):
+            return self._node.conversation
+        raise UsageError(f"{self.node.function.name} is not an agent, and has no conversation")
 
     def frames(self) -> list[Frame]:
         return frames_to(self.node)

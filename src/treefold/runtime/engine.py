@@ -155,7 +155,6 @@ class Engine:
             number = next(self._numbers)
             tree = Tree(id, number, kept=self._keeps_trees, journal=journal)
             node = self._make(id, request, loop_handle, tree, None)
-            self._trees.add_root(node)
             self._trees.expect(node)
             if request.key is not None:
                 self._keyed[named(request.key)] = node
@@ -200,7 +199,8 @@ class Engine:
         Definitions that were run again, in a notebook, replace those of the runtime.
         """
         if function.is_plain:
-            known = self._functions.get(function.name)
+            # A runtime of calls outside any Runtime has no functions.
+            known = self._functions.get(function.name) if self._functions else None
             if known is not None and redefines(function, known):
                 self._functions[function.name] = function
         elif function not in self._checked:
@@ -351,17 +351,16 @@ class Engine:
         if (known := self._trees.get(id)) is not None:
             return known
         assert self._loader is not None  # there are no other trees without a store
-        tree = self._loader.load(id, events)
+        tree, loop_handle = self._loader.load(id, events), self._loop_handle()
         nodes: dict[int, CallNode] = {}
         for record in tree.records:
             parent = record.requested.parent
             above = None if parent is None else nodes[parent]
             request = self._loader.request_of(record)
-            node = nodes[record.id] = self._node(record, request, self._loop_handle(), tree, above)
-            if above is None:
-                self._trees.add_root(node)
-            else:
-                self._trees.add(node)
+            node = self._node(record, request, loop_handle, tree, above)
+            nodes[node.id] = node
+            self._trees.add(node)
+            if above is not None:
                 above.calls.next_sequence = max(above.calls.next_sequence, node.sequence + 1)
                 above.expect_again(node)
             if not node.has_ended:

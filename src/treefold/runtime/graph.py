@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from treefold.core.decisions import Rules
 from treefold.core.errors import CallGraphError, InvalidValueError
@@ -29,30 +29,28 @@ def discover(
     found = dict(known or {})
     paths = {name: name for name in found}  # the path by which each was found first
     faults: list[str] = []
-    queue = deque((function, function.name) for function in roots)
-    seen: set[int] = set()
+    queue = deque((function, "") for function in roots)
+    callees: dict[int, Sequence[Function]] = {}  # by the id() of their caller
     while queue:
-        function, path = queue.popleft()
-        if id(function) in seen:
+        function, above = queue.popleft()
+        if id(function) in callees:
             continue
-        seen.add(id(function))
-        other = found.setdefault(function.name, function)
+        name = function.name
+        path = above + name
+        other = found.setdefault(name, function)
         if other is not function:
-            if (
-                known is not None
-                and other is known.get(function.name)
-                and redefines(function, other)
-            ):
-                found[function.name] = function
+            if known is not None and other is known.get(name) and redefines(function, other):
+                found[name] = function
             else:
-                faults.append(_name_fault(function, other, path, paths[function.name]))
-        paths.setdefault(function.name, path)
+                faults.append(_name_fault(function, other, path, paths[name]))
+        paths.setdefault(name, path)
         faults += [f"{path}: {fault}" for fault in function.faults(models)]
-        for used in function.may_call:
-            checked_function(used, f"the 'uses' of {function.name}")
+        callees[id(function)] = function.may_call
+        for used in callees[id(function)]:
+            checked_function(used, f"the 'uses' of {name}")
             _warn_if_outdated(function, used)
-            queue.append((used, f"{path} > {used.name}"))
-    faults += _cycles(roots)
+            queue.append((used, f"{path} > "))
+    faults += _cycles(roots, callees)
     if faults:
         raise CallGraphError(faults)
     return found
@@ -86,14 +84,14 @@ def reachable(roots: Iterable[Function]) -> dict[str, Function]:
     return found
 
 
-def _cycles(roots: Iterable[Function]) -> Iterator[str]:
+def _cycles(roots: Iterable[Function], callees: Mapping[int, Sequence[Function]]) -> Iterator[str]:
     """Yield a fault for each cycle in which no function allows recursion."""
     done: set[int] = set()
     for root in roots:
         if id(root) in done:
             continue
         path = [root]
-        below = [iter(root.may_call)]
+        below = [iter(callees[id(root)])]
         while path:
             function = next(below[-1], None)
             if function is None:
@@ -103,7 +101,7 @@ def _cycles(roots: Iterable[Function]) -> Iterator[str]:
                 yield from _cycle_fault(path, function)
             elif id(function) not in done:
                 path.append(function)
-                below.append(iter(function.may_call))
+                below.append(iter(callees[id(function)]))
 
 
 def _cycle_fault(path: list[Function], again: Function) -> Iterator[str]:

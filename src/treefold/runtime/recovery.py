@@ -62,6 +62,7 @@ class Recovery:
 
     def __init__(self, loader: Loader, engine: Engine, trials: CrashTrials) -> None:
         self.journal = loader.journal
+        self.store = loader.store
         self.inbox = Inbox(self.journal)
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # open trees of earlier processes that can be resumed
@@ -72,11 +73,6 @@ class Recovery:
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
         self._deleting: set[int] = set()  # trees that must not be forked any more
         engine.use_journal(loader, self)
-
-    @property
-    def store(self) -> Store:
-        """The store of the journal."""
-        return self.journal.store
 
     # Resuming
 

@@ -44,13 +44,12 @@ class TreeRegistry:
     def add(self, node: CallNode) -> None:
         """Add a node, which need not run."""
         self._nodes[node.id] = node
-
-    def add_root(self, root: CallNode) -> None:
-        """Add a top-level node, which need not run."""
-        self._nodes[root.id] = self._roots[root.id] = root
+        if node.parent is None:
+            self._roots[node.id] = node
 
     def expect(self, root: CallNode) -> None:
-        """Count *root* among the open top-level calls until it ends."""
+        """Add a top-level node, and count it among the open ones until it ends."""
+        self._nodes[root.id] = self._roots[root.id] = root
         self._open.add(root)
         root.add_end_callback(partial(self._root_ended, root))
 

@@ -6,6 +6,7 @@ It does not interpret the tables. Commits survive a killed process, and a power 
 
 import os
 import sqlite3
+import struct
 import threading
 import time
 from collections.abc import Generator
@@ -18,6 +19,7 @@ from treefold.core.errors import (
     InvalidValueError,
     StoreBusyError,
     StoreError,
+    TreefoldError,
     UsageError,
 )
 from treefold.core.store import may_block
@@ -138,7 +140,11 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Generator[sqlite3.Connection]:
-        """Lend the connection for reading; the block does not see what others write meanwhile."""
+        """Lend the connection for reading; the block does not see what others write meanwhile.
+
+        Raises:
+            StoreError: SQLite cannot read it, or the block raised because a value is damaged.
+        """
         with self._lock:
             try:
                 connection = self._usable(busy_timeout=self._patience)
@@ -148,9 +154,14 @@ class Database:
                 finally:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
+            except TreefoldError:
+                raise
             # As in _translated_errors, but without a second generator for every read.
             except _SYSTEM_ERRORS as error:
                 raise _translate(self.path, error) from error
+            # Something in the file has another type or form than it was written with.
+            except (AttributeError, TypeError, ValueError, struct.error) as error:
+                raise self.damaged(f"something in it cannot be read ({error})") from error
 
     def vacuum(self) -> None:
         """Shrink the file to the size of its content."""

@@ -8,10 +8,8 @@ import json
 import os
 import re
 import sqlite3
-import struct
 import threading
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -154,7 +152,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             raise
 
     def _read_id(self) -> str:
-        with self._reading() as rows:
+        with self._reader.snapshot() as rows:
             (id,) = rows.execute("SELECT id FROM journal").fetchone()
             if not _ID.fullmatch(id):
                 raise self._reader.damaged("the id of the journal is wrong")
@@ -187,7 +185,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
 
     def _checked_last(self) -> int:
         """Check the file; return the position of its last entry, deleted ones included."""
-        with self._reading() as rows:
+        with self._reader.snapshot() as rows:
             damage, self._keys_checked = check_indexes(rows)
             if damage:
                 raise self._reader.damaged(damage)
@@ -221,7 +219,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         return Appender(self.name, rows, int(rows.execute(_LAST_SEQ).fetchone()[0]))
 
     def entries(self, tree: int, *, after: int = 0) -> list[Entry]:
-        with self._reading() as rows:
+        with self._reader.snapshot() as rows:
             events = rows.execute(EVENTS, (tree, after)).fetchall()
             begun = first_nodes(events)
             asked = begun if after or tree in begun else [tree, *begun]
@@ -238,12 +236,12 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         return found
 
     def texts(self, tree: int) -> dict[str, str]:
-        with self._reading() as rows:
+        with self._reader.snapshot() as rows:
             found = rows.execute(_TEXTS, (tree,)).fetchall()
         return {unpack_hash(hash): self._checked(hash, text, crc) for hash, text, crc in found}
 
     def text(self, hash: str) -> str:
-        with self._reading() as rows:
+        with self._reader.snapshot() as rows:
             found = rows.execute(
                 "SELECT text, crc FROM texts WHERE hash = ?", (pack_hash(hash),)
             ).fetchone()
@@ -259,7 +257,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         return text
 
     def trees(self) -> list[TreeRow]:
-        with self._reading() as rows:
+        with self._reader.snapshot() as rows:
             parked = parked_trees(OpenNode(*row) for row in rows.execute(_OPEN_NODES))
             last = {id: at for id in parked for (at,) in rows.execute(_LAST, (id,))}
             found = [
@@ -305,7 +303,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
 
     def _check_keys(self) -> None:
         """Check that every tree is found by its key; once, since only this process adds keys."""
-        with self._reading() as rows:
+        with self._reader.snapshot() as rows:
             if (lost := find_lost_tree(rows)) is not None:
                 raise self._reader.damaged(f"tree {lost} is not found by its key")
         self._keys_checked = True
@@ -321,7 +319,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         return self._row("SELECT coalesce(max(seq), 0) FROM events")[0]
 
     def questions(self) -> list[Question]:
-        with self._reading() as rows:
+        with self._reader.snapshot() as rows:
             return [self._question(id, row) for *row, id in rows.execute(UNANSWERED_QUESTIONS)]
 
     def _question(self, id: str, row: Sequence[Any]) -> Question:
@@ -342,7 +340,7 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             ).rowcount == 1  # fmt: skip
 
     def inbox(self) -> list[Message]:
-        with self._reading() as rows:
+        with self._reader.snapshot() as rows:
             found = rows.execute("SELECT id, body FROM inbox ORDER BY id")
             return [Message(id, decode_text(body)) for id, body in found]
 
@@ -430,18 +428,9 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                 raise self._reader.damaged(f"node {entry.node} has missing entries")
             numbers[entry.node] = entry.number
 
-    @contextmanager
-    def _reading(self) -> Generator[sqlite3.Connection]:
-        """Lend the connection for reading; values of a wrong type are reported as damage."""
-        with self._reader.snapshot() as rows:
-            try:
-                yield rows
-            except (AttributeError, TypeError, ValueError, struct.error) as error:
-                raise self._reader.damaged(f"something in it cannot be read ({error})") from error
-
     def _row(self, statement: str, *values: object) -> Any:
         """Return the first row; a statement with *values* is a search, and may find none."""
-        with self._reading() as rows:
+        with self._reader.snapshot() as rows:
             found = rows.execute(statement, values).fetchone()
             if found is None and not values:
                 raise ValueError("the row about the journal itself is missing")

@@ -23,9 +23,8 @@ from treefold.core.events import (
     QuestionSettled,
     Stop,
 )
-from treefold.core.fold import TreeFold
 from treefold.core.question import FAIL, REPORT, USE, Answer, Question, QuestionKind
-from treefold.core.record import CallRecord
+from treefold.core.record import CallRecord, TreeFold
 from treefold.core.restoring import exception_of
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
@@ -152,8 +151,8 @@ class Recording:
         fold = TreeFold()
         fold.apply_all(events)
         self.calls: dict[int, RecordedCall] = {}
-        for id in sorted(fold.records):
-            self._add_call(fold.records[id])
+        for id in sorted(fold):
+            self._add_call(fold[id])
         self.root = self.calls[first.node]
         self._opened: dict[int, ConversationOpened] = {}
         for position, event in enumerate(events):

@@ -74,7 +74,7 @@ class DictTool(Tool[..., C_co, R_co], Generic[C_co, R_co]):
     def handler(self) -> Callable[[Mapping[str, Any]], Any]:
         """The handler, which takes one dict; a sync one runs in a worker thread."""
         if self.kind is Kind.SYNC:
-            return lambda arguments: self._signature.call(self._bound(arguments))
+            return lambda arguments: self._signature.call(**self._bound(arguments))
         return self.fn
 
     def __call__(self, arguments: Mapping[str, Any], /) -> C_co:
@@ -201,6 +201,7 @@ class _HandlerSignature(Signature):
         # A thread cannot be cancelled: a cancelled call releases the lock of the tool while its
         # thread still runs. So with lock=True the thread holds a lock of its own.
         self._thread_lock: AbstractContextManager[Any] = threading.Lock() if lock else nullcontext()
+        self.call = self._call_handler
 
     @cached_property
     def parameters(self) -> Parameters:
@@ -209,8 +210,7 @@ class _HandlerSignature(Signature):
     def with_defaults(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {**values[REST], **{name: values[name] for name in values if name != REST}}
 
-    def call(self, values: Mapping[str, Any]) -> Any:
-        injected = dict(values)
+    def _call_handler(self, /, **injected: Any) -> Any:
         arguments = injected.pop(REST)
         if self._is_sync:
             return self._in_thread(arguments, injected)

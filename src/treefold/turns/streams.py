@@ -22,15 +22,15 @@ class OwnedStream:
     def __init__(self) -> None:
         self._stream: AsyncGenerator[Any, None] | None = None
 
-    async def next(self, make: Callable[..., AsyncGenerator[Any, None]], *args: Any) -> Any:
-        """Return the next value of the generator, which the first call creates as ``make(*args)``.
+    async def next(self, make: Callable[[], AsyncGenerator[Any, None]]) -> Any:
+        """Return the next value of the generator, which the first call creates with *make*.
 
         Raises:
             StopAsyncIteration: there is no further value.
         """
         if self._stream is not None:
             return await anext(self._stream)
-        self._stream = make(*args)
+        self._stream = make()
         _open.add(self._stream)
         return await _without_asyncgen_hooks(self._stream.__anext__)
 

@@ -14,6 +14,7 @@ from contextlib import aclosing, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, ClassVar, Concatenate, Generic, Self, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
@@ -293,7 +294,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
             values = await self._prepare(values, ctx)
             try:
                 if self.lock is None:
-                    result = await self._signature.call(values)
+                    result = await self._signature.call(**values)
                 else:
                     result = await self._locked_call(self.lock, values)
             except Exception as error:
@@ -317,7 +318,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
             # The calls that it makes inherit this context variable.
             token = _lock_owners.set(owners | {self._lock_owner})
             try:
-                return await self._signature.call(values)
+                return await self._signature.call(**values)
             finally:
                 _lock_owners.reset(token)
                 self._lock_owner = None
@@ -333,7 +334,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
             async with self.lock or nullcontext(), OwnedStream() as stream:
                 while True:
                     try:
-                        value = await stream.next(self._signature.call, values)
+                        value = await stream.next(partial(self._signature.call, **values))
                     except StopAsyncIteration:
                         break
                     except Exception as error:  # noqa: BLE001 - raised below, outside the lock

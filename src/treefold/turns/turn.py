@@ -302,7 +302,9 @@ class TurnRun:
     async def result(self) -> Any:
         """Run to the end and return the value."""
         node = await self._start(None)
-        return await self._complete(node)
+        output = await node
+        await self._complete(output)
+        return output
 
     def __aiter__(self) -> Self:
         return self
@@ -315,7 +317,7 @@ class TurnRun:
             node.add_end_callback(values.close)
         async for value in values:
             return value
-        await self._complete(node)
+        await self._complete(await node)
         raise StopAsyncIteration
 
     async def _start(self, sink: Callable[[Any], Awaitable[None]] | None) -> CallNode:
@@ -352,13 +354,11 @@ class TurnRun:
         spent = loop.time() - started
         return args, kwargs, None if turn.timeout is None else max(0.0, turn.timeout - spent)
 
-    async def _complete(self, node: CallNode) -> Any:
+    async def _complete(self, output: Any) -> None:
         turn = self._turn
-        output = await node
         turn.set_outcome(output=output, stop_reason=StopReason.COMPLETED)
         if turn.hooks or HookRegistry.ever_used:
             await fire(turn, TurnHook.AFTER_RUN, turn, output)
-        return output
 
     async def _fail(self, error: BaseException) -> None:
         """Set the stop reason for *error*, and cancel the node if it still runs."""

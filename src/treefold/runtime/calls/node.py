@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from treefold.core.call_keys import of_content
-from treefold.core.call_request import CallRequest, StartedCall
-from treefold.core.decisions import Rules
+from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
     ClosedError,
     FencedError,
@@ -35,6 +34,7 @@ from treefold.core.events import (
     StopCause,
     ValueSent,
 )
+from treefold.core.exchange import Exchange
 from treefold.core.function import Node, RunContext
 from treefold.core.record import CallRecord
 from treefold.core.restoring import exception_of
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 Outcome = tuple[NodeState, Any, BaseException | None]
 
 
-class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are properties
+class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are properties
     """A call: its record, its task, its waiters and its child calls.
 
     Args:
@@ -65,7 +65,6 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
     __slots__ = (
         "__weakref__",
         "_cancellation",
-        "_parent",
         "_pauses",
         "_repeated",
         "_traceback",
@@ -83,6 +82,7 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
         "id",
         "loop_handle",
         "on_unstarted_end",
+        "parent",
         "record",
         "request",
         "task",
@@ -90,6 +90,8 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
         "tree",
         "waiting_on",
     )
+
+    parent: "CallNode | None"
 
     def __init__(
         self,
@@ -117,7 +119,7 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
         self.has_returned = False  # its function is done; only children may still run
         self.has_ended = False  # it has its outcome, and its waiters have been woken
         self.on_unstarted_end: Callable[[], None] | None = None  # called if it ends unstarted
-        self._parent = parent
+        self.parent = parent  # pyright: ignore[reportIncompatibleMethodOverride]
         self.child_calls: ChildCalls[CallNode] | None = None  # made for the first one
         self._waiters = Waiters(loop_handle)
         self._traceback: TracebackType | None = None
@@ -140,10 +142,6 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
         return f"<{type(self).__name__} {self.path} {self.function.name} {self.state}>"
 
     # What it is
-
-    @property
-    def parent(self) -> "CallNode | None":
-        return self._parent
 
     @property
     def path(self) -> str:
@@ -197,6 +195,11 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
         return self.record.conversation.cost
 
     @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """Its completed exchanges with a model; empty if it is not an agent's call."""
+        return ()
+
+    @property
     def total_usage(self) -> TokenUsage:
         spending = self.record.spending
         return NO_USAGE if spending is None else spending.usage
@@ -205,11 +208,6 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
     def total_cost(self) -> Decimal | None:
         spending = self.record.spending
         return NO_COST if spending is None else spending.cost
-
-    @property
-    def rules(self) -> Rules | None:
-        """The rules for models in this call and below, in addition to those of calls above."""
-        return self.request.rules
 
     @property
     def bag(self) -> SessionBag:
@@ -365,7 +363,7 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
         A caller is the code that made this call, which is of no use to others: its parent, or for a
         top-level call all code outside any call.
         """
-        asking, parent = RunContext.active.get(None), self._parent
+        asking, parent = RunContext.active.get(None), self.parent
         if asking is not None:
             if asking is self.context:
                 raise UsageError(f"{self.function.name} (node {self.path}) cannot wait for itself")
@@ -382,6 +380,10 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
 
     def add_end_callback(self, wake: Wake) -> None:
         """Call *wake* on the loop when the call ends, or at once if it has ended."""
+        self._waiters.add(wake)
+
+    def when_answering(self, wake: Callable[[], None]) -> None:
+        """Call *wake* on the loop when its model has begun to answer, or when the call ends."""
         self._waiters.add(wake)
 
     def remove_end_callback(self, wake: Wake) -> None:
@@ -583,7 +585,7 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
 
     def settle(self) -> None:
         """Mark the call as ended, release what it holds, and wake its waiters."""
-        if (parent := self._parent) is not None:
+        if (parent := self.parent) is not None:
             siblings = parent.calls
             siblings.running -= 1
             siblings.failed += self.record.state is NodeState.Error
@@ -611,8 +613,8 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
     def _end_unrun(self) -> None:
         """End a call whose task has not reached its first line."""
         self.waiting_on = None
-        if self._parent is not None:
-            self._parent.suspend_if_loop_ends()
+        if self.parent is not None:
+            self.parent.suspend_if_loop_ends()
         outcome, journal, loop = self.cancelled_outcome(), self.tree.journal, self.loop_handle.loop
         if journal is None or not loop.is_running():
             self.end(outcome)
@@ -673,10 +675,10 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
         self.function = request.function
         if not self.has_ended:
             self.asked_for = request.sink is not None
-        elif request.sink is not None and self._parent is not None:
+        elif request.sink is not None and self.parent is not None:
             # It has ended, but its values have to be sent to the sink again.
             self.has_ended = self._waiters.are_woken = False
-            self._parent.calls.running += 1
+            self.parent.calls.running += 1
 
     def restore_outputs(self, value: Any) -> None:
         """Replace the recorded value of the call by *value*, restored to its type."""
@@ -690,8 +692,8 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
         self.conclusion, self.exception = None, None
         for child in self.children:
             self.expect_again(child)
-        if self._parent is not None:
-            self._parent.calls.running += 1
+        if self.parent is not None:
+            self.parent.calls.running += 1
 
 
 class CodeNode(CallNode):

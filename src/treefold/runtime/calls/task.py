@@ -22,6 +22,7 @@ from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.files import read_files
 from treefold.runtime.calls.node import CallNode, Outcome
+from treefold.runtime.trees.bags import close_all
 
 
 def start_task(node: CallNode, context: RunContext) -> None:
@@ -53,8 +54,10 @@ async def _run(node: CallNode, context: RunContext) -> None:
     try:
         _begin(node, context)
         try:
-            if node.request.timeout is not None or node.accounts:
-                _start_timers(node)
+            if node.request.timeout is not None:
+                node.start_timer(node.request.timeout, _time_out, node, node.request.timeout)
+            if node.accounts:
+                _start_budget_timers(node)
             outcome = NodeState.Success, await _work(node, context), None
         except asyncio.CancelledError:
             node.suspend_if_loop_ends()
@@ -136,9 +139,7 @@ def _check_depth(node: CallNode) -> None:
 # Its time limits
 
 
-def _start_timers(node: CallNode) -> None:
-    if node.request.timeout is not None:
-        node.start_timer(node.request.timeout, _time_out, node, node.request.timeout)
+def _start_budget_timers(node: CallNode) -> None:
     for account in node.accounts:
         if (seconds := account.seconds_left()) is not None:
             node.start_timer(seconds, _exceed, node, account)
@@ -196,7 +197,8 @@ async def _finish(node: CallNode, outcome: Outcome) -> None:
         await node.end_saved(journal)
         return
     try:
-        await node.tree.close_bags()
+        if bags := node.tree.take_bags():
+            await close_all(bags)
     finally:
         node.end(outcome)
 

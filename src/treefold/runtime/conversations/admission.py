@@ -28,13 +28,14 @@ async def admitted(
     """Wait until no pause holds *node*, and hold a lease and a slot of *provider* for it."""
     pool = limits.pools.get(provider)
     while True:
-        await wait_while_paused(node)
+        if node.tree.is_held:
+            await wait_while_paused(node)
         if limits.pool.is_full and usable_lease(node) is None:
             node.tree.publish(LeaseAwaited(node.id))
         await take_lease(node, limits.pool)
         if pool is not None:
             await pool.take()
-        if pause_over(node) is None:
+        if not node.tree.is_held or pause_over(node) is None:
             break
         # It was paused while it waited for the slot.
         if pool is not None:

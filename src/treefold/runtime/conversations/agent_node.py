@@ -10,7 +10,6 @@ from treefold.core.exchange import Exchange
 from treefold.core.record import CallRecord
 from treefold.core.transcript import TranscriptPart
 from treefold.runtime.calls.node import CallNode
-from treefold.runtime.calls.walk import upwards
 from treefold.runtime.conversations.conversation import Conversation
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.services import Services
@@ -54,9 +53,10 @@ class AgentNode(CallNode):
             loop_handle=loop_handle,
             board=services.board,
         )
-        agents = (one for one in upwards(self)[1:] if isinstance(one, AgentNode))
-        above = next((one.conversation for one in agents), None)
-        self.conversation = Conversation(self, services, above)
+        above = parent
+        while above is not None and not isinstance(above, AgentNode):
+            above = above.parent
+        self.conversation = Conversation(self, services, above and above.conversation)
 
     # What it is
 
@@ -90,7 +90,8 @@ class AgentNode(CallNode):
 
     @property
     def knows_all(self) -> bool:
-        return self.conversation.was_begun
+        talk = self.record.conversation
+        return bool(talk.exchanges or talk.said)
 
     def when_answering(self, wake: Callable[[], None]) -> None:
         self.conversation.when_answering(wake)

@@ -78,6 +78,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._above = above  # that of the nearest agent above
         self._opened: _Opened | None = None
         self._prior: PriorConversation | None = None
+        self._rules: RuleChain | None = None
         self._substitute: Model | None = None  # answers instead of every other model
         self._replayed: Mapping[tuple[str, str], str] | None = None  # decisions, in a replay
         self.responses = len(node.record.conversation.exchanges)
@@ -101,11 +102,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     # What it begins with
 
     @property
-    def was_begun(self) -> bool:
-        """Whether an earlier process has sent the first prompt."""
-        return bool(self._node.record.conversation.exchanges or self._node.record.conversation.said)
-
-    @property
     def prior(self) -> PriorConversation:
         # The record changes with each request; this is what it was before the first.
         if self._prior is None:
@@ -116,7 +112,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         record = self._node.record.conversation
         prompt = None if record.edit is None else record.edit.prompt
         system = None if record.edit is None else record.edit.system
-        if self.was_begun:
+        if record.exchanges or record.said:  # in an earlier process
             return PriorConversation(
                 exchanges=tuple(record.exchanges),
                 unsent=_inputs(record),
@@ -125,7 +121,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 system=record.system if system is None else system,
                 prompt=prompt,
             )
-        given = self.handed_over
+        given = self._node.request.prior
         prior = given if isinstance(given, PriorConversation) else PriorConversation()
         return replace(prior, system=system, prompt=prompt)
 
@@ -195,13 +191,17 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         record = self._node.record.conversation
         if record.caching is not None and record.model == model.name:
             return replace(settings, caching=Caching(record.caching))
-        past = tuple(self._services.past_runs.get(self._node.function.name, ()))
+        past = tuple(self._services.past_runs.get(self._node.record.requested.function, ()))
         return replace(settings, caching=caching_policy(functions, past))
 
     @property
     def rules(self) -> RuleChain:
-        own = [node.rules for node in upwards(self._node) if node.rules is not None]
-        return RuleChain((self._services.rules, *reversed(own)))
+        # They are first read while the call runs, and the requests above it stay the same then.
+        if self._rules is None:
+            given = [node.request.rules for node in reversed(upwards(self._node))]
+            own = [rules for rules in given if rules is not None]
+            self._rules = RuleChain((self._services.rules, *own))
+        return self._rules
 
     @property
     def is_below_agent(self) -> bool:
@@ -231,7 +231,10 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return known.inputs
 
     def edited_args(self, tool_use_id: str) -> Mapping[str, Any] | None:
-        known = self._node.calls.unclaimed.get(of_tool_use(self.responses, tool_use_id))
+        calls = self._node.child_calls
+        if calls is None or not calls.unclaimed:
+            return None
+        known = calls.unclaimed.get(of_tool_use(self.responses, tool_use_id))
         if known is None or known.record.started is not None or not known.record.edited:
             return None
         return known.inputs
@@ -311,7 +314,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
 
     @property
     def pending(self) -> Sequence[ToolUse]:
-        return self._get_opened().session.pending
+        return () if self._opened is None else self._opened.session.pending
 
     def when_answering(self, wake: Callable[[], None]) -> None:
         """Call *wake* when the model has begun to answer, or the call has ended."""
@@ -326,15 +329,18 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         opened, node = self._get_opened(), self._node
         self._unsent = inputs
         async with admitted(node, self._services.limits, opened.model.provider):
-            reservation = self._reserve(inputs, over_budget=over_budget)
+            reservation = self._reserve(opened, inputs, over_budget=over_budget)
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
             failure: Failure | None = None
-            output = PartialOutput(opened.functions)
+            paths = {
+                one.name: one.result_path for one in opened.functions if one.result_path is not None
+            }
+            output = PartialOutput(paths) if paths else None
             try:
                 async with aclosing(opened.session.send(*inputs)) as events:
                     async for event in events:
                         self._note(event)
-                        if (found := output.find(event)) is not None:
+                        if output and (found := output.find(event)) is not None:
                             node.tree.stream(node.id, found)
                         if on_event is not None:
                             on_event(event)
@@ -342,21 +348,23 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 failure = Failure.of(error)
                 raise
             finally:
-                usage, cost = self._take_usage(failed=failure is not None)
+                usage, cost = self._take_usage(opened, failed=failure is not None)
                 if reservation is not None:
                     reservation.charge(usage, cost)
                 if failure is not None:
                     failed = RequestFailed(node.id, time.time(), failure, usage, cost)
                     node.tree.publish(failed)
-        return self._complete(usage, cost)
+        return self._complete(opened.session, usage, cost)
 
     def keep(self, text: str, *inputs: UserText | ToolResult) -> ResponseCompleted:
-        self._get_opened().session.keep(text, *inputs)
-        return self._complete(TokenUsage(), Decimal(0))
+        session = self._get_opened().session
+        session.keep(text, *inputs)
+        return self._complete(session, TokenUsage(), Decimal(0))
 
-    def _complete(self, usage: TokenUsage, cost: Decimal | None) -> ResponseCompleted:
-        session, node = self._get_opened().session, self._node
-        exchanges = session.exchanges
+    def _complete(
+        self, session: Session, usage: TokenUsage, cost: Decimal | None
+    ) -> ResponseCompleted:
+        node, exchanges = self._node, session.exchanges
         parts = tuple(session.parts(len(exchanges) - 1))
         self.responses += 1
         self._unsent = ()
@@ -384,28 +392,17 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                     node.tree.stream(node.id, event)
 
     def _reserve(
-        self, inputs: Sequence[UserText | ToolResult], *, over_budget: bool
+        self, opened: _Opened, inputs: Sequence[UserText | ToolResult], *, over_budget: bool
     ) -> Reservation | None:
         """Reserve the next request in the budgets of all calls above; None if there are none."""
         accounts = [account for one in upwards(self._node) for account in one.accounts]
         if not accounts:
             return None
-        model, expected = self._get_opened().model, self._expected(inputs)
-        return Reservation(self._node, accounts, model, expected, over_budget=over_budget)
+        expected = _expected(opened, inputs)
+        return Reservation(self._node, accounts, opened.model, expected, over_budget=over_budget)
 
-    def _expected(self, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
-        """Estimate the next request: the whole conversation is sent again, with *inputs*."""
-        opened = self._get_opened()
-        exchanges = opened.session.exchanges
-        new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
-        if not exchanges:
-            new += len(opened.system)
-        usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
-        return usage + exchanges[-1].usage if exchanges else usage
-
-    def _take_usage(self, *, failed: bool) -> tuple[TokenUsage, Decimal | None]:
+    def _take_usage(self, opened: _Opened, *, failed: bool) -> tuple[TokenUsage, Decimal | None]:
         """Return the usage and the cost of the last request."""
-        opened = self._get_opened()
         total = opened.session.usage
         usage, self._charged = total - self._charged, total
         if failed and not usage.total:
@@ -413,10 +410,20 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         return usage, price_if_known(usage, opened.model)
 
     def finish(self) -> None:
-        name, runs = self._node.function.name, self._services.past_runs
-        starts = [child.started_at for child in self._node.children]
+        name, runs = self._node.record.requested.function, self._services.past_runs
+        starts = [child.started_at for child in self._node.record.children]
         times = tuple([start.timestamp() for start in starts if start is not None])
         runs.setdefault(name, deque(maxlen=RUNS)).append(PastRun(times))
+
+
+def _expected(opened: _Opened, inputs: Sequence[UserText | ToolResult]) -> TokenUsage:
+    """Estimate the next request: the whole conversation is sent again, with *inputs*."""
+    exchanges = opened.session.exchanges
+    new = sum(len(p.text if isinstance(p, UserText) else p.content) for p in inputs)
+    if not exchanges:
+        new += len(opened.system)
+    usage = TokenUsage(input=new // _CHARACTERS_PER_TOKEN + 1)
+    return usage + exchanges[-1].usage if exchanges else usage
 
 
 def _translated(

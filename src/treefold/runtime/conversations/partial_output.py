@@ -1,9 +1,8 @@
 """Finds the JSON text of an agent's typed result in a response, while it arrives."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from treefold.core.arriving import OutputDelta
-from treefold.core.function import Function
 from treefold.core.model_events import AttemptFailed, ModelEvent, TextDelta, ToolUseDelta
 
 
@@ -12,19 +11,18 @@ class PartialOutput:
 
     They are the arguments of the call that returns the result, or the text if the model answers
     with JSON instead.
+
+    Args:
+        paths: where the result is in the arguments of each function that returns it, by name.
     """
 
-    def __init__(self, functions: Sequence[Function]) -> None:
-        self._paths = {
-            one.name: one.result_path for one in functions if one.result_path is not None
-        }
+    def __init__(self, paths: Mapping[str, tuple[str, ...]]) -> None:
+        self._paths = paths
         self._call: int | None = None  # the index of the call that returns the result
         self._is_text: bool | None = None  # whether the text is JSON; None if nothing was said
 
     def find(self, event: ModelEvent) -> OutputDelta | None:
         """Return the fragment of the result that *event* has, if any."""
-        if not self._paths:
-            return None
         match event:
             case ToolUseDelta() if (path := self._paths.get(event.name)) is not None:
                 is_first, self._call = self._call != event.index, event.index

@@ -48,7 +48,14 @@ class Backlog:
         encoder = node.caller_encoder if between else node.encoder
         entry = entry_of(event, encoder, tree=tree, number=node.number + 1)
         if self._largest is not None:
-            self._check_size(entry, self._largest)
+            characters = len(entry.body) + sum(map(len, entry.texts.values()))
+            if entry.call is not None:
+                characters += len(entry.call.key)
+            if (question := entry.question) is not None:
+                characters += sum(map(len, (question.text, *question.choices)))
+            # Bytes are counted only if there may be too many.
+            if _BYTES * characters > self._largest:
+                self._check_size(entry, self._largest)
         if ended:
             self._ended.append(event.node)
         # Ctrl-C is delivered at calls, and there is none in the next three lines.
@@ -58,15 +65,7 @@ class Backlog:
 
     def _check_size(self, entry: Entry, largest: int) -> None:
         """Raise TooLargeError for what the store would refuse, so that only one call fails."""
-        characters = len(entry.body)
-        for text in entry.texts.values():
-            characters += len(text)
-        if (call := entry.call) is not None:
-            characters += len(call.key)
-        if (question := entry.question) is not None:
-            characters += sum(map(len, (question.text, *question.choices)))
-        # Bytes are counted only if there may be too many.
-        if _BYTES * characters > largest and (size := largest_part(entry)) > largest:
+        if (size := largest_part(entry)) > largest:
             raise TooLargeError(
                 f"{entry.kind} of node {entry.node} takes {size:,} bytes, and {self._store.name}"
                 f" accepts at most {largest:,}: keep it in a file, and pass the path of that"

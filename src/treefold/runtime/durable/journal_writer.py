@@ -154,7 +154,7 @@ class JournalWriter:
 
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""
-        return ValueEncoder(self._redact).redacted(text)
+        return text if self._redact is None else ValueEncoder(self._redact).redacted(text)
 
     def as_written(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments as they come back from the journal."""

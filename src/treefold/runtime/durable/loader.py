@@ -19,7 +19,6 @@ from treefold.core.function import Function, RunContext
 from treefold.core.parameters import Parameters
 from treefold.core.record import CallRecord
 from treefold.core.restoring import restored
-from treefold.core.store import Store
 from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.durable.crash_trials import last_death
@@ -49,12 +48,8 @@ class Loader:
 
     def __init__(self, journal: JournalWriter, functions: Mapping[str, Function]) -> None:
         self.journal = journal
+        self.store = journal.store
         self.functions = functions
-
-    @property
-    def store(self) -> Store:
-        """The store of the journal."""
-        return self.journal.store
 
     def load(self, id: int, events: Sequence[Event] | None = None) -> Tree:
         """Return the tree with this id and all of its records, from *events* if given.

@@ -9,6 +9,7 @@ for a person gives its lease up.
 A tree is on one loop, and so are its leases; only the pool is shared between loops.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 from treefold.runtime.calls.node import CallNode
@@ -23,19 +24,36 @@ class Leases:
         self.by_holder: dict[CallNode, Lease] = {}
         self.waiters: dict[SlotRequest, CallNode] = {}  # in order
 
+    def usable(self, above: Sequence[CallNode]) -> "Lease | None":
+        """Return the lease with which a node may send a request; *above* is ``upwards(node)``."""
+        for one in above:
+            lease = self.by_holder.get(one)
+            if lease is not None and lease.user in above:
+                return lease
+        return None
+
+    def holder_for(self, above: Sequence[CallNode]) -> CallNode:
+        """Return the holder of a new lease: the top-level call, or the highest below a holder."""
+        below = above[0]
+        for one in above:
+            if one in self.by_holder:
+                break
+            below = one
+        return below
+
 
 class Lease:
     """The right to one request at a time, held for a node and all below it."""
 
-    def __init__(self, pool: SlotPool, holder: CallNode) -> None:
+    def __init__(self, pool: SlotPool, leases: Leases, holder: CallNode) -> None:
         self._pool = pool
         self._holder = holder
         # Each is below the one before it; the last one may send requests.
         self._users: list[CallNode] = [holder]
         self._open = True
         pool.leases.add(self)
-        self._leases = holder.tree.part(Leases)
-        self._leases.by_holder[holder] = self
+        self._leases = leases
+        leases.by_holder[holder] = self
         holder.add_end_callback(self.close)
 
     @property
@@ -79,13 +97,7 @@ class Lease:
 
 def usable_lease(node: CallNode) -> Lease | None:
     """Return the lease with which *node* may send a request, or None."""
-    leases = node.tree.part(Leases).by_holder
-    above = upwards(node)
-    for one in above:
-        lease = leases.get(one)
-        if lease is not None and lease.user in above:
-            return lease
-    return None
+    return node.tree.part(Leases).usable(upwards(node))
 
 
 def give_up_lease(node: CallNode) -> None:
@@ -93,35 +105,27 @@ def give_up_lease(node: CallNode) -> None:
 
     The next request takes a new lease.
     """
-    while (lease := usable_lease(node)) is not None:
+    leases, above = node.tree.part(Leases), upwards(node)
+    while (lease := leases.usable(above)) is not None:
         lease.close()
 
 
 async def take_lease(node: CallNode, pool: SlotPool) -> None:
     """Let *node* use a lease from above or take a new one, waiting for a slot if need be."""
-    lease = usable_lease(node)
+    leases, above = node.tree.part(Leases), upwards(node)
+    lease = leases.usable(above)
     if lease is None and not pool.try_take():
-        lease = await _wait_for_lease(node, pool)
+        lease = await _wait_for_lease(node, leases, pool)
     if lease is None:
-        lease = Lease(pool, _holder_for(node))
+        lease = Lease(pool, leases, leases.holder_for(above))
     lease.use(node)
 
 
-async def _wait_for_lease(node: CallNode, pool: SlotPool) -> Lease | None:
+async def _wait_for_lease(node: CallNode, leases: Leases, pool: SlotPool) -> Lease | None:
     """Wait for a slot of the pool (None) or for a lease of the same tree that becomes usable."""
-    waiter, waiters = SlotRequest(), node.tree.part(Leases).waiters
-    waiters[waiter] = node
+    waiter = SlotRequest()
+    leases.waiters[waiter] = node
     try:
         return await pool.wait(waiter)
     finally:
-        del waiters[waiter]
-
-
-def _holder_for(node: CallNode) -> CallNode:
-    """Return the holder of a new lease: the top-level call, or the highest one below a holder."""
-    below, leases = node, node.tree.part(Leases).by_holder
-    for one in upwards(node):
-        if one in leases:
-            return below
-        below = one
-    return below
+        del leases.waiters[waiter]

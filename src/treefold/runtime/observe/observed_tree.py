@@ -6,8 +6,9 @@ from contextlib import contextmanager
 
 from treefold.core.errors import StoreError, UnknownNodeError
 from treefold.core.events import CallRequested
-from treefold.core.fold import TreeFold
 from treefold.core.frames import Frame
+from treefold.core.record import TreeFold
+from treefold.core.snapshot import snapshot
 from treefold.core.store import Store
 from treefold.core.views import NodeView
 from treefold.runtime.durable.live_text import LiveTextReader
@@ -34,7 +35,7 @@ class ObservedTree:
             UnknownNodeError: there is no such node, or it was deleted.
         """
         with self._folded(id) as fold:
-            return fold.view(id)
+            return snapshot(fold[id])
 
     def stack(self, id: int) -> list[Frame]:
         """Return the calls from the top-level one through a node to what it waits for now.
@@ -43,7 +44,7 @@ class ObservedTree:
             UnknownNodeError: there is no such node, or it was deleted.
         """
         with self._folded(id) as fold:
-            calls = [fold.records[id]]
+            calls = [fold[id]]
             while (above := calls[0].parent) is not None:
                 calls.insert(0, above)
             while below := [one for one in calls[-1].children if not one.state.final]:
@@ -53,7 +54,7 @@ class ObservedTree:
     def responses(self, id: int) -> int:
         """Return the number of model responses that a node has received."""
         with self._folded(id) as fold:
-            return len(fold.records[id].conversation.exchanges)
+            return len(fold[id].conversation.exchanges)
 
     @contextmanager
     def _folded(self, id: int) -> Generator[TreeFold]:
@@ -67,7 +68,7 @@ class ObservedTree:
                 self._reader, self._fold = TreeReader(self._store, self.id), None
                 self._live_text = LiveTextReader(self._store, self.id)
                 raise
-            if self._fold is None or id not in self._fold.records:
+            if self._fold is None or id not in self._fold:
                 raise unknown_node(self._store, id)
             with reporting_damage(self._store, self.id):
                 yield self._fold

@@ -8,11 +8,11 @@ from typing import Any, Protocol, TypeVar
 from treefold.core.arriving import ArrivingResponse, Delta
 from treefold.core.errors import ClosedError
 from treefold.core.events import Event, ProcessDied, set_number
-from treefold.core.fold import TreeFold
 from treefold.core.function import Node
-from treefold.core.record import CallRecord
+from treefold.core.record import CallRecord, TreeFold
+from treefold.core.snapshot import snapshot
 from treefold.core.views import NodeView
-from treefold.runtime.trees.bags import SessionBag, close_all
+from treefold.runtime.trees.bags import SessionBag
 from treefold.runtime.trees.run_log import LOGGED, is_enabled
 
 P = TypeVar("P")
@@ -66,7 +66,7 @@ class Recorder(Protocol):
         ...
 
 
-class Tree:  # noqa: PLR0904 - what nodes, views and streams of events need of it
+class Tree:
     """The records of one tree, the callbacks that wait for a change, and its bags.
 
     Events are published on the runtime's loop, and applied to the records at once. Views may be
@@ -196,16 +196,16 @@ class Tree:  # noqa: PLR0904 - what nodes, views and streams of events need of i
     def records(self) -> list[CallRecord]:
         """The records of all nodes, by rising ids: each is after that of its caller."""
         with self._lock:
-            return [record for _, record in sorted(self._fold.records.items())]
+            return [record for _, record in sorted(self._fold.items())]
 
     def record_of(self, id: int) -> CallRecord:
         """Return the record of the node with this id."""
-        return self._fold.records[id]
+        return self._fold[id]
 
     def view(self, id: int) -> NodeView:
         """Return a snapshot of the node with this id."""
         with self._lock:
-            return self._fold.view(id)
+            return snapshot(self._fold[id])
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Call *wake* once, at the next event."""
@@ -230,12 +230,6 @@ class Tree:  # noqa: PLR0904 - what nodes, views and streams of events need of i
     def has_bags(self) -> bool:
         """Whether one of its nodes has a bag."""
         return bool(self._bags)
-
-    async def close_bags(self) -> None:
-        """Close the bags, newest first; no more can be made."""
-        if self._bags:
-            await close_all(self.take_bags())
-        self._closed = True
 
     def take_bags(self) -> list[SessionBag]:
         """Return the bags, which the caller closes; no more can be made."""

@@ -1,0 +1,64 @@
+"""Makes views of records: a view is kept until an event changes what it shows."""
+
+from treefold.core.record import RUNS, CallRecord
+from treefold.core.usage import NO_COST, NO_USAGE
+from treefold.core.views import NodeView
+
+
+def snapshot(record: CallRecord) -> NodeView:
+    """Return a view of the call with this record and all below it."""
+    outdated: list[CallRecord] = []
+    stack = [record]
+    while stack:
+        one = stack.pop()
+        if one.view is None:
+            outdated.append(one)
+            stack.extend(one.children)
+    # Each record is after its parent, so backwards the views of children are made first.
+    for one in reversed(outdated):
+        one.view = _view_of(one)
+    assert record.view is not None  # made above, unless there was one
+    return record.view
+
+
+def _view_of(record: CallRecord) -> NodeView:
+    requested, ended, talk = record.requested, record.ended, record.conversation
+    arriving = talk.arriving
+    spending, changed, status = record.spending, record.changed, record.status
+    children: list[NodeView] = []
+    for child in record.children:
+        view = child.view
+        assert view is not None  # made before that of its parent
+        children.append(view)
+        changed = max(changed, view.update_seqnum)
+        if status == RUNS and not view.state.final:
+            status = f"waits for {view.fn} (node {view.id})"
+    return NodeView(
+        id=requested.node,
+        path=record.path,
+        fn=requested.function,
+        inputs=record.inputs,
+        outputs=None if ended is None else ended.outputs,
+        exception=None if ended is None else ended.exception,
+        state=record.state,
+        values=tuple(record.values),
+        children=tuple(children),
+        sequence=requested.sequence,
+        is_agent=requested.is_agent,
+        tool_use_id=requested.tool_use_id,
+        model=talk.model,
+        system=talk.system,
+        transcript=(*talk.transcript, *talk.said),
+        partial="" if arriving is None else "".join(arriving.texts),
+        partial_output=None if arriving is None else arriving.output,
+        usage=talk.usage,
+        total_usage=NO_USAGE if spending is None else spending.usage,
+        cost=talk.cost,
+        total_cost=NO_COST if spending is None else spending.cost,
+        status=status,
+        notices=tuple(record.notices),
+        questions=tuple(record.questions.values()) if record.questions else (),
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        update_seqnum=changed,
+    )
