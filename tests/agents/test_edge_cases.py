@@ -202,7 +202,7 @@ async def test_a_direct_call_of_an_agent_takes_no_more_than_it_has():
     def add(a: int, b: int) -> str:
         return f"{a} + {b}?"
 
-    with pytest.raises(TypeError, match="takes 2 arguments, and 3 were given"):
+    with pytest.raises(TypeError, match="takes 2 positional arguments, and 3 were given"):
         add(1, 2, 3)  # pyright: ignore[reportCallIssue]
 
 

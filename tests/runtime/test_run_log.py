@@ -155,6 +155,19 @@ def test_a_question_is_no_warning_once_the_program_reads_them(
     ]
 
 
+def test_a_question_is_no_warning_once_the_program_has_answered_one(
+    said: Said, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "treefold")
+    with Runtime([asks]) as runtime:
+        for id in ("1-1", "2-1"):
+            node = runtime.invoke(asks)
+            wait_for_question(runtime, node)
+            runtime.answer(id, "yes")
+            node.result()
+    assert [line[0] for line in said() if "waits for a person" in line] == ["I"]
+
+
 def test_what_is_redacted_in_the_journal_is_redacted_in_the_log(
     said: Said, caplog: pytest.LogCaptureFixture
 ):

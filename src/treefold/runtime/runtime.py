@@ -378,7 +378,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             raise UsageError(why_not_paused(node))
         for question in paused:
             with suppress(UnknownQuestionError):  # answered in the meantime
-                self.answer(question.id, RESUME)
+                self._answer(question.id, RESUME, None)
         return node
 
     @overload
@@ -420,8 +420,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     def questions(self) -> list[Question]:
         """Return the open questions, at any depth of any tree, oldest first.
 
-        A program that does not call it is warned of each question in the log, with the command that
-        answers.
+        A program that calls neither it nor ``answer`` is warned of each question in the log, with
+        the command that answers.
         """
         self._services.board.is_read = True
         return self._services.board.questions()
@@ -442,6 +442,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             StoreError: the journal, where another process may have answered it, cannot be written.
                 On the runtime's own event loop, a locked store raises StoreBusyError at once.
         """
+        # It knows of the questions from elsewhere, such as events.
+        self._services.board.is_read = True
+        self._answer(id, text, args)
+
+    def _answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
         if self._recovery is None:
             self._services.board.answer(id, text, args)
         else:
