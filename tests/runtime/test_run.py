@@ -127,9 +127,9 @@ async def test_an_argument_that_has_no_place_is_refused_and_not_dropped():
         return sum((first, *rest))
 
     async with Runtime() as runtime:
-        with pytest.raises(TypeError, match="takes 1 positional arguments, and 2 were given"):
+        with pytest.raises(TypeError, match="takes 1 positional argument, and 2 were given"):
             runtime.call(CodeFunction(callable=area), 1, 2)  # pyright: ignore[reportCallIssue]
-        with pytest.raises(TypeError, match="takes 1 positional arguments, and 2 were given"):
+        with pytest.raises(TypeError, match="takes 1 positional argument, and 2 were given"):
             runtime.call(CodeFunction(callable=total), 1, 2)
         assert await runtime.call(CodeFunction(callable=total), 1) == 1
 

@@ -283,9 +283,8 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
             return dict(kwargs)
         names = self.parameters.positional
         if len(args) > len(names):
-            raise TypeError(
-                f"{self.name}() takes {len(names)} positional arguments, and {len(args)} were given"
-            )
+            most = f"{len(names)} positional argument{'' if len(names) == 1 else 's'}"
+            raise TypeError(f"{self.name}() takes {most}, and {len(args)} were given")
         bound = dict(zip(names, args, strict=False))
         if twice := bound.keys() & kwargs:
             raise TypeError(f"{self.name}() got multiple values for {', '.join(sorted(twice))}")
