@@ -109,10 +109,9 @@ def test_the_text_that_a_notebook_keeps_is_bounded():
             await ctx.invoke(double, {"n": n})
 
     with Runtime() as runtime:
-        node = runtime.invoke(CodeFunction(callable=many, uses=[double]))
+        node: Any = runtime.invoke(CodeFunction(callable=many, uses=[double]))
         node.result()
-    bundle: Any = node._repr_mimebundle_()
-    lines = bundle["text/plain"].split("\n")
+    lines = node._repr_mimebundle_()["text/plain"].split("\n")
     assert (len(lines), lines[-1]) == (201, "… more calls are not shown")
 
 
