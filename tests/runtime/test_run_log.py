@@ -185,6 +185,24 @@ def test_what_is_redacted_in_the_journal_is_redacted_in_the_log(
     assert "sk-123" not in caplog.text
 
 
+def test_a_failure_that_nobody_asked_for_is_logged_on_one_line_and_redacted(said: Said):
+    def fail(ctx: RunContext) -> None:
+        raise ValueError("the key is sk-123\n\x1b[31mW all is well")
+
+    failing = CodeFunction(callable=fail, repeatable=True)
+
+    def redact(text: str) -> str:
+        return text.replace("sk-123", "***")
+
+    with Runtime([failing], store=MemoryStore(), redact=redact) as runtime:
+        node = runtime.invoke(failing)
+        wait(lambda: node.state.final)
+    assert said() == [
+        "W <CodeNode 1 fail error> failed, and nobody asked for its result: ValueError: the key is"
+        " *** \\x1b[31mW all is well"
+    ]
+
+
 def test_resumed_runs_and_those_that_wait_are_logged(
     said: Said, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ):

@@ -24,6 +24,7 @@ from treefold.core.errors import (
     TooLargeError,
     UsageError,
 )
+from treefold.core.escaping import one_line
 from treefold.core.events import (
     CallEnded,
     CallPaused,
@@ -714,5 +715,5 @@ def report_if_unseen(node: CallNode) -> None:
     """Log that *node* failed if its result was never asked for, because now it cannot be."""
     if node.state is NodeState.Error and node.exception is not None and not node.asked_for:
         node.asked_for = True  # log it once
-        failure = Failure.of(node.exception)
+        failure = one_line(node.tree.as_written(str(Failure.of(node.exception))))
         log.warning("%s failed, and nobody asked for its result: %s", node, failure)
