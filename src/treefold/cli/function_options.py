@@ -6,6 +6,7 @@ module reads it. A parameter that is called like an option of the command itself
 """
 
 import inspect
+import re
 from collections.abc import Collection, Sequence
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin
@@ -22,6 +23,7 @@ from treefold.core.truncation import truncated_repr
 from treefold.views.text import readable
 
 _PREFIX: Final = "--"
+_NAME: Final = re.compile(r"--[^=]+")
 _GIVEN: Final = "treefold.given_arguments"
 
 
@@ -43,7 +45,7 @@ class FunctionCommand(Command):
         joined: list[str] = []
         for word in args:
             before = joined[-1] if joined else ""
-            is_named = before.startswith(_PREFIX) and "=" not in before and before not in own
+            is_named = _NAME.fullmatch(before) is not None and before not in own
             is_dashed = word.startswith("-") and not word.startswith(_PREFIX)
             if is_named and is_dashed and word.strip("-" + letters):
                 joined[-1] = f"{before}={word}"
