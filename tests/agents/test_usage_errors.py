@@ -19,6 +19,7 @@ from treefold import (
     ToolUse,
     TreefoldError,
 )
+from treefold.errors import InvalidValueError
 from treefold.testing import ScriptedModel
 
 greet = AgentFunction("greet", "", user_prompt_template="Say hello.")
@@ -71,6 +72,13 @@ def test_what_cannot_be_used_is_refused_at_once_with_a_sentence(message: str):
     with pytest.raises(TreefoldError) as caught:
         WRONG[message]()
     assert message in str(caught.value)
+
+
+async def test_a_decision_hook_with_the_arguments_of_another_library_is_refused_at_once():
+    async def hook(input_data: Any, tool_use_id: Any, context: Any) -> None: ...
+
+    with pytest.raises(InvalidValueError, match=r"takes one argument, the event, .*tool_use_id"):
+        Runtime(hooks=anything({"PreToolUse": [hook]}))
 
 
 async def test_a_decision_hook_that_is_not_async_is_named():

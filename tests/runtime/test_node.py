@@ -448,6 +448,8 @@ async def test_only_a_function_can_be_invoked_with_arguments_by_name_and_a_sane_
                 runtime.invoke(double, {"n": 1}, timeout=timeout)  # pyright: ignore
     with pytest.raises(TypeError, match="a Runtime needs a Function"):
         Runtime([plain])  # pyright: ignore
+    with pytest.raises(TypeError, match="make it an async function and decorate it with @tool"):
+        Runtime([lambda: None])  # pyright: ignore
 
 
 async def test_a_call_cannot_wait_for_itself():

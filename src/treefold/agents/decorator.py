@@ -13,6 +13,7 @@ from treefold.core.other_names import either
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
 from treefold.core.signature import Kind, Signature, description_of, name_of, underlying
+from treefold.core.suggestions import did_you_mean
 
 _OTHER_NAMES: Final = frozenset({"instructions", "max_turns", "output_type", "tools"})
 _OPTIONS: Final = frozenset({"returns", *SharedOptions.__annotations__}) - _OTHER_NAMES
@@ -152,8 +153,11 @@ def agent(
     system = either("@agent", "system", system or None, "instructions", instructions) or ""
     if unknown := options.keys() - _OPTIONS - _OTHER_NAMES:
         names = ", ".join(sorted(unknown))
-        known = ", ".join(["system", "model", "name", *sorted(_OPTIONS)])
-        raise DefinitionError(f"@agent has no option {names}; it has {known}")
+        known = ["system", "model", "name", *sorted(_OPTIONS)]
+        hints = (did_you_mean(name, known, then=" ") for name in sorted(unknown))
+        raise DefinitionError(
+            f"@agent has no option {names}; {''.join(hints)}it has {', '.join(known)}"
+        )
 
     options |= {"system_prompt": system or None, "default_model": model}
     decorate = AgentDecorator[Any](name, options)
