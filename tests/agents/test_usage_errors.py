@@ -18,8 +18,9 @@ from treefold import (
     Runtime,
     ToolUse,
     TreefoldError,
+    agent as decorated_agent,
 )
-from treefold.errors import InvalidValueError
+from treefold.errors import DefinitionError, InvalidValueError
 from treefold.testing import ScriptedModel
 
 greet = AgentFunction("greet", "", user_prompt_template="Say hello.")
@@ -72,6 +73,20 @@ def test_what_cannot_be_used_is_refused_at_once_with_a_sentence(message: str):
     with pytest.raises(TreefoldError) as caught:
         WRONG[message]()
     assert message in str(caught.value)
+
+
+def test_a_prompt_that_is_annotated_with_the_result_of_the_model_is_refused():
+    with pytest.raises(DefinitionError, match=r"write '-> str', and @agent\(returns=int\)"):
+
+        @decorated_agent
+        def count(things: str) -> int:
+            return anything(f"Count {things}.")
+
+    @decorated_agent(returns=int)
+    def counted(things: str) -> int:  # not what is asked for, and harmless
+        return anything(f"Count {things}.")
+
+    assert counted.name == "counted"
 
 
 async def test_a_decision_hook_with_the_arguments_of_another_library_is_refused_at_once():

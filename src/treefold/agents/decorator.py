@@ -37,6 +37,8 @@ class PromptFunction(AgentFunction[..., Any]):
             raise DefinitionError(
                 f"agent {name_of(builder)!r} must return its prompt, not yield it"
             )
+        if options.get("returns") is None and options.get("output_type") is None:
+            _check_returns_prompt(builder)
         self._builder = builder
         self._signature = Signature(name or name_of(builder), builder)
         given = options.pop("description", None)
@@ -62,6 +64,21 @@ class PromptFunction(AgentFunction[..., Any]):
         if not isinstance(text, str):
             raise DefinitionError(f"agent {self.name!r} must return its prompt, not {text!r}")
         return text
+
+
+def _check_returns_prompt(builder: Callable[..., Any]) -> None:
+    """Raise DefinitionError if *builder* is annotated with the result that a model should return.
+
+    Annotations that are not classes, such as the texts of postponed ones, are not checked.
+    """
+    annotation = getattr(underlying(builder), "__annotations__", {}).get("return")
+    if not isinstance(annotation, type) or issubclass(annotation, str) or annotation is object:
+        return
+    name = annotation.__name__
+    raise DefinitionError(
+        f"agent {name_of(builder)!r} is annotated to return {name}, but its function returns the"
+        f" prompt: write '-> str', and @agent(returns={name}) for the result of the model"
+    )
 
 
 class AgentDecorator(Generic[R_co]):
