@@ -497,3 +497,23 @@ def test_an_exit_from_inside_a_call_leaves_the_loop_and_is_recorded():
     with pytest.raises(SystemExit):
         asyncio.run(main())
     assert nodes[0].state is NodeState.Error
+
+
+def test_a_call_that_was_not_awaited_before_its_loop_ended_is_logged(
+    caplog: pytest.LogCaptureFixture,
+):
+    forever = CodeFunction(name="forever", callable=_wait_for_ever)
+
+    async def forgetful() -> None:
+        forever.run()
+        cancelled = forever.run()
+        cancelled.cancel("enough")
+
+    asyncio.run(forgetful())
+    [message] = caplog.messages
+    assert message.startswith("<CodeNode 1 forever canceled> was cancelled, because its event loop")
+    assert message.endswith("write 'await', as in 'await forever.run(...)'")
+
+
+async def _wait_for_ever(ctx: RunContext) -> None:
+    await asyncio.Event().wait()

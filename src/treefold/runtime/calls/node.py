@@ -706,3 +706,14 @@ def report_if_unseen(node: CallNode) -> None:
         node.asked_for = True  # log it once
         failure = Failure.of(node.exception)
         log.warning("%s failed, and nobody asked for its result: %s", node, failure)
+
+
+def report_if_abandoned(node: CallNode) -> None:
+    """Log that the event loop ended before *node*, whose result was never asked for."""
+    if node.state is NodeState.Canceled and node.cancel_reason is None:
+        log.warning(
+            "%s was cancelled, because its event loop ended and nobody asked for its result: write"
+            " 'await', as in 'await %s.run(...)'",
+            node,
+            node.function.name,
+        )
