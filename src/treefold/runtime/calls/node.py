@@ -45,6 +45,7 @@ from treefold.runtime.calls.cancellation import Cancellation
 from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.waiters import Waiters, Wake
 from treefold.runtime.loops.loop_handle import LoopHandle, settle as settle_future
+from treefold.runtime.loops.timers import AnyTimer
 from treefold.runtime.trees.bags import SessionBag
 from treefold.runtime.trees.question_board import QuestionBoard
 from treefold.runtime.trees.tree import Recorder, Tree
@@ -127,7 +128,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         self._pauses = 0  # how many begin_pause calls have not been ended
         self._repeated = 0  # how many values it will send that are recorded already
         self._cancellation: Cancellation | None = None  # made when it is first cancelled
-        self.timers: list[asyncio.TimerHandle] | tuple[()] = ()
+        self.timers: list[AnyTimer] | tuple[()] = ()
         if (ended := record.ended) is not None:
             self.conclusion, self.has_ended = ended, True
             self._waiters.are_woken = True
