@@ -25,28 +25,28 @@ async def ended(told: list[int], count: int) -> list[int]:
 async def test_timers_of_one_length_end_in_the_order_of_their_start(timers: Timers):
     told: list[int] = []
     for number in range(5):
-        timers.start(0.01, told.append, (number,))
+        timers.call_later(0.01, told.append, number)
 
     assert await ended(told, 5) == [0, 1, 2, 3, 4]
 
 
 async def test_a_stopped_timer_does_not_end(timers: Timers):
     told: list[int] = []
-    started = [timers.start(0.01, told.append, (number,)) for number in range(5)]
+    started = [timers.call_later(0.01, told.append, number) for number in range(5)]
     for number in (0, 2, 4):
         started[number].cancel()
         started[number].cancel()
 
     assert await ended(told, 2) == [1, 3]
     started[1].cancel()  # it has ended
-    timers.start(0.01, told.append, (5,))
+    timers.call_later(0.01, told.append, 5)
     assert await ended(told, 3) == [1, 3, 5]
 
 
 async def test_timers_of_many_lengths_each_end_at_their_time(timers: Timers):
     told: list[int] = []
     for number in reversed(range(20)):
-        timers.start(0.005 * number, told.append, (number,))
+        timers.call_later(0.005 * number, told.append, number)
 
     assert await ended(told, 20) == list(range(20))
 
@@ -60,8 +60,8 @@ async def test_a_timer_that_fails_does_not_keep_the_others_from_ending(timers: T
     def fail() -> None:
         raise ValueError("no")
 
-    timers.start(0.01, fail, ())
-    timers.start(0.01, told.append, (1,))
+    timers.call_later(0.01, fail)
+    timers.call_later(0.01, told.append, 1)
 
     assert await ended(told, 1) == [1]
     assert reported == ["no"]
@@ -72,10 +72,10 @@ async def test_a_timer_may_start_and_stop_others_when_it_ends(timers: Timers):
 
     def first() -> None:
         second.cancel()
-        timers.start(0.01, told.append, (3,))
+        timers.call_later(0.01, told.append, 3)
 
-    timers.start(0.01, first, ())
-    second = timers.start(0.01, told.append, (2,))
+    timers.call_later(0.01, first)
+    second = timers.call_later(0.01, told.append, 2)
 
     assert await ended(told, 1) == [3]
 
@@ -93,12 +93,12 @@ def no_collection() -> Iterator[None]:
 
 async def test_stopped_timers_keep_nothing(timers: Timers, no_collection: None):
     """Neither behind one that runs long, nor many of them."""
-    first = timers.start(60, print, ())
+    first = timers.call_later(60, print)
     arguments: list[weakref.ref[Argument]] = []
     handles: list[weakref.ref[object]] = []
     for _ in range(1000):
         argument = Argument()
-        timer = timers.start(60, print, (argument,))
+        timer = timers.call_later(60, print, argument)
         arguments.append(weakref.ref(argument))
         handles.append(weakref.ref(timer))
         timer.cancel()

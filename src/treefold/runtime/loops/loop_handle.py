@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
 from treefold.core.errors import BlockingCallError, ClosedError
-from treefold.runtime.loops.timers import AnyTimer, Timers
+from treefold.runtime.loops.timers import Timers
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class LoopHandle:
     def __init__(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         self.loop = loop
         self.patience = patience  # seconds after which a cancelled call is cancelled again
-        self._timers = Timers(loop)
+        self.call_later = Timers(loop).call_later  # to be used on the loop itself
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
@@ -52,10 +52,6 @@ class LoopHandle:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
             raise ClosedError("the event loop of this runtime has been closed") from None
-
-    def call_later(self, seconds: float, function: Callable[..., None], *args: Any) -> AnyTimer:
-        """Call *function* after a delay; to be used on the loop itself."""
-        return self._timers.start(seconds, function, args)
 
     def run_sync(self, function: Callable[..., T], *args: Any) -> T:
         """Call *function* on the loop and return its result, from any thread."""
@@ -142,7 +138,7 @@ class BackgroundLoop(LoopHandle):
         )
         self._runner.start()
         self.loop = started.result()
-        self._timers = Timers(self.loop)
+        self.call_later = Timers(self.loop).call_later
         assert self._runner.ident is not None  # it has started
         self._thread = self._runner.ident
 

@@ -16,34 +16,39 @@ _FEW: Final = 100  # stopped timers that a queue may hold in any case
 
 
 class Timer:
-    """A started timer."""
+    """A started timer; its function is None when it was stopped or has ended."""
 
-    __slots__ = ("__weakref__", "_args", "_function", "_queue", "when")
+    __slots__ = ("__weakref__", "_args", "_queue", "function", "when")
 
     def __init__(
         self, queue: "_Queue", when: float, function: Callable[..., None], args: tuple[Any, ...]
     ) -> None:
         self._queue = queue
         self.when = when
-        self._function: Callable[..., None] | None = function
+        self.function: Callable[..., None] | None = function
         self._args = args
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it was stopped or has ended."""
-        return self._function is None
 
     def cancel(self) -> None:
         """Stop it; it refers to nothing any more."""
-        if self._function is not None:
-            self._function, self._args = None, ()
-            self._queue.forget_stopped()
+        if self.function is None:
+            return
+        self.function, self._args = None, ()
+        queue = self._queue
+        timers = queue.timers
+        queue.stopped += 1
+        while timers and timers[0].function is None:
+            timers.popleft()
+            queue.stopped -= 1
+        if queue.stopped > _FEW and 2 * queue.stopped > len(timers):
+            queue.drop_stopped()
 
     def end(self) -> None:
         """Call its function, unless it was stopped."""
-        function, args = self._function, self._args
-        if function is not None:
-            self._function, self._args = None, ()
+        function, args = self.function, self._args
+        if function is None:
+            self._queue.stopped -= 1
+        else:
+            self.function, self._args = None, ()
             function(*args)
 
 
@@ -61,60 +66,51 @@ class Timers:
         # after the other.
         self._context = contextvars.Context()
 
-    def start(
-        self, seconds: float, function: Callable[..., None], args: tuple[Any, ...]
-    ) -> AnyTimer:
+    def call_later(self, seconds: float, function: Callable[..., None], *args: Any) -> AnyTimer:
         """Call *function* after a delay, unless the timer is cancelled before."""
         queue = self._queues.get(seconds)
         if queue is None:
             if len(self._queues) >= _LENGTHS:
                 return self._loop.call_later(seconds, function, *args, context=self._context)
-            queue = self._queues[seconds] = _Queue(self._loop, seconds, self._context)
-        return queue.add(function, args)
+            queue = self._queues[seconds] = _Queue(self._loop, self._context)
+        timer = Timer(queue, self._loop.time() + seconds, function, args)
+        queue.timers.append(timer)
+        if not queue.is_set:
+            queue.set()
+        return timer
 
 
 class _Queue:
-    """The timers of one length, the first to end first."""
+    """The timers of one length, the first to end first.
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, seconds: float, context: contextvars.Context
-    ) -> None:
+    Attributes:
+        stopped: how many of them are stopped.
+        is_set: whether a timer of the loop will end the first ones.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, context: contextvars.Context) -> None:
         self._loop = loop
-        self._seconds = seconds
         self._context = context
-        self._timers: deque[Timer] = deque()
-        self._stopped = 0  # how many of them are stopped, about
-        self._is_set = False  # whether a timer of the loop will call _end_first
+        self.timers: deque[Timer] = deque()
+        self.stopped = 0
+        self.is_set = False
 
-    def add(self, function: Callable[..., None], args: tuple[Any, ...]) -> Timer:
-        """Start a timer."""
-        timer = Timer(self, self._loop.time() + self._seconds, function, args)
-        self._timers.append(timer)
-        if not self._is_set:
-            self._set()
-        return timer
-
-    def forget_stopped(self) -> None:
-        """Drop stopped timers: the first ones at once, others when they are more than half."""
-        timers = self._timers
-        while timers and timers[0].is_stopped:
-            timers.popleft()
-        self._stopped = min(self._stopped + 1, len(timers))
-        if self._stopped > _FEW and 2 * self._stopped > len(timers):
-            self._timers = deque([timer for timer in timers if not timer.is_stopped])
-            self._stopped = 0
-
-    def _set(self) -> None:
+    def set(self) -> None:
         """Set the timer of the loop for the first one, if there is one."""
-        self._is_set = bool(self._timers)
-        if self._is_set:
-            self._loop.call_at(self._timers[0].when, self._end_first, context=self._context)
+        self.is_set = bool(self.timers)
+        if self.is_set:
+            self._loop.call_at(self.timers[0].when, self._end_first, context=self._context)
 
     def _end_first(self) -> None:
         """End the timers that are due; the timer of the loop was for one that may be gone."""
         now = self._loop.time()
         try:
-            while self._timers and self._timers[0].when <= now:
-                self._timers.popleft().end()
+            while self.timers and self.timers[0].when <= now:
+                self.timers.popleft().end()
         finally:
-            self._set()
+            self.set()
+
+    def drop_stopped(self) -> None:
+        """Drop the timers that were stopped."""
+        self.timers = deque([timer for timer in self.timers if timer.function is not None])
+        self.stopped = 0
