@@ -3,7 +3,7 @@
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from treefold.agents.function import AgentFunction
 from treefold.agents.variant import Variant
@@ -83,9 +83,10 @@ class AgentWrapper(CodeFunction[P, R_co]):
         args: Mapping[str, Any],
         *,
         model: Model | Provider | str | None = None,
-        tied_with: Node | None = None,
+        tied_with: StartedCall | None = None,
     ) -> StartedCall:
-        return ctx.start(CallRequest(function, dict(args), model=model, tied_with=tied_with))
+        tied = cast("Node | None", tied_with)
+        return ctx.start(CallRequest(function, dict(args), model=model, tied_with=tied))
 
 
 def _in_async_code() -> bool:

@@ -76,7 +76,7 @@ async def choose_model(
     name, name_from = _given(model, "--model", MODEL_VARIABLE)
     address, address_from = _given(base_url, "--base-url", BASE_URL_VARIABLE)
     if model and not base_url and _is_known(model):
-        # Whoever names a provider does not mean the server of the environment.
+        # A provider that is named is not the server of the environment.
         return ModelChoice(model, None, name_from)
     if name and address:
         return ModelChoice(name, address, f"{name_from} and {address_from}")

@@ -1,6 +1,6 @@
 """A response while it arrives: its text, and its typed result as far as the model has written it.
 
-Whoever wants to show it pays for reading it: a fragment that arrives is only appended to a list.
+Reading it is what costs: a fragment that arrives is only appended to a list.
 """
 
 from collections.abc import Sequence

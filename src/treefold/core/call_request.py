@@ -1,14 +1,13 @@
 """The request for a call, and what the framework's own functions see of the call that starts."""
 
-from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import Rules
-from treefold.core.exchange import Exchange
 from treefold.core.function import Function, Node, RunContext
+from treefold.core.states import NodeState
 
 # Is awaited before a call runs, with the context of the call; returns the arguments to run it with.
 # An exception that it raises is the outcome of the call.
@@ -36,25 +35,35 @@ class CallRequest:
     call_key: str = ""  # identifies the call among those of its parent, if there is a journal
 
 
-class StartedCall(Node[Any]):
-    """What agents, chats and ensembles see of a call that ``RunContext.start`` started."""
-
-    __slots__ = ()
+class StartedCall(Protocol):
+    """The node of a call that ``RunContext.start`` started, as agents and ensembles see it."""
 
     asked_for: bool  # whether its outcome has been asked for; if not, a failure is logged
+    exception: BaseException | None
 
     @property
-    def exchanges(self) -> Sequence[Exchange]:
-        """Its completed exchanges with a model; empty if it is not an agent's call."""
-        return ()
+    def state(self) -> NodeState:
+        """Whether it waits, runs, is paused, or how it ended."""
+        ...
 
-    @abstractmethod
+    @property
+    def outputs(self) -> Any:
+        """The value that it returned; None before."""
+        ...
+
+    def cancel(self, reason: str = ...) -> None:
+        """Cancel it and every call below it."""
+        ...
+
     def add_end_callback(self, wake: Callable[[], object]) -> None:
         """Call *wake* on the loop when the call ends, or at once if it has ended."""
+        ...
 
     def when_answering(self, wake: Callable[[], None]) -> None:
         """Call *wake* on the loop when its model has begun to answer, or when the call ends."""
-        self.add_end_callback(wake)
+        ...
+
+    def __await__(self) -> Generator[Any, None, Any]: ...
 
 
 class Concluded(Exception):  # noqa: N818 - not an error: it carries the value of the call

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from treefold.core.call_keys import of_content
-from treefold.core.call_request import CallRequest, StartedCall
+from treefold.core.call_request import CallRequest
 from treefold.core.errors import (
     ClosedError,
     FencedError,
@@ -34,6 +34,7 @@ from treefold.core.events import (
     StopCause,
     ValueSent,
 )
+from treefold.core.exchange import Exchange
 from treefold.core.function import Node, RunContext
 from treefold.core.record import CallRecord
 from treefold.core.restoring import exception_of
@@ -44,6 +45,7 @@ from treefold.runtime.calls.cancellation import Cancellation
 from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.waiters import Waiters, Wake
 from treefold.runtime.loops.loop_handle import LoopHandle, settle as settle_future
+from treefold.runtime.loops.timers import AnyTimer
 from treefold.runtime.trees.bags import SessionBag
 from treefold.runtime.trees.question_board import QuestionBoard
 from treefold.runtime.trees.tree import Recorder, Tree
@@ -53,7 +55,7 @@ log = logging.getLogger(__name__)
 Outcome = tuple[NodeState, Any, BaseException | None]
 
 
-class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are properties
+class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are properties
     """A call: its record, its task, its waiters and its child calls.
 
     Args:
@@ -126,7 +128,7 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
         self._pauses = 0  # how many begin_pause calls have not been ended
         self._repeated = 0  # how many values it will send that are recorded already
         self._cancellation: Cancellation | None = None  # made when it is first cancelled
-        self.timers: list[asyncio.TimerHandle] | tuple[()] = ()
+        self.timers: list[AnyTimer] | tuple[()] = ()
         if (ended := record.ended) is not None:
             self.conclusion, self.has_ended = ended, True
             self._waiters.are_woken = True
@@ -192,6 +194,11 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
     @property
     def cost(self) -> Decimal | None:
         return self.record.conversation.cost
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """Its completed exchanges with a model; empty if it is not an agent's call."""
+        return ()
 
     @property
     def total_usage(self) -> TokenUsage:
@@ -374,6 +381,10 @@ class CallNode(StartedCall):  # noqa: PLR0904 - most of the public methods are p
 
     def add_end_callback(self, wake: Wake) -> None:
         """Call *wake* on the loop when the call ends, or at once if it has ended."""
+        self._waiters.add(wake)
+
+    def when_answering(self, wake: Callable[[], None]) -> None:
+        """Call *wake* on the loop when its model has begun to answer, or when the call ends."""
         self._waiters.add(wake)
 
     def remove_end_callback(self, wake: Wake) -> None:
