@@ -1,6 +1,6 @@
 """What is said to a program that gives the wrong things."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -75,12 +75,24 @@ def test_what_cannot_be_used_is_refused_at_once_with_a_sentence(message: str):
     assert message in str(caught.value)
 
 
+class Prompt(str):
+    __slots__ = ()
+
+
 def test_a_prompt_that_is_annotated_with_the_result_of_the_model_is_refused():
     with pytest.raises(DefinitionError, match=r"write '-> str', and @agent\(returns=int\)"):
 
         @decorated_agent
         def count(things: str) -> int:
             return anything(f"Count {things}.")
+
+    for suitable in (str, object, Any, Awaitable, Sequence, Prompt, "Later", None):
+
+        def hello() -> Any:
+            return "Hello?"
+
+        hello.__annotations__["return"] = suitable
+        assert decorated_agent(hello).name == "hello"
 
     @decorated_agent(returns=int)
     def counted(things: str) -> int:  # not what is asked for, and harmless

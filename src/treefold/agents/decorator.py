@@ -69,10 +69,18 @@ class PromptFunction(AgentFunction[..., Any]):
 def _check_returns_prompt(builder: Callable[..., Any]) -> None:
     """Raise DefinitionError if *builder* is annotated with the result that a model should return.
 
-    Annotations that are not classes, such as the texts of postponed ones, are not checked.
+    Annotations that are not plain classes, such as Any and postponed ones, are not checked.
     """
-    annotation = getattr(underlying(builder), "__annotations__", {}).get("return")
-    if not isinstance(annotation, type) or issubclass(annotation, str) or annotation is object:
+    try:
+        annotation = getattr(underlying(builder), "__annotations__", {}).get("return")
+    except NameError:  # from Python 3.14 on, a name that is not defined yet
+        return
+    if not isinstance(annotation, type) or hasattr(annotation, "__await__") or annotation is Any:
+        return
+    try:
+        if issubclass(annotation, str) or issubclass(str, annotation):
+            return
+    except TypeError:  # a protocol that cannot be checked
         return
     name = annotation.__name__
     raise DefinitionError(
