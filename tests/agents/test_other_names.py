@@ -74,6 +74,7 @@ def test_the_decorator_takes_them_too():
         ({"system": "x", "instructions": "y"}, "@agent got both system= and instructions="),
         ({"uses": [LOOK], "tools": [LOOK]}, "counts got both uses= and tools="),
         ({"instruction": "x"}, "@agent has no option instruction; it has system, model, name"),
+        ({"system_prompt": "x"}, "@agent has no option system_prompt; did you mean 'system'?"),
     ):
         with pytest.raises(DefinitionError, match=fault):
             here(**options)(counts)

@@ -1,6 +1,6 @@
 """What is said to a program that gives the wrong things."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +18,9 @@ from treefold import (
     Runtime,
     ToolUse,
     TreefoldError,
+    agent as decorated_agent,
 )
+from treefold.errors import DefinitionError, InvalidValueError
 from treefold.testing import ScriptedModel
 
 greet = AgentFunction("greet", "", user_prompt_template="Say hello.")
@@ -71,6 +73,39 @@ def test_what_cannot_be_used_is_refused_at_once_with_a_sentence(message: str):
     with pytest.raises(TreefoldError) as caught:
         WRONG[message]()
     assert message in str(caught.value)
+
+
+class Prompt(str):
+    __slots__ = ()
+
+
+def test_a_prompt_that_is_annotated_with_the_result_of_the_model_is_refused():
+    with pytest.raises(DefinitionError, match=r"write '-> str', and @agent\(returns=int\)"):
+
+        @decorated_agent
+        def count(things: str) -> int:
+            return anything(f"Count {things}.")
+
+    for suitable in (str, object, Any, Awaitable, Sequence, Prompt, "Later", None):
+
+        def hello() -> Any:
+            return "Hello?"
+
+        hello.__annotations__["return"] = suitable
+        assert decorated_agent(hello).name == "hello"
+
+    @decorated_agent(returns=int)
+    def counted(things: str) -> int:  # not what is asked for, and harmless
+        return anything(f"Count {things}.")
+
+    assert counted.name == "counted"
+
+
+async def test_a_decision_hook_with_the_arguments_of_another_library_is_refused_at_once():
+    async def hook(input_data: Any, tool_use_id: Any, context: Any) -> None: ...
+
+    with pytest.raises(InvalidValueError, match=r"takes one argument, the event, .*tool_use_id"):
+        Runtime(hooks=anything({"PreToolUse": [hook]}))
 
 
 async def test_a_decision_hook_that_is_not_async_is_named():

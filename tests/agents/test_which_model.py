@@ -93,8 +93,8 @@ async def test_without_any_the_call_fails_and_the_error_lists_what_there_is(
             await runtime.invoke(plain)
     head, *lines = str(raised.value).split("\n")
     assert head.startswith("no model is chosen for plain")
-    assert lines[0].startswith('  model="anthropic:claude-opus-5-5" or TREEFOLD_MODEL=anthropic')
-    assert lines[-1].startswith('  model="local" or TREEFOLD_MODEL=local (embedded')
+    assert lines[0].startswith('  @agent(model="anthropic:claude-opus-5-5") or TREEFOLD_')
+    assert lines[-1].startswith('  @agent(model="local") or TREEFOLD_MODEL=local (embedded')
     assert "secret" not in str(raised.value)
 
 

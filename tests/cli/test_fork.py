@@ -17,7 +17,8 @@ from treefold import NodeState, Runtime, attach
 LATER = (
     "when the program that made it is started again, such as by the same 'treefold run ... --store"
     " run.db' as before"
-    "; --with MODULE[:FUNCTION] does it now, and here\n"
+    "; with --with MODULE[:FUNCTION], 'treefold fork' forks at once, here; given now, it makes both"
+    " forks, this one and its own\n"
 )
 UNKNOWN = (
     "no provider is called 'nobody'; write 'anthropic:MODEL', 'gemini:MODEL', 'openai:MODEL',"

@@ -10,6 +10,7 @@ import pytest
 import warm_python
 from command_results import PATIENCE, Done, environment, treefold
 
+SMALLEST = "local:qwen2.5-coder-1.5b"  # the smallest local model that calls functions
 NOWHERE = "http://127.0.0.1:9"  # no server listens there
 WRITTEN = [
     ".gitignore", "Makefile", "README.md", "agent.py", "notes/ferns.txt", "notes/moss.txt",
@@ -112,7 +113,7 @@ def test_nothing_is_overwritten(tmp_path: Path):
     [
         (["--model", "anthropic:claude-opus-5-5"], {}, "anthropic:claude-opus-5-5", "anthropic,"),
         (["--model", "ollama:qwen3"], {"OPENAI_API_KEY": "x"}, "ollama:qwen3", "openai,"),
-        ([], {"TREEFOLD_MODEL": "local", "OPENAI_API_KEY": "x"}, "local", "local,"),
+        ([], {"TREEFOLD_MODEL": SMALLEST, "OPENAI_API_KEY": "x"}, SMALLEST, "local,"),
         ([], {"GEMINI_API_KEY": "x"}, "gemini", "gemini,"),
     ],
 )
@@ -125,3 +126,12 @@ def test_the_project_is_for_the_model_that_is_there(
     assert f"The agent uses {model}; the Makefile says so." in done.out
     assert f"\nMODEL ?= {model}\n" in (tmp_path / "Makefile").read_text()
     assert f'"treefold[{extras}terminal]>=' in (tmp_path / "pyproject.toml").read_text()
+
+
+def test_a_model_that_cannot_call_the_tool_of_the_agent_is_refused(tmp_path: Path):
+    done = treefold("init", cwd=tmp_path, env={"TREEFOLD_MODEL": "local"})
+    done.refused(
+        "local cannot call functions, and", f": give --model another model, such as {SMALLEST}"
+    )
+    treefold("init", "--model", "local:qwen", cwd=tmp_path).refused("no local model is called")
+    assert files(tmp_path) == []

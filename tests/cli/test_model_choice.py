@@ -68,12 +68,13 @@ async def test_otherwise_there_is_none_and_the_error_lists_what_is_found(server:
     servers = NOBODY | {"ollama": f"{server.url}/v1"}
     with pytest.raises(NoModelError) as raised:
         await choose_model(None, None, servers=servers)
-    head, ollama, local = str(raised.value).split("\n")
+    head, ollama, local, keys = str(raised.value).split("\n")
     assert head.startswith("no model is chosen for this command, and none is taken unasked")
     name = f"openai:qwen3@{server.url}/v1"
     why = "ollama is running, with 2 more"
     assert ollama == f"  --model {name} or TREEFOLD_MODEL={name} ({why})"
     assert local.startswith("  --model local or TREEFOLD_MODEL=local (embedded")
+    assert keys.startswith("A key adds the models of its provider: ANTHROPIC_API_KEY, ")
     assert [request.path for request in server.requests] == ["/v1/models"]
 
 
@@ -145,7 +146,9 @@ def test_an_agent_below_code_fails_and_its_error_has_all_lines(tmp_path: Path):
     done = treefold("run", f"{module}:work")
     assert (done.returncode, done.stdout) == (1, "")
     assert "treefold run: NoModelError: no model is chosen for go, and none" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith('  model="local" or TREEFOLD_MODEL=local (')
+    local, keys = done.stderr.splitlines()[-2:]
+    assert local.startswith('  @agent(model="local") or TREEFOLD_MODEL=local (')
+    assert keys.startswith("A key adds the models of its provider: ")
 
 
 def test_a_wrong_name_in_the_environment_is_no_fault_of_code_that_needs_no_model(

@@ -220,7 +220,10 @@ def run_asking(tmp_path: Path, name: str, said: str) -> subprocess.CompletedProc
     module = tmp_path / "asking.py"
     module.write_text(ASKING)
     command = warm_python.command("-m", "treefold", "run", f"{module}:{name}", "--arg", "what=door")
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, input=said)
+    env = os.environ | {"COLUMNS": "80"}  # readline may set it, or another test have removed it
+    return subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, input=said
+    )
 
 
 def test_questions_are_put_to_the_user_until_the_answer_fits(tmp_path: Path):

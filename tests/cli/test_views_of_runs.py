@@ -318,6 +318,7 @@ def test_diff_shows_what_is_different_and_says_so_by_its_exit_code(look: Look):
     assert look("diff", "1", "nightly") == (0, "0 calls differ, 6 are the same\n")
     status, shown = look("diff", "1.3", "7")
     assert (status, shown.splitlines()[0]) == (1, "~ 1.3 publish / 2: inputs, error")
+    assert shown.splitlines()[-1] == "1 call differs, 0 are the same"
     status, shown = look("diff", "7", "1")
     functions = ["  - function: publish", "  + function: report"]
     assert (status, shown.splitlines()[1:3]) == (1, functions)

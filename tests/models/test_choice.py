@@ -6,7 +6,7 @@ import pytest
 
 from treefold.core.errors import InvalidValueError
 from treefold.models.choice import Candidate, environment_model, find_candidates, no_model_error
-from treefold.models.local.catalogue import QWEN_CODER_15B
+from treefold.models.local.catalogue import QWEN_CODER_15B, SMOLLM2
 from wire import ModelServer
 from wire.replies import failure
 
@@ -72,13 +72,16 @@ async def test_keys_and_servers_are_found_and_no_key_is_shown(monkeypatch: pytes
             Candidate(argon, argon, "GOOGLE_API_KEY is set; this costs money"),
             Candidate(qwen, qwen, "ollama is running, with 1 more"),
         ]
-        error = await no_model_error("greet", servers=NOBODY | {"ollama": url})
+        option = '@agent(model="{}")'
+        error = await no_model_error("greet", option=option, servers=NOBODY | {"ollama": url})
     assert str(error).split("\n")[1:] == [
-        f'  model="{opus}" or TREEFOLD_MODEL={opus} (ANTHROPIC_API_KEY is set; this costs money)',
-        f'  model="{argon}" or TREEFOLD_MODEL={argon} (GOOGLE_API_KEY is set; this costs money)',
-        f'  model="{qwen}" or TREEFOLD_MODEL={qwen} (ollama is running, with 1 more)',
-        '  model="local" or TREEFOLD_MODEL=local (embedded: needs no key and no server, and is'
-        " small; 'treefold local fetch' gets it)",
+        f'  @agent(model="{opus}") or TREEFOLD_MODEL={opus} (ANTHROPIC_API_KEY is set; this costs'
+        " money)",
+        f'  @agent(model="{argon}") or TREEFOLD_MODEL={argon} (GOOGLE_API_KEY is set; this costs'
+        " money)",
+        f'  @agent(model="{qwen}") or TREEFOLD_MODEL={qwen} (ollama is running, with 1 more)',
+        '  @agent(model="local") or TREEFOLD_MODEL=local (embedded: needs no key and no server; is'
+        " small, and cannot call functions; 'treefold local fetch' gets it)",
     ]
     assert "secret" not in str(error)
 
@@ -92,6 +95,18 @@ async def test_a_local_model_that_was_fetched_is_a_candidate(cache: Path):
     ]
 
 
+async def test_without_a_key_the_error_says_which_ones_there_are(cache: Path):
+    with open(cache / SMOLLM2.file, "wb") as file:  # noqa: ASYNC230 - it is empty
+        file.truncate(SMOLLM2.size)
+    error = await no_model_error("this command", option="--model {}", servers=NOBODY)
+    assert str(error).split("\n")[1:] == [
+        "  --model local or TREEFOLD_MODEL=local (embedded: needs no key and no server; is small,"
+        " and cannot call functions)",
+        "A key adds the models of its provider: ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY"
+        " (none of them is set)",
+    ]
+
+
 async def test_with_an_address_the_variable_takes_the_models_of_that_server_only(
     monkeypatch: pytest.MonkeyPatch,
 ):
@@ -100,14 +115,15 @@ async def test_with_an_address_the_variable_takes_the_models_of_that_server_only
         server.on_request = lambda _: failure(200, LISTED)
         url = f"{server.url}/v1"
         monkeypatch.setenv("TREEFOLD_BASE_URL", f"{url}/")
-        error = str(await no_model_error("greet", servers=NOBODY))
+        option = 'model="{}"'
+        error = str(await no_model_error("greet", option=option, servers=NOBODY))
         monkeypatch.setenv("TREEFOLD_BASE_URL", "ollama")
         [_, found] = await find_candidates({"ollama": url})
     assert error.split("\n")[1:] == [
         '  model="anthropic:claude-opus-5-5" (ANTHROPIC_API_KEY is set; this costs money)',
         "  TREEFOLD_MODEL=qwen3 (the server of TREEFOLD_BASE_URL has it)",
-        '  model="local" (embedded: needs no key and no server, and is small; \'treefold local'
-        " fetch' gets it)",
+        '  model="local" (embedded: needs no key and no server; is small, and cannot call'
+        " functions; 'treefold local fetch' gets it)",
     ]
     assert url not in error
     assert found == Candidate(

@@ -91,7 +91,7 @@ async def test_the_embedded_model_cannot_use_functions_and_return_a_type():
     def capital(country: str) -> str:
         return f"What is the capital of {country}?"
 
-    with pytest.raises(CallGraphError, match="capital: local cannot call functions, and this"):
+    with pytest.raises(CallGraphError, match="capital: local cannot .* such as local:qwen"):
         Runtime([capital])
 
 

@@ -262,8 +262,9 @@ def test_what_is_not_on_the_list_is_unknown_and_not_guessed():
 
 
 def test_a_missing_package_is_named_with_its_remedy():
-    with pytest.raises(UsageError, match=r"pip install 'openai\[aiohttp\]>=3'"):
-        required_package("no_such_package_of_openai", "openai[aiohttp]>=3")
+    remedy = r"pip install 'openai\[aiohttp\]>=3' \(it is in 'treefold\[openai\]'\)"
+    with pytest.raises(UsageError, match=remedy):
+        required_package("no_such_package_of_openai", "openai[aiohttp]>=3", "openai")
 
 
 def test_usages_add_up():

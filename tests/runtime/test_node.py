@@ -448,6 +448,8 @@ async def test_only_a_function_can_be_invoked_with_arguments_by_name_and_a_sane_
                 runtime.invoke(double, {"n": 1}, timeout=timeout)  # pyright: ignore
     with pytest.raises(TypeError, match="a Runtime needs a Function"):
         Runtime([plain])  # pyright: ignore
+    with pytest.raises(TypeError, match="make it an async function and decorate it with @tool"):
+        Runtime([lambda: None])  # pyright: ignore
 
 
 async def test_a_call_cannot_wait_for_itself():
@@ -495,3 +497,23 @@ def test_an_exit_from_inside_a_call_leaves_the_loop_and_is_recorded():
     with pytest.raises(SystemExit):
         asyncio.run(main())
     assert nodes[0].state is NodeState.Error
+
+
+def test_a_call_that_was_not_awaited_before_its_loop_ended_is_logged(
+    caplog: pytest.LogCaptureFixture,
+):
+    forever = CodeFunction(name="forever", callable=_wait_for_ever)
+
+    async def forgetful() -> None:
+        forever.run()
+        cancelled = forever.run()
+        cancelled.cancel("enough")
+
+    asyncio.run(forgetful())
+    [message] = caplog.messages
+    assert message.startswith("<CodeNode 1 forever canceled> was cancelled, because its event loop")
+    assert message.endswith("write 'await', as in 'await forever.run(...)'")
+
+
+async def _wait_for_ever(ctx: RunContext) -> None:
+    await asyncio.Event().wait()

@@ -91,7 +91,8 @@ def test_what_is_no_tool_is_refused_with_a_remedy():
         ({"repeatable": 1}, "'repeatable' is an option of @tool and must be True or False"),
         ({"tags": "io"}, "must be a list or set of strings, not 'io'"),
         ({"tags": [1]}, "must be a list or set of strings"),
-        ({"speed": 3}, "tool 'act' has no parameter 'speed' to fix; it takes none"),
+        ({"speed": 3}, "'speed' is neither an option of @tool nor a parameter .* no arguments"),
+        ({"repeatble": True}, "'repeatble' is neither .* did you mean 'repeatable'?"),
     ]:
         with pytest.raises(TypeError, match=words):
             tool(**wrong)(act)  # pyright: ignore

@@ -13,6 +13,7 @@ from treefold.core.other_names import either
 from treefold.core.parameters import Parameters
 from treefold.core.provider import Provider
 from treefold.core.signature import Kind, Signature, description_of, name_of, underlying
+from treefold.core.suggestions import did_you_mean
 
 _OTHER_NAMES: Final = frozenset({"instructions", "max_turns", "output_type", "tools"})
 _OPTIONS: Final = frozenset({"returns", *SharedOptions.__annotations__}) - _OTHER_NAMES
@@ -36,6 +37,8 @@ class PromptFunction(AgentFunction[..., Any]):
             raise DefinitionError(
                 f"agent {name_of(builder)!r} must return its prompt, not yield it"
             )
+        if options.get("returns") is None and options.get("output_type") is None:
+            _check_returns_prompt(builder)
         self._builder = builder
         self._signature = Signature(name or name_of(builder), builder)
         given = options.pop("description", None)
@@ -61,6 +64,29 @@ class PromptFunction(AgentFunction[..., Any]):
         if not isinstance(text, str):
             raise DefinitionError(f"agent {self.name!r} must return its prompt, not {text!r}")
         return text
+
+
+def _check_returns_prompt(builder: Callable[..., Any]) -> None:
+    """Raise DefinitionError if *builder* is annotated with the result that a model should return.
+
+    Annotations that are not plain classes, such as Any and postponed ones, are not checked.
+    """
+    try:
+        annotation = getattr(underlying(builder), "__annotations__", {}).get("return")
+    except NameError:  # from Python 3.14 on, a name that is not defined yet
+        return
+    if not isinstance(annotation, type) or hasattr(annotation, "__await__") or annotation is Any:
+        return
+    try:
+        if issubclass(annotation, str) or issubclass(str, annotation):
+            return
+    except TypeError:  # a protocol that cannot be checked
+        return
+    name = annotation.__name__
+    raise DefinitionError(
+        f"agent {name_of(builder)!r} is annotated to return {name}, but its function returns the"
+        f" prompt: write '-> str', and @agent(returns={name}) for the result of the model"
+    )
 
 
 class AgentDecorator(Generic[R_co]):
@@ -152,8 +178,11 @@ def agent(
     system = either("@agent", "system", system or None, "instructions", instructions) or ""
     if unknown := options.keys() - _OPTIONS - _OTHER_NAMES:
         names = ", ".join(sorted(unknown))
-        known = ", ".join(["system", "model", "name", *sorted(_OPTIONS)])
-        raise DefinitionError(f"@agent has no option {names}; it has {known}")
+        known = ["system", "model", "name", *sorted(_OPTIONS)]
+        hints = (did_you_mean(name, known, then=" ") for name in sorted(unknown))
+        raise DefinitionError(
+            f"@agent has no option {names}; {''.join(hints)}it has {', '.join(known)}"
+        )
 
     options |= {"system_prompt": system or None, "default_model": model}
     decorate = AgentDecorator[Any](name, options)

@@ -425,7 +425,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         requested = conversation.model_ref
         model_ref = self.default_model if requested is None else requested
         find = partial(conversation.find_model, model_ref)
-        model = await found_model(ctx, find, model_ref, self.name)
+        model = await found_model(ctx, find, model_ref, self.name, '@agent(model="{}")')
         functions = self._task_functions(model, model_ref)
         if not model.calls_functions:
             # Raises DefinitionError if it would have to call some.

@@ -153,9 +153,9 @@ class Loop:
 
 
 async def found_model(
-    ctx: RunContext, find: Callable[[], Model], model_ref: Any, whom: str
+    ctx: RunContext, find: Callable[[], Model], model_ref: Any, whom: str, option: str
 ) -> Model:
-    """Return the model that *find* finds for *model_ref*; *whom* needs it.
+    """Return the model that *find* finds for *model_ref*; *whom* needs it, and *option* sets it.
 
     Raises:
         NoModelError: none was chosen.
@@ -166,7 +166,7 @@ async def found_model(
     except NoModelError:
         from treefold.models.choice import no_model_error  # noqa: PLC0415 - knows every provider
 
-        raise await no_model_error(whom) from None
+        raise await no_model_error(whom, option=option) from None
     except TreefoldError as error:
         raise provider_fault(ctx, str(model_ref or "the default model"), error) from error
 

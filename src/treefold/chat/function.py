@@ -68,7 +68,9 @@ class ChatFunction(Function):
             raise UsageError("a turn of a chat cannot be resumed; call client.query() again")
         turn.begun = True
         find = partial(turn.options.find_model, conversation.models)
-        model = await found_model(ctx, find, turn.options.model, "this chat")
+        model = await found_model(
+            ctx, find, turn.options.model, "this chat", 'AgentOptions(model="{}")'
+        )
         return await _TurnRun(ctx, conversation, turn, self.uses, model).to_end()
 
 

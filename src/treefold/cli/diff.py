@@ -48,7 +48,8 @@ def diff(a: str, b: str, other: str | None, store: str | None, *, json: bool) ->
         different += 1
         for line in _lines(pair):
             print(truncate(line, columns()))
-    print(f"{different} calls differ, {same} are the same")
+    differ = "call differs" if different == 1 else "calls differ"
+    print(f"{different} {differ}, {same} {'is' if same == 1 else 'are'} the same")
     return FAILED if different else DONE
 
 

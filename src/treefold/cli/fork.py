@@ -22,7 +22,10 @@ from treefold.core.errors import InvalidValueError, StoreOwnedError
 from treefold.core.forking import UNCHANGED, Edit
 from treefold.runtime.runtime import Runtime
 
-_HERE: Final = "; --with MODULE[:FUNCTION] does it now, and here"
+_HERE: Final = (
+    "; with --with MODULE[:FUNCTION], 'treefold fork' forks at once, here; given now, it makes both"
+    " forks, this one and its own"
+)
 _LEFT: Final = "it stays open in {store}, and resumes when that is next driven"
 
 

@@ -18,6 +18,8 @@ from treefold.cli.options import FILE, command
 from treefold.core.errors import InvalidValueError
 from treefold.core.provider import MODEL_VARIABLE
 from treefold.models.choice import KEYED
+from treefold.models.local.catalogue import QWEN_CODER_15B
+from treefold.models.naming import find_model
 from treefold.models.openai.model import LOCAL_SERVERS
 from treefold.runtime.runtime import Runtime
 from treefold.stores.memory_store import MemoryStore
@@ -45,7 +47,7 @@ _EXTRAS: Final = frozenset({"anthropic", "openai", "gemini", "local"})
 @click.option(
     "--model",
     metavar="NAME",
-    help="the model of the agent: local, anthropic:MODEL, openai:MODEL@URL, ...; by default"
+    help="the model of the agent: anthropic:MODEL, openai:MODEL@URL, local:NAME, ...; by default"
     f" ${MODEL_VARIABLE}, or one that there is a key for, or a script that stands in for a model",
 )
 def init(folder: str, model: str | None) -> int:
@@ -58,6 +60,7 @@ def init(folder: str, model: str | None) -> int:
     """
     path = Path(folder).expanduser()
     chosen = model or _available_model()
+    _check_calls_functions(chosen)
     files = _files(path, chosen)
     _check_free(path, files)
     try:
@@ -79,6 +82,15 @@ def _available_model() -> str:
         if any(os.environ.get(key) for key in kind.key_names):
             return str(kind.provider)
     return _STAND_IN
+
+
+def _check_calls_functions(model: str) -> None:
+    """Raise InvalidValueError if *model* is a local one that cannot call the tool of the agent."""
+    if model.partition(":")[0] == "local" and not find_model(model).calls_functions:
+        raise InvalidValueError(
+            f"{model} cannot call functions, and the agent of the project calls one: give --model"
+            f" another model, such as {QWEN_CODER_15B.model_name}"
+        )
 
 
 def _files(folder: Path, model: str) -> dict[str, str]:

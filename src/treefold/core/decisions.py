@@ -6,7 +6,7 @@ A runtime has them, and so may a client inside it; they apply to every call belo
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
@@ -274,8 +274,25 @@ def _by_name(hooks: Hooks) -> Hooks:
             raise InvalidValueError(f"hooks has both {name!r} and {_NAMES[name]!r}: give one list")
         if not isinstance(handlers, Sequence) or not all(map(callable, handlers)):
             raise InvalidValueError(f"each hook name has a list of functions, not {handlers!r}")
+        for handler in handlers:
+            _check_takes_event(handler)
         found[name] = handlers
     return found
+
+
+def _check_takes_event(handler: HookHandler) -> None:
+    """Raise InvalidValueError if *handler* cannot be called with one argument."""
+    try:
+        takes = signature(handler)
+    except (TypeError, ValueError):  # a callable in C without a signature
+        return
+    try:
+        takes.bind(None)
+    except TypeError:
+        raise InvalidValueError(
+            f"a decision hook takes one argument, the event, and returns a HookDecision or None:"
+            f" {handler!r} takes {takes}"
+        ) from None
 
 
 def _names(names: Iterable[Any]) -> frozenset[str]:

@@ -101,12 +101,21 @@ def checked_function(thing: object, wanted_by: str) -> "Function":
     elif inspect.iscoroutine(thing) or isinstance(cast("Any", thing), AsyncGenerator):
         name = getattr(thing, "__qualname__", "it")
         remedy = f"give the function itself: '{name}', without calling it"
+    elif inspect.isfunction(thing) and not _is_async(thing):
+        remedy = (
+            "make it an async function and decorate it with @tool, or let it take 'ctx: RunContext'"
+            " first and wrap it in CodeFunction(callable=...)"
+        )
     else:
         remedy = "decorate it with @tool, or wrap it in CodeFunction(callable=...)"
     if inspect.iscoroutine(thing):
         # Suppress Python's warning that it was never awaited.
         thing.close()
     raise DefinitionError(f"{wanted_by} needs a Function, which {thing!r} is not: {remedy}")
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def checked_functions(things: object, wanted_by: str) -> "tuple[Function, ...]":

@@ -22,11 +22,12 @@ from treefold.models.servers import FoundServer, find_servers
 
 KEYED: Final = (AnthropicModel, OpenAIModel, GeminiModel)  # models of providers that need a key
 
-_LOCAL: Final = "embedded: needs no key and no server, and is small; 'treefold local fetch' gets it"
+_LOCAL: Final = "embedded: needs no key and no server; is small, and cannot call functions"
 _NO_MODEL: Final = (
     "no model is chosen for {whom}, and none is taken unasked. Write one of these, for what was"
     " found here:"
 )
+_NO_KEY: Final = "A key adds the models of its provider: {keys} (none of them is set)"
 
 
 def environment_model() -> Model | None:
@@ -113,7 +114,7 @@ def _first_model(server: FoundServer) -> str | None:
 
 
 async def no_model_error(
-    whom: str, *, option: str = 'model="{}"', servers: Mapping[str, str] = LOCAL_SERVERS
+    whom: str, *, option: str, servers: Mapping[str, str] = LOCAL_SERVERS
 ) -> NoModelError:
     """Return the error for *whom*, who has no model: it lists the keys and servers found here.
 
@@ -121,10 +122,14 @@ async def no_model_error(
     a second at most, in a thread: loading what it needs would block the event loop.
     """
     found = await asyncio.to_thread(lambda: asyncio.run(find_candidates(servers)))
-    local = Candidate("local", None if os.environ.get(BASE_URL_VARIABLE) else "local", _LOCAL)
+    fetched = await asyncio.to_thread(find_candidate, SMOLLM2)
+    why = _LOCAL + ("" if fetched else f"; '{SMOLLM2.fetch_command}' gets it")
+    local = Candidate("local", None if os.environ.get(BASE_URL_VARIABLE) else "local", why)
     lines = [_NO_MODEL.format(whom=whom)]
     for one in [*found, local]:
         ways = [option.format(one.name)] if one.name else []
         ways += [f"{MODEL_VARIABLE}={one.variable}"] if one.variable else []
         lines.append(f"  {' or '.join(ways)} ({one.why})")
+    if not any(os.environ.get(name) for kind in KEYED for name in kind.key_names):
+        lines.append(_NO_KEY.format(keys=", ".join(kind.key_names[0] for kind in KEYED)))
     return NoModelError("\n".join(lines))

@@ -46,7 +46,7 @@ async def find_servers(
         []
     """
     checked_timeout(timeout, "a search for servers")
-    aiohttp: Any = required_package("aiohttp", "openai[aiohttp]>=3")
+    aiohttp: Any = required_package("aiohttp", "openai[aiohttp]>=3", "openai")
     connection_errors = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
     found: dict[str, FoundServer] = {}
 

@@ -31,6 +31,7 @@ class WireModel(Model):
         url_name: the environment variable that may hold the base URL.
         servers: base URLs by the names that *base_url* accepts for them.
         sdk: the module of the provider's SDK.
+        caller: what to choose instead of a model that cannot call functions, in words.
         price: returns the price of one request in US dollars; None for the price list.
     """
 
@@ -39,6 +40,7 @@ class WireModel(Model):
     url_name: ClassVar[str]
     servers: ClassVar[Mapping[str, str]] = {}
     sdk: ClassVar[str] = ""
+    caller: ClassVar[str] = "a model that can"
 
     def __init__(
         self,
@@ -109,7 +111,7 @@ class WireModel(Model):
         if uncallable := [one.name for one in functions if one.answer_schema is None]:
             raise DefinitionError(
                 f"{self.name} cannot call functions, and this uses {', '.join(uncallable)}: choose"
-                " a model that can, or leave out 'uses' ('tools' in a chat)"
+                f" {self.caller}, or leave out 'uses' ('tools' in a chat)"
             )
         return dialect if dialect.answer_schema is None else dialect.without_functions()
 
@@ -172,7 +174,7 @@ def _is_usable(url: str) -> bool:
     return parts.scheme in {"http", "https"} and bool(host)
 
 
-def required_package(module: str, requirement: str) -> ModuleType:
+def required_package(module: str, requirement: str, extra: str) -> ModuleType:
     """Import and return a provider's package; it is slow to load, so only on first use.
 
     Raises:
@@ -181,4 +183,9 @@ def required_package(module: str, requirement: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        raise UsageError(f"a package is missing: pip install '{requirement}'") from error
+        raise UsageError(package_is_missing(requirement, extra)) from error
+
+
+def package_is_missing(requirement: str, extra: str) -> str:
+    """Return how to install the package of a provider; *extra* is the extra that has it."""
+    return f"a package is missing: pip install '{requirement}' (it is in 'treefold[{extra}]')"

@@ -8,7 +8,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from treefold.core.errors import UsageError
-from treefold.runtime.calls.node import CallNode, report_if_unseen
+from treefold.runtime.calls.node import CallNode, report_if_abandoned, report_if_unseen
 from treefold.runtime.calls.walk import is_parked, root_of, subtree
 from treefold.runtime.loops.cancellation import wait_until
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
@@ -123,6 +123,7 @@ class TreeRegistry:
         if not self._keeps_finished:
             if not root.asked_for:
                 report_if_unseen(root)
+                report_if_abandoned(root)
             self.forget(root)
         elif root.tree.journal is not None:
             self.note_finished(root)

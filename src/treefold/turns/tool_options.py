@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
 from treefold.core.errors import DefinitionError
 from treefold.core.function import Function
 from treefold.core.signature import Kind, name_of
+from treefold.core.suggestions import did_you_mean
 
 
 class ToolType(Enum):
@@ -59,9 +60,12 @@ class ToolOptions:
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         unknown = [name for name in self.fixed if name not in parameters]
         if unknown and not takes_any:
+            options = [one.name for one in fields(self) if one.name != "fixed"]
+            hint = did_you_mean(unknown[0], [*options, *parameters], then=" ")
             raise DefinitionError(
-                f"tool {name!r} has no parameter {', '.join(map(repr, unknown))} to fix; it takes"
-                f" {', '.join(parameters) or 'none'}"
+                f"tool {name!r}: {', '.join(map(repr, unknown))} is neither an option of @tool nor"
+                f" a parameter of the function; {hint}options are {', '.join(options)}, and it"
+                f" takes {', '.join(parameters) or 'no arguments'}"
             )
 
     def check_options(self, name: str, fn: Callable[..., Any]) -> None:

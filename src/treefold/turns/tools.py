@@ -291,7 +291,8 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
     async def _once(self, values: dict[str, Any], ctx: RunContext | None) -> Any:
         started = self._mark_start()
         try:
-            values = await self._prepare(values, ctx)
+            if self._fixed or self._signature.injected or self.hooks or HookRegistry.ever_used:
+                values = await self._prepare(values, ctx)
             try:
                 if self.lock is None:
                     result = await self._signature.call(**values)

@@ -13,7 +13,7 @@ from treefold.core.model import ModelSettings
 from treefold.core.provider import Provider
 from treefold.models.attempt import ByteStream
 from treefold.models.local.call_schema import call_schema
-from treefold.models.local.catalogue import SMOLLM2, find_weights, named_weights
+from treefold.models.local.catalogue import QWEN_CODER_15B, SMOLLM2, find_weights, named_weights
 from treefold.models.local.gguf import read_metadata
 from treefold.models.local.llama import LlamaServer, shared_server
 from treefold.models.local.weights import find_candidate, find_verified, not_fetched
@@ -22,6 +22,7 @@ from treefold.models.openai.model import OpenAIModel
 from treefold.models.profiles import Profile, profile_of
 from treefold.models.request_error import RequestError
 from treefold.models.retry import Retry, Timers
+from treefold.models.wire_model import package_is_missing
 
 _CONTEXT: Final = 8192  # tokens
 _PACKAGES: Final = {"xllamacpp": "xllamacpp>=2026.10", "openai": "openai[aiohttp]>=3"}
@@ -54,6 +55,7 @@ class LocalModel(OpenAIModel):
     provider = Provider.Local
     key_names: ClassVar[tuple[str, ...]] = ()
     url_name: ClassVar[str] = ""  # it has no other address
+    caller: ClassVar[str] = f"a model that can, such as {QWEN_CODER_15B.model_name}"
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class LocalModel(OpenAIModel):
         read_metadata(path)  # raises if it is not a GGUF file
         for package, requirement in _PACKAGES.items():
             if find_spec(package) is None:
-                raise UsageError(f"a package is missing: pip install '{requirement}'")
+                raise UsageError(package_is_missing(requirement, "local"))
         return LocalEndpoint(self, path.name)
 
     def _candidate(self) -> Path | None:

@@ -1,9 +1,8 @@
 """``Cancellation``: why a call is being stopped, and when it is cancelled again."""
 
-import asyncio
-
 from treefold.core.errors import CancellationException
 from treefold.core.events import Stop, StopCause
+from treefold.runtime.loops.timers import AnyTimer
 
 
 class Cancellation:
@@ -22,7 +21,7 @@ class Cancellation:
         self.reason: str | None = None
         self.error: BaseException | None = None
         self._is_confirmed = False  # it was abandoned, and then cancelled explicitly
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: AnyTimer | None = None
 
     def confirm(self, reason: str) -> bool:
         """Return whether an explicit cancellation only confirms that the call was abandoned.
@@ -43,7 +42,7 @@ class Cancellation:
         """Return how the call was stopped, for its last event."""
         return Stop(self.cause, self.reason or "its task was cancelled", path)
 
-    def repeat_at(self, timer: asyncio.TimerHandle | None) -> None:
+    def repeat_at(self, timer: AnyTimer | None) -> None:
         """Replace the timer that cancels the call again."""
         if self._timer is not None:
             self._timer.cancel()

@@ -46,6 +46,7 @@ from treefold.runtime.calls.cancellation import Cancellation
 from treefold.runtime.calls.child_calls import ChildCalls
 from treefold.runtime.calls.waiters import Waiters, Wake
 from treefold.runtime.loops.loop_handle import LoopHandle, settle as settle_future
+from treefold.runtime.loops.timers import AnyTimer
 from treefold.runtime.trees.bags import SessionBag
 from treefold.runtime.trees.question_board import QuestionBoard
 from treefold.runtime.trees.tree import Recorder, Tree
@@ -128,7 +129,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         self._pauses = 0  # how many begin_pause calls have not been ended
         self._repeated = 0  # how many values it will send that are recorded already
         self._cancellation: Cancellation | None = None  # made when it is first cancelled
-        self.timers: list[asyncio.TimerHandle] | tuple[()] = ()
+        self.timers: list[AnyTimer] | tuple[()] = ()
         if (ended := record.ended) is not None:
             self.conclusion, self.has_ended = ended, True
             self._waiters.are_woken = True
@@ -717,3 +718,14 @@ def report_if_unseen(node: CallNode) -> None:
         node.asked_for = True  # log it once
         failure = one_line(node.tree.as_written(str(Failure.of(node.exception))))
         log.warning("%s failed, and nobody asked for its result: %s", node, failure)
+
+
+def report_if_abandoned(node: CallNode) -> None:
+    """Log that the event loop ended before *node*, whose result was never asked for."""
+    if node.state is NodeState.Canceled and node.cancel_reason is None:
+        log.warning(
+            "%s was cancelled, because its event loop ended and nobody asked for its result: write"
+            " 'await', as in 'await %s.run(...)'",
+            node,
+            node.function.name,
+        )

@@ -6,7 +6,6 @@ callbacks to it. The loop is the caller's, or one of our own in a background thr
 
 import asyncio
 import contextlib
-import contextvars
 import os
 import threading
 import time
@@ -15,6 +14,7 @@ from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
 from treefold.core.errors import BlockingCallError, ClosedError
+from treefold.runtime.loops.timers import Timers
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class LoopHandle:
     def __init__(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         self.loop = loop
         self.patience = patience  # seconds after which a cancelled call is cancelled again
-        self._timer_context = contextvars.Context()
+        self.call_later = Timers(loop).call_later  # to be used on the loop itself
         self._thread = threading.get_ident()
         self._process = os.getpid()
 
@@ -52,15 +52,6 @@ class LoopHandle:
             self.loop.call_soon_threadsafe(function, *args)
         except RuntimeError:
             raise ClosedError("the event loop of this runtime has been closed") from None
-
-    def call_later(
-        self, seconds: float, function: Callable[..., None], *args: Any
-    ) -> asyncio.TimerHandle:
-        """Call *function* after a delay; to be used on the loop itself."""
-        # A cancelled timer may stay in the loop's heap for long, and the current context variables
-        # would keep the caller alive meanwhile. All timers of a loop share an empty context: they
-        # run one after the other.
-        return self.loop.call_later(seconds, function, *args, context=self._timer_context)
 
     def run_sync(self, function: Callable[..., T], *args: Any) -> T:
         """Call *function* on the loop and return its result, from any thread."""
@@ -139,7 +130,6 @@ class BackgroundLoop(LoopHandle):
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
-        self._timer_context = contextvars.Context()
         self._process = os.getpid()
         started: Future[asyncio.AbstractEventLoop] = Future()
         self._stopping = asyncio.Event()
@@ -148,6 +138,7 @@ class BackgroundLoop(LoopHandle):
         )
         self._runner.start()
         self.loop = started.result()
+        self.call_later = Timers(self.loop).call_later
         assert self._runner.ident is not None  # it has started
         self._thread = self._runner.ident
 
