@@ -16,7 +16,12 @@ from treefold import (
     registries,
     tool,
 )
-from treefold.core.errors import BlockingCallError, InvalidArgumentsError, UsageError
+from treefold.core.errors import (
+    BlockingCallError,
+    InvalidArgumentsError,
+    NoModelError,
+    UsageError,
+)
 from treefold.testing import ScriptedModel
 
 
@@ -95,6 +100,37 @@ def test_run_sync_in_the_sync_code_of_a_call_is_its_child():
 
         assert node.result(60) == 23
         assert [child.inputs["a"] for child in node.children] == [1, 2]
+
+
+def test_run_sync_in_a_with_block_is_a_call_of_that_runtime():
+    @agent
+    def greet(name: str) -> str:
+        return f"Greet {name}."
+
+    with Runtime(models=ScriptedModel("Hello!", "Hi!")) as runtime:
+        assert greet.run_sync("Ann") == "Hello!"
+        assert greet("Ann").result(60) == "Hi!"
+        assert [node.fn for node in runtime.list_toplevel()] == ["greet", "greet"]
+    with pytest.raises(NoModelError):
+        greet.run_sync("Ann")
+
+
+async def test_a_with_block_in_async_code_leaves_the_calls_of_its_loop_alone():
+    with Runtime() as runtime:
+        assert await ADD.run(1) == 11
+        assert runtime.list_toplevel() == []
+
+
+def test_a_with_block_in_the_code_of_a_call_leaves_its_child_calls_alone():
+    def work(ctx: RunContext) -> int:
+        with Runtime():
+            return ADD.run_sync(1)
+
+    with Runtime() as runtime:
+        node = runtime.invoke(CodeFunction(callable=work, uses=[ADD]))
+
+        assert node.result(60) == 11
+        assert [child.fn for child in node.children] == ["add"]
 
 
 async def test_run_sync_does_not_block_an_event_loop():

@@ -323,8 +323,8 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
     def run_sync(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run a call to its end, and return its value or raise its exception.
 
-        In the sync code of a call it is a child of that call. Elsewhere it is a top-level call of a
-        runtime of its own, without a store.
+        In the sync code of a call it is a child of that call. Elsewhere it is a top-level call of
+        the Runtime whose ``with`` block this is, or else of one of its own, without a store.
 
         Raises:
             BlockingCallError: an event loop runs here, which this would block; await ``run``.

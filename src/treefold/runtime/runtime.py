@@ -62,7 +62,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
     """Runs functions as trees of nodes, and keeps the trees until they are deleted.
 
     With ``async with`` it uses the caller's event loop, and turns run inside the block become its
-    nodes, too; otherwise it starts a loop of its own in a background thread. Leaving a ``with``
+    nodes, too; otherwise it starts a loop of its own in a background thread, and in a ``with``
+    block ``run_sync`` makes calls in it. Leaving a ``with``
     block waits for the calls that still run, or cancels them if an exception leaves it. With a
     store, it does not wait for a tree in which every open call waits for a person, and calls that
     it cancels are resumed by the next runtime. All methods may be used from any thread.
@@ -546,6 +547,9 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def __enter__(self) -> Self:
         self._open_loop()
+        # In a call, what runs in this block still belongs to that call.
+        if RunContext.active.get(None) is None:
+            self._token = RunContext.active.set(self._context)
         return self
 
     def __exit__(
@@ -554,6 +558,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._leave_context()
         self._close(cancel=kind is not None)
 
     async def __aenter__(self) -> Self:
@@ -570,9 +575,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._token is not None:
-            with suppress(ValueError):  # the block was entered in another context
-                RunContext.active.reset(self._token)
+        self._leave_context()
         self._closed = kind is not None
         self._log_open_questions()
         try:
@@ -581,6 +584,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             self._closed = True
             if self._recovery is not None:
                 await finish_in_thread(self._close_store)
+
+    def _leave_context(self) -> None:
+        if self._token is not None:
+            with suppress(ValueError):  # the block was entered in another context
+                RunContext.active.reset(self._token)
 
     def _close_store(self) -> None:
         if self._poll_timer is not None:
