@@ -54,9 +54,9 @@ def test_the_first_thing_that_differs_is_shown_as_a_diff(journal: Path, changed:
     done = treefold("replay", "boat", "--with", f"{changed}:buy", cwd=journal.parent)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout == (
-        "a request that differs: buy (node 1)\n"
-        "--- recorded: buy (node 1)\n"
-        "+++ now: buy (node 1)\n"
+        "a request that differs: buy (path 1)\n"
+        "--- recorded: buy (path 1)\n"
+        "+++ now: buy (path 1)\n"
         "@@ -1 +1 @@\n"
         "-Buy a boat.\n"
         "+Get\\x1b a boat.\n"
@@ -71,7 +71,7 @@ def test_json_says_what_and_where(journal: Path, changed: str):
         {"same": True, "calls": 2, "divergence": None},
     )
     other = treefold("replay", "boat", "--with", changed, *args)
-    diff = "--- recorded: buy (node 1)\n+++ now: buy (node 1)\n@@ -1 +1 @@\n"
+    diff = "--- recorded: buy (path 1)\n+++ now: buy (path 1)\n@@ -1 +1 @@\n"
     assert (other.returncode, json.loads(other.stdout)) == (
         1,
         {

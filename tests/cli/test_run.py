@@ -164,7 +164,7 @@ def test_an_interrupt_cancels_the_tree_and_shows_it(tmp_path: Path):
     process.send_signal(signal.SIGINT)
     _, shown = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "⊘ 1 slow() → CancellationException: slow (node 1) was cancelled: interrupted" in shown
+    assert "⊘ 1 slow() → CancellationException: slow (path 1) was cancelled: interrupted" in shown
     assert "⊘ 1.1 nap()" in shown
 
 

@@ -79,7 +79,7 @@ def test_runs_are_logged_at_info_without_their_arguments(
         "I boom (node 3, path 2) started",
         "I boom (node 3, path 2) ended: error, ZeroDivisionError: oops, T s",
         "I forever (node 4, path 3) started",
-        "I forever (node 4, path 3) ended: canceled, CancellationException: forever (node 3) was"
+        "I forever (node 4, path 3) ended: canceled, CancellationException: forever (path 3) was"
         " cancelled: enough, T s",
     ]
 

@@ -108,7 +108,7 @@ def test_result_gives_up_after_its_timeout_and_the_call_goes_on():
     with Runtime() as runtime:
         node = runtime.invoke(forever)
         wait(lambda: node.state is NodeState.Running or None)
-        with pytest.raises(TimeoutError, match="forever .node 1. has not ended in 0.01 s"):
+        with pytest.raises(TimeoutError, match="forever .path 1. has not ended in 0.01 s"):
             node.result(timeout=0.01)
         assert node.state is NodeState.Running
         node.cancel("test is over")

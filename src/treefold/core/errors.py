@@ -392,7 +392,7 @@ class CallTimeoutError(CallError, TimeoutError):
         ...     runtime.invoke(CodeFunction(callable=sleep), timeout=0.01).result()
         Traceback (most recent call last):
             ...
-        treefold.errors.CallTimeoutError: sleep (node 1): it took longer than 0.01 s
+        treefold.errors.CallTimeoutError: sleep (path 1): it took longer than 0.01 s
     """
 
 
@@ -421,11 +421,11 @@ class CancellationException(CallError):  # noqa: N818 - the name is part of the 
 
     Example:
         >>> str(CancellationException("fetch", "1.2", "no longer needed"))
-        'fetch (node 1.2) was cancelled: no longer needed'
+        'fetch (path 1.2) was cancelled: no longer needed'
     """
 
     def __init__(self, function: str, path: str, reason: str) -> None:
-        super().__init__(f"{function} (node {path}) was cancelled: {reason}")
+        super().__init__(f"{function} (path {path}) was cancelled: {reason}")
         self.function = function
         self.path = path
         self.reason = reason

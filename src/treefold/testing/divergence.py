@@ -32,9 +32,9 @@ class Divergence:
         ...     expected="", actual="add",
         ... )
         >>> print(divergence)
-        a call that was not made before: add (node 1.2)
-        --- recorded: add (node 1.2)
-        +++ now: add (node 1.2)
+        a call that was not made before: add (path 1.2)
+        --- recorded: add (path 1.2)
+        +++ now: add (path 1.2)
         @@ -0,0 +1 @@
         +add
     """
@@ -48,7 +48,7 @@ class Divergence:
     @property
     def diff(self) -> str:
         """The difference as a unified diff."""
-        name = f"{self.function} (node {self.path})"
+        name = f"{self.function} (path {self.path})"
         lines = unified_diff(
             self.expected.splitlines(),
             self.actual.splitlines(),
@@ -59,7 +59,7 @@ class Divergence:
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.function} (node {self.path})\n{self.diff}"
+        return f"{self.what}: {self.function} (path {self.path})\n{self.diff}"
 
 
 def value_text(value: Any) -> str:

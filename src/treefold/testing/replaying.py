@@ -99,9 +99,9 @@ def replay(
         ... def greet(name: str) -> str:
         ...     return f"Greet {name}."
         >>> print(replay([greet], store).divergence)
-        a system prompt that differs: greet (node 1)
-        --- recorded: greet (node 1)
-        +++ now: greet (node 1)
+        a system prompt that differs: greet (path 1)
+        --- recorded: greet (path 1)
+        +++ now: greet (path 1)
         @@ -1 +1 @@
         -You are polite.
         +You are rude.

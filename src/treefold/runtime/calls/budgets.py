@@ -36,7 +36,7 @@ class Account:
     def name(self) -> str:
         """The owner of the budget, for messages."""
         owner = self.owner
-        return "the runtime" if owner is None else f"{owner.function.name} (node {owner.path})"
+        return "the runtime" if owner is None else f"{owner.function.name} (path {owner.path})"
 
     def seconds_left(self) -> float | None:
         """Return the seconds left, counted from the first call of this; None if unlimited."""

@@ -270,7 +270,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         """Raise ClosedError if it can make no more calls."""
         if self.has_ended or (self.child_calls is not None and self.child_calls.closed):
             raise ClosedError(
-                f"{self.function.name} (node {self.path}) has ended and can make no more calls;"
+                f"{self.function.name} (path {self.path}) has ended and can make no more calls;"
                 " await what it starts before it returns"
             )
 
@@ -311,7 +311,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         """Publish a value of this call, and pass it to the sink of its request."""
         if self.has_ended:
             raise ClosedError(
-                f"{self.function.name} (node {self.path}) has ended; it sends no more"
+                f"{self.function.name} (path {self.path}) has ended; it sends no more"
             )
         if self._repeated:
             self._repeated -= 1
@@ -338,7 +338,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
                     caller.waiting_on = None
             if not is_over:
                 raise TimeoutError(
-                    f"{self.function.name} (node {self.path}) has not ended in {timeout} s;"
+                    f"{self.function.name} (path {self.path}) has not ended in {timeout} s;"
                     " it still runs: wait again, or cancel it"
                 )
         if self.exception is None:
@@ -368,7 +368,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         asking, parent = RunContext.active.get(None), self.parent
         if asking is not None:
             if asking is self.context:
-                raise UsageError(f"{self.function.name} (node {self.path}) cannot wait for itself")
+                raise UsageError(f"{self.function.name} (path {self.path}) cannot wait for itself")
             if parent is not None and asking is parent.context:
                 parent.waiting_on = self
                 return parent, True

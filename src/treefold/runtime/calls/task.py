@@ -147,7 +147,7 @@ def _start_budget_timers(node: CallNode) -> None:
 
 def _time_out(node: CallNode, timeout: float) -> None:
     reason = f"it took longer than {timeout} s"
-    error = CallTimeoutError(f"{node.function.name} (node {node.path}): {reason}")
+    error = CallTimeoutError(f"{node.function.name} (path {node.path}): {reason}")
     node.fail_with(error, reason, StopCause.Timeout)
 
 
@@ -184,7 +184,7 @@ def _leave_unclaimed(node: CallNode) -> None:
         reason = f"{node.function.name} did not ask for it again"
         child.cancel_on_loop(reason, cause=StopCause.Unclaimed)
     if node.cancel_reason is None:
-        names = ", ".join(f"{child.function.name} (node {child.path})" for child in left)
+        names = ", ".join(f"{child.function.name} (path {child.path})" for child in left)
         text = f"these calls of an earlier process were not asked for again: {names}"
         indexes = tuple(child.index for child in left)
         node.tree.publish(NoticeGiven(node.id, text, indexes))
