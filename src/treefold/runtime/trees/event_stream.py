@@ -65,7 +65,7 @@ class EventStream:
 
     Iterate over it with ``for`` in any thread or ``async for`` on any event loop, or call ``read``.
     Every event is returned once and none is skipped, however slow the reader is: events are read
-    from the tree or its journal, not from a queue, so a slow reader holds up nobody. It has in
+    from the tree or its journal, not from a queue, so a slow reader delays no call. It has in
     memory what happened between its last two reads. A stream is for one reader; if its iteration is
     broken off, the next one continues it.
 
