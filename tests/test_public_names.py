@@ -32,6 +32,7 @@ PUBLIC = {
     "AgentException", "AgentFunction", "AgentNode", "Budget", "BudgetExceeded", "CallGraphError",
     "CancellationException", "CodeFunction", "CodeNode", "DeniedError", "Ensemble", "EnsembleError",
     "Frame", "FromFile", "Function", "FunctionArg", "Limits", "NoAnswerError", "NoModelError",
+    "Rate",
     "NoParentSessionError", "Node", "NodeState", "NodeView", "Question", "QuestionKind",
     "TreefoldError", "RunContext", "Runtime", "SessionBag", "SessionScope", "StepLimitError",
     "RaiseException", "ThinkMore", "ThinkMoreDecorator", "ThinkingSignature", "agent", "show",
@@ -46,7 +47,8 @@ PUBLIC = {
     "SessionConflictError", "SessionInfo", "SessionStore", "StoreError", "UnknownSessionError",
     # journals
     "Edit", "FencedError", "InDoubtError", "MemoryStore", "Observer", "RecordedError",
-    "SqliteStore", "StoreBusyError", "StoreOwnedError", "TooLargeError", "attach",
+    "SqliteStore", "StoreBusyError", "StoreOwnedError", "TooLargeError", "WorkerPhase",
+    "WorkerSettings", "WorkerStatus", "attach",
     # chat
     "compact_messages", "estimate_tokens", "get_base_url", "get_model", "truncate_messages",
     # turns
@@ -62,6 +64,7 @@ PUBLIC = {
 
 FACES = [
     treefold.chat,
+    treefold.engines,
     treefold.errors,
     treefold.events,
     treefold.mcp,
@@ -109,6 +112,7 @@ def test_every_public_name_is_found_in_one_of_the_modules_by_topic():
     "module",
     [
         treefold.chat,
+        treefold.engines,
         treefold.errors,
         treefold.events,
         treefold.testing,
@@ -122,7 +126,7 @@ def test_the_docstring_of_a_module_is_its_table_of_contents(module: ModuleType):
     assert public_names(module) <= set(re.findall(r"\w+", str(module.__doc__)))
 
 
-TYPE_ALIASES = {"HookEvent", "HookHandler", "ModelEvent", "ThinkingSignature"}
+TYPE_ALIASES = {"HookEvent", "HookHandler", "ModelEvent", "Take", "ThinkingSignature"}
 
 
 @MODULES
@@ -194,20 +198,59 @@ def test_an_unknown_name_is_an_attribute_error():
         _ = treefold.Agnet  # pyright: ignore
 
 
+FOR_AGENTS = [
+    "treefold.agents",
+    "treefold.core.conversation",
+    "treefold.core.model",
+    "treefold.models",
+    "treefold.runtime.conversations",
+]
+FOR_STORES = [
+    "sqlite3",
+    "treefold.core.forking",
+    "treefold.core.value_codec",
+    "treefold.runtime.durable.journal_writer",
+    "treefold.runtime.recovery",
+    "treefold.stores",
+]
+
+
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
         ("import treefold", ["pydantic", "asyncio"]),
+        ("from treefold import Runtime, tool", ["pydantic", "hashlib", *FOR_AGENTS, *FOR_STORES]),
         ("from treefold import *", ["pydantic", "docstring_parser"]),
+        ("from treefold.engines import *", ["pydantic", "docstring_parser"]),
     ],
 )
 def test_importing_loads_no_provider_no_web_framework_and_nothing_heavy(
     code: str, absent: list[str]
 ):
     never = ["openai", "anthropic", "google", "xllamacpp", "starlette", "uvicorn", "mcp", "httpx"]
-    never += ["click", "tiktoken"]
+    never += ["click", "tiktoken", "procrastinate", "psycopg", "temporalio"]
     script = f"import sys\n{code}\nprint(*sys.modules)"
     assert set(in_python(script).split()) & {*never, *absent} == set()
+
+
+def test_importing_the_runtime_generates_the_methods_of_hardly_any_dataclass():
+    script = """
+import sys
+generated = []
+def note(event, args):
+    # The standard library compiles functions of this name, which define the methods.
+    if event == "compile" and isinstance(args[0], bytes):
+        if args[0].startswith(b"def __create_fn__(") and b"\\n def __" in args[0]:
+            generated.append(args[0])
+sys.addaudithook(note)
+from treefold import Budget, Runtime, tool
+print(len(generated))
+Budget(seconds=1)
+print(len(generated))
+"""
+    at_import, after_use = map(int, in_python(script).split())
+    assert at_import < 6
+    assert after_use > at_import
 
 
 ERRORS = pytest.mark.parametrize("name", sorted(public_names(treefold.errors)))

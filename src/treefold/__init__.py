@@ -8,6 +8,7 @@ The names are grouped by what they are for; each module is the table of contents
     treefold.toolbox: functions for agents: a shell, files, patches, questions to a person.
     treefold.models, treefold.mcp: models of all providers; tools of MCP servers.
     treefold.stores: journals and saved chats.
+    treefold.engines: engines that place work on the machines of a cluster.
     treefold.testing: a scripted model, replay of recorded runs.
     treefold.errors: the tree of all exceptions.
     treefold.events: what happens to calls, as data.

@@ -2,6 +2,7 @@
 
 from treefold import (
     chat as chat,
+    engines as engines,
     errors as errors,
     events as events,
     mcp as mcp,
@@ -102,6 +103,7 @@ from treefold.tree import (
     Provider as Provider,
     Question as Question,
     QuestionKind as QuestionKind,
+    Rate as Rate,
     RunContext as RunContext,
     Runtime as Runtime,
     SessionBag as SessionBag,
@@ -115,6 +117,9 @@ from treefold.tree import (
     ToolUse as ToolUse,
     TranscriptPart as TranscriptPart,
     UserText as UserText,
+    WorkerPhase as WorkerPhase,
+    WorkerSettings as WorkerSettings,
+    WorkerStatus as WorkerStatus,
     agent as agent,
     attach as attach,
     show as show,

@@ -50,6 +50,7 @@ TreefoldError
 │   ├── StoreBusyError            another program has locked the file
 │   ├── StoreOwnedError           another runtime owns it
 │   └── FencedError               another runtime has written to it
+├── EngineError                   a work engine cannot be used: check its server and address
 └── TracedError                   with an agent traceback; AgentException is one, too
     └── ModelProviderException    a model's provider failed: not the agent's fault
 

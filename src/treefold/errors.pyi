@@ -20,6 +20,7 @@ from treefold.core.errors import (
     CompletionCheckReturnError as CompletionCheckReturnError,
     DefinitionError as DefinitionError,
     DuplicateNameError as DuplicateNameError,
+    EngineError as EngineError,
     FencedError as FencedError,
     IllegalTransitionError as IllegalTransitionError,
     InDoubtError as InDoubtError,

@@ -5,6 +5,7 @@ from treefold.core.agent_events import (
     HookDecided as HookDecided,
     LeaseAwaited as LeaseAwaited,
     NoticeGiven as NoticeGiven,
+    RateAwaited as RateAwaited,
     RequestFailed as RequestFailed,
     RequestRetried as RequestRetried,
     RequestSent as RequestSent,

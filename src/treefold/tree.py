@@ -13,7 +13,10 @@ Running them:
     Runtime: starts calls, and keeps their trees; with a store, trees survive the process.
     RunContext: what a running function sees of the framework, ``invoke`` above all.
     SessionBag, SessionScope: objects that live as long as a call, and which call that is.
-    Limits, Budget: how many requests may be under way at once, and what a call may spend.
+    WorkerSettings: how a process takes part in a store that several processes share.
+    WorkerStatus, WorkerPhase: how it does there.
+    Limits, Rate: how many requests may be under way at once, and how many in a minute.
+    Budget: what a call may spend.
     Edit: the changes that a fork makes.
 
 Calls:

@@ -9,7 +9,7 @@ from treefold.agents.think_more import (
 )
 from treefold.core.budget import Budget as Budget
 from treefold.core.code import CodeFunction as CodeFunction
-from treefold.core.forking import Edit as Edit
+from treefold.core.edit import Edit as Edit
 from treefold.core.frames import Frame as Frame
 from treefold.core.from_file import FromFile as FromFile
 from treefold.core.function import (
@@ -21,6 +21,7 @@ from treefold.core.function import (
 from treefold.core.parameter import FunctionArg as FunctionArg
 from treefold.core.provider import Provider as Provider
 from treefold.core.question import Question as Question, QuestionKind as QuestionKind
+from treefold.core.rate import Rate as Rate
 from treefold.core.states import NodeState as NodeState
 from treefold.core.transcript import (
     ModelText as ModelText,
@@ -35,6 +36,11 @@ from treefold.core.usage import TokenUsage as TokenUsage
 from treefold.core.views import NodeView as NodeView
 from treefold.runtime.calls.node import CodeNode as CodeNode
 from treefold.runtime.conversations.agent_node import AgentNode as AgentNode
+from treefold.runtime.durable.worker_settings import (
+    WorkerPhase as WorkerPhase,
+    WorkerSettings as WorkerSettings,
+    WorkerStatus as WorkerStatus,
+)
 from treefold.runtime.limits.limits import Limits as Limits
 from treefold.runtime.observe.observer import Observer as Observer, attach as attach
 from treefold.runtime.runtime import Runtime as Runtime

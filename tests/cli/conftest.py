@@ -7,8 +7,10 @@ import pytest
 
 import survey_journals
 from journal_driver import Drive, Driver
+from postgres_server import new_name, shared_url, with_query
 from small_journal import write_small_journal
 from survey_journals import Journal, driving
+from worker_process import StartWorker, WorkerProcess
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +52,23 @@ def survey(
         return
     with driving(folder) as driver:
         yield Journal(driver.file, (driver.survey(key="nightly"),), live=True)
+
+
+@pytest.fixture
+def url() -> str:
+    """The URL of a new schema in PostgreSQL."""
+    return with_query(shared_url(), schema=new_name())
+
+
+@pytest.fixture
+def start_worker(url: str, tmp_path: Path) -> Iterator[StartWorker]:
+    """Start workers, which are ended after the test."""
+    workers: list[WorkerProcess] = []
+
+    def start(*options: str, name: str = "first") -> WorkerProcess:
+        workers.append(WorkerProcess(url, name, tmp_path, options))
+        return workers[-1]
+
+    yield start
+    for worker in workers:
+        worker.kill()

@@ -21,7 +21,7 @@ from survey_journals import SURVEY, Journal, has_begun
 COMMANDS = [
     "run", "chat", "ps", "tree", "stack", "transcript", "flame", "pause", "resume", "cancel",
     "questions", "answer", "fork", "replay", "diff", "check", "export", "view", "local", "mcp",
-    "doctor", "completion", "import", "delete", "vacuum", "init",
+    "doctor", "completion", "import", "delete", "vacuum", "store", "init", "worker", "workers",
 ]  # fmt: skip
 
 READING = {

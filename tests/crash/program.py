@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from crash.effects import Effects
 from crash.tree import Stage, answered, decide
-from treefold import NodeView, Question, QuestionKind, Runtime, SqliteStore, ToolUse
+from treefold import NodeView, Observer, Question, QuestionKind, Runtime, SqliteStore, ToolUse
 from treefold.core.errors import UnknownQuestionError
 from treefold.core.store import Entry
 
@@ -73,7 +73,7 @@ def drive(file: str, effects: Effects, kill: str, run: int) -> dict[str, Any]:
         return {"result": node.result(), "commits": store.commits, **described(view)}
 
 
-def answer(runtime: Runtime, effects: Effects, question: Question) -> None:
+def answer(runtime: Runtime | Observer, effects: Effects, question: Question) -> None:
     """Say what a person would."""
     view = runtime.get_view(question.node_id)
     text = "red"

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -264,8 +264,8 @@ class Watched(MemoryStore):
             then()
         return found
 
-    def trees(self) -> list[TreeRow]:
-        found = super().trees()
+    def trees(self, **page: Any) -> list[TreeRow]:
+        found = super().trees(**page)
         then, self.after_trees = self.after_trees, None
         if then is not None:
             then()

@@ -243,10 +243,10 @@ class Unreadable(MemoryStore):
 
     fails = True
 
-    def questions(self) -> list[Question]:
+    def questions(self, *, answered: bool = False) -> list[Question]:
         if self.fails:
             raise StoreError(self.name, "the disk is gone")
-        return super().questions()
+        return super().questions(answered=answered)
 
 
 def test_a_journal_that_cannot_be_read_is_let_go_of() -> None:

@@ -21,7 +21,7 @@ from treefold.core.errors import (
     TreefoldError,
     UnknownSessionError,
 )
-from treefold.stores.sessions import SavedSession
+from treefold.core.sessions import SavedSession
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from treefold import (
     SqliteStore,
     StoreError,
 )
+from treefold.core.edit import Edit
 from treefold.core.errors import UnknownNodeError, UsageError
-from treefold.core.forking import Edit
 from treefold.stores import Entry, Store, TreeRow, export_tree, import_tree
 from treefold.testing.store_suite import a_question, asks, called, changed, ended, noted, settles
 
@@ -115,7 +115,7 @@ def test_a_fork_goes_over_with_what_it_comes_from(store: MemoryStore, target: St
         ),
         TreeRow(
             id=9, number=4, key="#9", function="f", state=NodeState.Waiting, open=True, parked=True,
-            source=7,
+            source=7, driven=True,
         ),
     ]  # fmt: skip
     assert target.find(node=10) == 9

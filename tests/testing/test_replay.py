@@ -34,8 +34,8 @@ from treefold import (
     ToolUse,
     agent,
 )
+from treefold.core.edit import Edit
 from treefold.core.errors import InvalidValueError
-from treefold.core.forking import Edit
 from treefold.testing import Divergence, ScriptedFailure, ScriptedModel, ScriptedRequest, replay
 from treefold.toolbox import human_in_loop, raise_exception
 

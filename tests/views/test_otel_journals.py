@@ -317,8 +317,8 @@ def test_a_tree_that_is_deleted_while_it_is_listed_does_not_end_the_tracing(
     caplog: pytest.LogCaptureFixture,
 ):
     class Vanishing(MemoryStore):
-        def trees(self) -> list[TreeRow]:
-            rows = super().trees()
+        def trees(self, **page: Any) -> list[TreeRow]:
+            rows = super().trees(**page)
             for row in rows:
                 if not row.open and row.id == 1:
                     self.delete(1)

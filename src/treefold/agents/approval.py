@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from treefold.core.agent_errors import DeniedError
@@ -17,6 +16,7 @@ from treefold.core.decisions import (
 )
 from treefold.core.errors import InvalidArgumentsError, InvalidValueError
 from treefold.core.function import RunContext
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.messages import Message
 from treefold.core.question import ALLOW, DENY, QuestionKind
 
@@ -25,7 +25,7 @@ _MOST_CONTINUATIONS: Final = 10  # of one call, by hooks that do not let it end
 log = logging.getLogger("treefold.agents")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Verdict:
     """A gate that denies the call, or asks a person to approve it."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from treefold.agents.approval import Verdict, gate_for
@@ -19,6 +19,7 @@ from treefold.core.decisions import (
 from treefold.core.errors import CallError
 from treefold.core.events import Failure
 from treefold.core.function import Function, Node, RunContext
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.messages import Message
 from treefold.core.question import REPORT, QuestionKey
 from treefold.core.states import NodeState
@@ -29,7 +30,7 @@ _LONGEST: Final = 4000  # characters of an exception's message
 _NOTHING: Final = "[it returned nothing]"
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class MadeCall:
     """A call that a model asked for, and its result; *node* is None if it could not be made."""
 

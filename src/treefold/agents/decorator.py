@@ -55,6 +55,9 @@ class PromptFunction(AgentFunction[..., Any]):
     def parameters(self) -> Parameters:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self._signature.parameters
 
+    def prompt_definition(self) -> list[Any]:
+        return [*super().prompt_definition(), self._builder]
+
     async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
         values = dict(args)
         self._signature.inject(values, ctx)
@@ -153,9 +156,9 @@ def agent(
     docstring unless *description* is given, and its name unless *name* is given. *system* is the
     system prompt, *model* the default model. The other options are those of AgentFunction: *uses*,
     *returns*, *model_tools*, *max_steps*, *parallel_tools*, *settings*, *budget*, *tags*,
-    *repeatable*, *uses_recursion* and *max_depth*. The names of other libraries are accepted, too:
-    *instructions* for system, *tools* for uses, *output_type* for returns, *max_turns* for
-    max_steps.
+    *repeatable*, *remote*, *uses_recursion* and *max_depth*. The names of other libraries are
+    accepted, too: *instructions* for system, *tools* for uses, *output_type* for returns,
+    *max_turns* for max_steps.
 
     Example:
         >>> from treefold import Runtime, agent

@@ -90,6 +90,12 @@ class Ensemble(AgentWrapper[P, R_co]):
         # A wrong model name is a fault of the definition, not the failure of a member.
         return [fault for model in self._models for fault in self.agent.model_faults(models, model)]
 
+    def definition(self) -> Mapping[str, Any]:
+        members = {str(getattr(one, "name", one)): count for one, count in self.instances.items()}
+        last = self._models[0]
+        settings = [members, str(getattr(last, "name", last)), self.allow_fail]
+        return {**super().definition(), "settings": settings}
+
     @property
     def _models(self) -> list[Provider | str | Model]:
         """Every model that it uses, the reconciling one first."""

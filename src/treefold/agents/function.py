@@ -29,6 +29,7 @@ from treefold.core.function import (
     T,
     checked_functions,
 )
+from treefold.core.json_schema import without_defaults
 from treefold.core.model import Model, ModelSettings
 from treefold.core.other_names import either
 from treefold.core.parameter import FunctionArg
@@ -65,6 +66,7 @@ class SharedOptions(TypedDict, total=False):
     budget: Budget | None
     tags: Iterable[str] | None
     repeatable: bool | None
+    remote: bool | str
     uses_recursion: bool
     max_depth: int
 
@@ -104,6 +106,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         settings: settings of the model.
         budget: what each call may spend, including all calls below it.
         tags: for hooks.
+        remote: whether any worker of a shared store may run its calls, or the name of a queue.
         repeatable: a hint for others, such as MCP clients. After a crash, an agent continues after
             its last response in either case.
         uses_recursion: whether it may call itself.
@@ -190,6 +193,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         budget: Budget | None = None,
         tags: Iterable[str] | None = None,
         repeatable: bool | None = None,
+        remote: bool | str = False,
         uses_recursion: bool = False,
         max_depth: int = 10,
         description: str | None = None,
@@ -228,6 +232,7 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
             self.description,
             tags=tags,
             repeatable=repeatable,
+            remote=remote,
             uses_recursion=uses_recursion,
             max_depth=max_depth,
             budget=budget,
@@ -389,6 +394,33 @@ class AgentFunction(Function[P, R_co]):  # noqa: PLR0904 - most are the parts of
         except DefinitionError as error:
             return [str(error)]
         return []
+
+    def definition(self) -> Mapping[str, Any]:
+        tools = {function.name: function.interface() for function in self.may_call}
+        returned, model = self.return_function, self.default_model
+        return {
+            "prompt": self.prompt_definition(),
+            "tools": tools,
+            "settings": {
+                "model": None if model is None else str(getattr(model, "name", model)),
+                "settings": self.settings,
+                "max_steps": self.max_steps,
+                "parallel_tools": self.parallel_tools,
+                "returns": None if returned is None else without_defaults(returned.type.schema),
+            },
+        }
+
+    def prompt_definition(self) -> list[Any]:
+        """Return what the prompts of a call are made of: texts, files, parameters and methods."""
+        kind = type(self)
+        return [
+            self.system_prompt,
+            self.user_prompt_template,
+            without_defaults(self.input_schema),
+            kind.system,
+            kind.prompt,
+            kind.run_call,
+        ]
 
     _builds_prompt = False  # whether the prompt comes from elsewhere than the template
 

@@ -1,7 +1,6 @@
 """``Task``: what a model is to do in one call of an agent, and how an agent has it done."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from treefold.agents.approval import Verdict, approve_prompt, continuation
@@ -14,6 +13,7 @@ from treefold.core.conversation import AgentConversation, Inputs, PriorConversat
 from treefold.core.errors import InvalidArgumentsError
 from treefold.core.exchange import Finish
 from treefold.core.function import Function, RunContext
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.messages import Message, messages_of
 from treefold.core.model import Model, ModelSettings
 from treefold.core.suggestions import did_you_mean
@@ -34,7 +34,7 @@ _LAST_CALL: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Task:
     """The task of an agent in one call."""
 

@@ -1,5 +1,6 @@
 """``ThinkMore``: have an agent review its own answer."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from treefold.agents.function import AgentFunction
@@ -43,6 +44,9 @@ class ThinkMore(AgentWrapper[P, R_co]):
         self.rounds = rounds
         answer = Parameter("answer", str, description="looks again at its own answer")
         super().__init__(agent, name, "think_more", "again", answer, _again)
+
+    def definition(self) -> Mapping[str, Any]:
+        return {**super().definition(), "settings": self.rounds}
 
     async def _work(self, ctx: RunContext, **args: Any) -> Any:
         answer = await self._call(ctx, self.agent, args)

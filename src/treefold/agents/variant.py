@@ -34,6 +34,7 @@ class Variant(AgentFunction):
             tags=agent.tags,
             budget=agent.budget,
             repeatable=agent.repeatable,
+            remote=agent.queue,
             uses_recursion=agent.uses_recursion,
             max_depth=agent.max_depth,
         )
@@ -45,6 +46,9 @@ class Variant(AgentFunction):
     @cached_property
     def parameters(self) -> Parameters:
         return Parameters(self.name, [*self._agent.parameters.items, self._extra])
+
+    def prompt_definition(self) -> list[Any]:
+        return [*self._agent.prompt_definition(), self._extra.name, self._more]
 
     async def prompt(self, ctx: RunContext, args: Mapping[str, Any]) -> str:
         own = {name: value for name, value in args.items() if name != self._extra.name}

@@ -36,7 +36,10 @@ from treefold.core.usage import TokenUsage
 from treefold.models.json_text import parse_json_object
 from treefold.runtime.ambient import current_context
 from treefold.runtime.graph import check_listed, reachable
-from treefold.stores.sessions import SessionStore, SqliteSessions
+from treefold.stores.opening import open_store
+from treefold.stores.saved_chats import SavedChats
+from treefold.stores.sessions import SessionStore
+from treefold.stores.urls import is_url
 
 _CLOSING_TICKS: Final = 10  # passes of the event loop in which an abandoned iteration is closed
 
@@ -83,8 +86,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         options: the model, its tools and the limits of the chat.
         session: save the conversation under this name, and continue the saved one if there is one.
             (The ``Session`` of a model is another thing.)
-        store: where to save it: the path of a file, or a store, which may be that of a Runtime; by
-            default ``chats.db`` in the user's data folder.
+        store: where to save it: the path of a file, a ``postgresql://`` URL, or a store, which may
+            be that of a Runtime; by default ``chats.db`` in the user's data folder.
 
     Attributes:
         options: the model, its tools and the limits of the chat.
@@ -136,7 +139,8 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
         # Whether query("") was called in this turn; it begins when all of the turn has been read.
         self._continues = False
         self._store = store
-        self._own_store: SessionStore | None = None  # opened, and to be closed, by this client
+        # Opened, and to be closed, by this client.
+        self._own_store: Store | SessionStore | None = None
         self._saver = None
         if session is not None:
             self._saver = Saver(self._sessions(), session, options.model_name)
@@ -482,12 +486,14 @@ class Client:  # noqa: PLR0904 - all that a chat is used for
             self._close_store()
 
     def _sessions(self) -> Sessions:
-        """Return the sessions of the store; open it if it is a path."""
+        """Return the sessions of the store; open it if it is a path or a URL."""
         store = self._store
-        if store is None or isinstance(store, str | os.PathLike):
+        if is_url(store):
+            store = self._own_store = open_store(store)
+        elif store is None or isinstance(store, str | os.PathLike):
             self._own_store = SessionStore(store)
             return self._own_store
-        if isinstance(store, SqliteSessions):
+        if isinstance(store, SavedChats):
             return store
         if (found := getattr(store, "sessions", None)) is None:
             raise InvalidValueError(

@@ -48,6 +48,10 @@ class ChatFunction(Function):
     def parameters(self) -> Parameters:
         return _PARAMETERS
 
+    def definition(self) -> Mapping[str, Any]:
+        tools = {function.name: function.interface() for function in self.uses}
+        return {"prompt": self._options.system_prompt, "tools": tools}
+
     def faults(self, models: ModelFinder) -> list[str]:
         try:
             self._options.find_model(models).check(self.uses)

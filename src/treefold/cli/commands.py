@@ -22,6 +22,10 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "chat": ("chat", "talk to a model"),
         "mcp": ("mcp", "serve functions as the tools of an MCP server"),
     },
+    "run on several machines": {
+        "worker": ("worker", "run what is submitted to a store that workers share"),
+        "workers": ("workers", "list the workers of a store, and stop one"),
+    },
     "look at a run": {
         "ps": ("ps", "list the runs of a journal"),
         "tree": ("tree", "show the calls of a run"),
@@ -45,6 +49,7 @@ GROUPS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "import": ("maintenance", "import a run that was exported"),
         "delete": ("maintenance", "delete a run that has ended"),
         "vacuum": ("maintenance", "return the space of deleted runs to the disk"),
+        "store": ("store", "create, upgrade or share a journal in PostgreSQL"),
     },
     "set up": {
         "init": ("init", "write a small project: an agent, its tool and a test"),

@@ -24,6 +24,7 @@ from treefold.cli.options import (
 from treefold.core.question import QuestionKind
 from treefold.core.states import NodeState
 from treefold.runtime.observe.observer import Observer, is_paused
+from treefold.stores.urls import public_name
 from treefold.views.text import readable
 
 EXIT_CODES: Final = (
@@ -179,7 +180,7 @@ def report_outcome(
     end = time.monotonic() + wait
     while (said := done()) is None:
         if not observer.is_driven:
-            print(readable(_later(journal_path(store), expected) + alternative))
+            print(readable(_later(public_name(journal_path(store)), expected) + alternative))
             return DONE
         if time.monotonic() >= end:
             print(readable(_not_yet(wait, expected)), file=sys.stderr)

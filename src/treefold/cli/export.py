@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from contextlib import closing
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -15,7 +16,9 @@ from treefold.cli.ps import questions_by_run
 from treefold.core.errors import InvalidValueError
 from treefold.core.json_values import encodable
 from treefold.runtime.observe.observer import Observer
+from treefold.stores.opening import open_store
 from treefold.stores.private_file import write_file
+from treefold.stores.urls import public_name
 from treefold.version import __version__
 from treefold.views import data
 from treefold.views.liveness import up_to_date
@@ -69,7 +72,7 @@ def export(
 
 
 def _data(observer: Observer, run: int, path: str) -> dict[str, Any]:
-    name = encodable(os.path.basename(path))
+    name = encodable(os.path.basename(public_name(path)))
     journal = {"name": name, "driven": False, "version": __version__}
     row = next(tree for tree in observer.trees() if tree.id == run)
     view = up_to_date(observer, observer.get_view(run))
@@ -83,9 +86,9 @@ def _page(found: dict[str, Any]) -> str:
 
 
 def _write_tree(journal: str, run: int, path: str) -> None:
-    from treefold.stores import SqliteStore, export_tree  # noqa: PLC0415 - only --tree needs it
+    from treefold.stores import export_tree  # noqa: PLC0415 - only --tree needs it
 
-    with SqliteStore(journal) as store:
+    with closing(open_store(journal, create=False)) as store:
         export_tree(store, run, path)
 
 

@@ -18,9 +18,10 @@ from treefold.cli.options import (
     wait_option,
 )
 from treefold.cli.run import show
+from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.errors import InvalidValueError, StoreOwnedError
-from treefold.core.forking import UNCHANGED, Edit
 from treefold.runtime.runtime import Runtime
+from treefold.stores.urls import public_name
 
 _HERE: Final = (
     "; with --with MODULE[:FUNCTION], 'treefold fork' forks at once, here; given now, it makes both"
@@ -130,5 +131,5 @@ def _fork_here(options: _Options, edit: Edit) -> int:
         runtime,
         lambda: runtime.fork(node, options.at, edit),
         command="fork",
-        left=_LEFT.format(store=path),
+        left=_LEFT.format(store=public_name(path)),
     )

@@ -4,13 +4,16 @@ import os
 import re
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final
 
 from treefold.cli.options import DEFAULT_STORE, LAST, NODE_HELP, STORE_VARIABLE
 from treefold.core.errors import InvalidValueError, StoreError, UnknownNodeError
+from treefold.core.shared_store import is_shared
 from treefold.core.store import Store
 from treefold.runtime.observe.observer import Observer, attach
+from treefold.stores.opening import open_store
+from treefold.stores.urls import is_url
 
 _NOT_DRIVEN: Final = (
     "no process drives this journal now: unfinished runs resume when their program is started again"
@@ -20,8 +23,24 @@ _PATH: Final = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})+")
 
 
 def journal_path(store: str | None) -> str:
-    """Return the path of the journal: *store*, what the environment names, or the default."""
+    """Return the path or URL of the journal: *store*, that of the environment, or the default."""
     return store or os.environ.get(STORE_VARIABLE) or DEFAULT_STORE
+
+
+def shared_journal(store: str | None) -> str:
+    """Return the URL of the journal that workers share.
+
+    Raises:
+        InvalidValueError: none is named, or it is a file.
+    """
+    path = store or os.environ.get(STORE_VARIABLE)
+    if path and is_url(path):
+        return path
+    found = f"{path} is a file, which one process runs; " if path else ""
+    raise InvalidValueError(
+        f"{found}give the database that workers share: --store postgresql://USER@HOST/DATABASE, or"
+        f" set {STORE_VARIABLE}"
+    )
 
 
 def existing_journal(store: str | None) -> str:
@@ -31,6 +50,8 @@ def existing_journal(store: str | None) -> str:
         StoreError: there is no such file, or it is empty.
     """
     path = journal_path(store)
+    if is_url(path):
+        return path
     found = os.path.expanduser(path)
     if not os.path.exists(found):
         raise StoreError(
@@ -53,16 +74,17 @@ def observe(store: str | None) -> Observer:
 
 @contextmanager
 def driven(path: str) -> Generator[Store]:
-    """Open the journal at *path* for writing, alone; create it if it is missing.
+    """Open the journal at *path* for writing; create it if it is missing.
+
+    A file is owned meanwhile. A journal in a database has an owner for each run.
 
     Raises:
         StoreOwnedError: another process drives it.
         StoreError: it cannot be written.
     """
-    from treefold.stores import SqliteStore  # noqa: PLC0415 - commands that only read need none
-
-    with SqliteStore(path) as store:
-        store.acquire()
+    with closing(open_store(path)) as store:
+        if not is_shared(store):
+            store.acquire()
         yield store
 
 

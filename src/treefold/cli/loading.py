@@ -20,6 +20,11 @@ MODEL_HELP: Final = (
     "the model of agents that name none, instead of TREEFOLD_MODEL: local, anthropic:MODEL, "
     "openai:MODEL@URL, scripted:FILE, ..."
 )
+ENGINE_HELP: Final = (
+    "what places work on workers: procrastinate, temporal:HOST:PORT[/NAMESPACE], in-process, or "
+    "MODULE:NAME for one of your own; by default procrastinate in the database of the store, if it "
+    "is installed"
+)
 _SCRIPTED: Final = "scripted:"
 
 
@@ -43,7 +48,7 @@ def load_model(name: str | None) -> Any:
     place, _, attribute = name.removeprefix(_SCRIPTED).rpartition(":")
     if not place.endswith(".py"):
         return ScriptedModel(*read_script(Path(name.removeprefix(_SCRIPTED))), name=name)
-    found: Any = getattr(_loaded(place), attribute, None)
+    found = load_object(place, attribute)
     if isinstance(found, Model):
         return found
     if isinstance(found, list | tuple):
@@ -53,6 +58,11 @@ def load_model(name: str | None) -> Any:
             f"{place} has no {attribute!r} that is a model, a list of replies or a function"
         )
     return ScriptedModel(cast("Any", found), name=name)
+
+
+def load_object(place: str, name: str) -> Any:
+    """Return what a module or a file has by that name; None if it has nothing."""
+    return getattr(_loaded(place), name, None)
 
 
 def load_function(target: str) -> Function:

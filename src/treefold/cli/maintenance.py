@@ -18,6 +18,7 @@ from treefold.core.errors import InvalidValueError, StoreError
 from treefold.core.store import Store, TreeRow
 from treefold.runtime.observe.observer import attach
 from treefold.stores.errors import forked_error, still_open_error
+from treefold.stores.urls import is_url, public_name
 from treefold.views.text import printable, readable
 
 
@@ -33,7 +34,7 @@ def import_run(tree: str, store: str | None) -> int:
 
     Either all of the file is imported or nothing. A fork comes with the runs that it is based on.
     All nodes get new ids, and a key that another run has is left out. The journal is created if
-    it does not exist; no process may drive it meanwhile.
+    it does not exist; no process may drive a file meanwhile.
     """
     from treefold.stores import MemoryStore  # noqa: PLC0415 - --help needs none
 
@@ -47,8 +48,8 @@ def import_run(tree: str, store: str | None) -> int:
             rows = _import(target, path)
     for was, row in zip(written, rows, strict=True):
         key = "" if row.key == was.key else f"; its key {was.key!r} belongs to another run"
-        print(readable(f"{row.function} is now node {row.id} of {journal}{key}"))
-    _warn_of_unfinished(rows, journal)
+        print(readable(f"{row.function} is now node {row.id} of {public_name(journal)}{key}"))
+    _warn_of_unfinished(rows, public_name(journal))
     return DONE
 
 
@@ -100,7 +101,7 @@ def delete(node: str, store: str | None, *, yes: bool) -> int:
     example: treefold delete nightly --yes
 
     It cannot be restored, unless 'treefold export --tree' wrote it to a file. A run that has not
-    ended cannot be deleted, nor one that has a fork; no process may drive the journal meanwhile.
+    ended cannot be deleted, nor one that has a fork; no process may drive a file meanwhile.
     'treefold vacuum' returns the space to the disk.
     """
     with observe(store) as observer:
@@ -137,13 +138,17 @@ def vacuum(store: str | None) -> int:
     example: treefold vacuum
 
     The journal is written anew, which temporarily takes as much space again; no process may drive
-    it meanwhile.
+    it meanwhile. A database keeps the space, and uses it again.
     """
-    with driven(existing_journal(store)) as target:
+    journal = existing_journal(store)
+    with driven(journal) as target:
         before = _size(target.name)
         target.vacuum()
         freed = max(0, before - _size(target.name))
-    print(f"{freed:,} bytes were returned")
+    if is_url(journal):
+        print("the server uses the space again")
+    else:
+        print(f"{freed:,} bytes were returned")
     return DONE
 
 

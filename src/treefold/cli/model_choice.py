@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from treefold.core.errors import InvalidValueError, TreefoldError
+from treefold.core.errors import InvalidValueError, StoreError, TreefoldError
 from treefold.core.model import Model
 from treefold.core.provider import BASE_URL_VARIABLE, MODEL_VARIABLE
 from treefold.core.views import NodeView
@@ -22,6 +22,7 @@ from treefold.models.naming import find_model
 from treefold.models.openai.model import LOCAL_SERVERS, OpenAIModel
 from treefold.models.servers import find_servers
 from treefold.runtime.observe.observer import attach
+from treefold.stores.urls import is_url
 from treefold.views.text import printable
 
 AUTO: Final = "auto"
@@ -157,9 +158,15 @@ def recorded_model(
 
     With a *function*, only a run that calls it with *args* counts.
     """
-    if not os.path.exists(store):
+    if not is_url(store) and not os.path.exists(store):
         return None
-    with attach(store) as observer:
+    try:
+        observer = attach(store)
+    except StoreError:
+        if is_url(store):
+            return None  # the runtime creates it, or says what is wrong
+        raise
+    with observer:
         stack: list[NodeView] = [observer.get_view(one.id) for one in observer.trees() if one.open]
     if function is not None:
         stack = [view for view in stack if view.fn == function and dict(view.inputs) == args]

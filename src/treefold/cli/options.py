@@ -80,7 +80,8 @@ def _levels(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def read_seconds(text: str) -> float:
+    """Return a number of seconds; the type of an option."""
     try:
         seconds = float(text)
     except ValueError:
@@ -94,7 +95,16 @@ store_option: Final = click.option(
     "--store",
     type=FILE,
     metavar="FILE",
-    help=f"the journal; by default ${STORE_VARIABLE}, or {DEFAULT_STORE} in this folder",
+    help=(
+        f"the journal: a file, or a postgresql:// URL; by default ${STORE_VARIABLE}, or"
+        f" {DEFAULT_STORE} in this folder"
+    ),
+)
+shared_store_option: Final = click.option(
+    "--store",
+    metavar="URL",
+    help=f"the journal that workers share, postgresql://USER@HOST/DATABASE; by default"
+    f" ${STORE_VARIABLE}",
 )
 json_option: Final = click.option("--json", is_flag=True, help="print one JSON value")
 depth_option: Final = click.option(
@@ -103,7 +113,7 @@ depth_option: Final = click.option(
 wait_option: Final = click.option(
     "--wait",
     metavar="SECONDS",
-    type=_seconds,
+    type=read_seconds,
     default=_WAIT,
     help=f"how long to wait until it is done; {_WAIT:g} by default",
 )

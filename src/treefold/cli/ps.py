@@ -52,7 +52,9 @@ def list_runs(observer: Observer) -> list[dict[str, Any]]:
 
 def questions_by_run(observer: Observer) -> Counter[int]:
     """Return the number of open questions of each run, by its id."""
-    return Counter(observer.tree_of(question.node_id) for question in observer.questions())
+    asked = [question.node_id for question in observer.questions()]
+    trees = observer.trees_of(asked)
+    return Counter(trees[node] for node in asked if node in trees)
 
 
 def _table(trees: Iterable[Mapping[str, Any]], now: float) -> list[Sequence[str]]:

@@ -19,7 +19,13 @@ import click
 from treefold.cli.browser import open_page
 from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
 from treefold.cli.function_options import FunctionCommand, read_options
-from treefold.cli.loading import MODEL_HELP, TARGET, is_scripted, load_function, load_model
+from treefold.cli.loading import (
+    MODEL_HELP,
+    TARGET,
+    is_scripted,
+    load_function,
+    load_model,
+)
 from treefold.cli.log_output import messages_held
 from treefold.cli.options import FILE, command, read_value
 from treefold.cli.terminal_questions import StdinLines, ask_for_answers
@@ -36,6 +42,7 @@ from treefold.core.function import Function, Node
 from treefold.core.model import Model
 from treefold.runtime.runtime import Runtime
 from treefold.stores.memory_store import MemoryStore
+from treefold.stores.urls import public_name
 from treefold.views.terminal import TICK, LiveTree
 from treefold.views.text import printable
 from treefold.views.web import server
@@ -81,12 +88,18 @@ _LEFT = "the same command resumes it, from {store}"
 @click.option(
     "--store",
     type=FILE,
-    metavar="FILE",
+    metavar="FILE|URL",
     help="write a journal there, and resume what is unfinished in it",
 )
+@click.option("--key", metavar="KEY", help="make this call once: the same key finds it again")
+@click.option(
+    "--detach", is_flag=True, help="submit it to the workers of --store URL, and return at once"
+)
+@click.option("--queue", metavar="NAME", help="with --detach: only workers of this queue run it")
+@click.option("--engine", metavar="NAME", help="with --detach: as for 'treefold worker'")
 @click.option("--view", is_flag=True, help="show it in a browser, too, while it runs")
 @click.pass_context
-def run(
+def run(  # noqa: PLR0913 - options, each passed by name
     ctx: click.Context,
     *,
     target: str,
@@ -94,7 +107,11 @@ def run(
     arguments: tuple[str, ...],
     model: str | None,
     store: str | None,
+    key: str | None,
+    queue: str | None,
+    engine: str | None,
     local: bool,
+    detach: bool,
     view: bool,
 ) -> int:
     """Call a function, watch the tree grow, and print what the function returned.
@@ -112,11 +129,24 @@ def run(
     Agents that name no model use that of --model or --local; otherwise that of the unfinished run,
     or the one that TREEFOLD_MODEL (with TREEFOLD_BASE_URL, if that is set) names. If there is none,
     they fail, and the error lists the keys and servers found here.
+
+    With --detach, 'treefold worker' runs the call, with the model of the worker unless --model is
+    given. The id of the run is printed, by which 'treefold tree' and 'treefold answer' find it.
     """
     try:
         function = load_function(target)
         args = dict(map(_argument, arguments)) | read_options(ctx.command, function, options)
         _check(function, args, arguments)
+        if detach and view:
+            raise InvalidValueError("--view is for a run of this process: use 'treefold view'")
+        if detach:
+            from treefold.cli.detached import submit  # noqa: PLC0415 - needs an engine
+
+            model = "local" if local else model
+            return submit(function, args, store, key=key, queue=queue, engine=engine, model=model)
+        if queue or engine:
+            option = "--queue" if queue else "--engine"
+            raise InvalidValueError(f"{option} is for --detach, which has workers run the call")
         runtime = Runtime(
             [function],
             models=_choose_model(model, store, function, args, embedded=local),
@@ -125,11 +155,11 @@ def run(
     except TreefoldError as error:
         print(f"treefold run: {error}", file=sys.stderr)
         return USAGE
-    left = None if store is None else _LEFT.format(store=store)
+    left = None if store is None else _LEFT.format(store=public_name(store))
     with _shown_in_browser(runtime) if view else nullcontext():
         return show(
             runtime,
-            lambda: _unfinished(runtime, function, args) or runtime.invoke(function, args),
+            lambda: _unfinished(runtime, function, args) or runtime.invoke(function, args, key=key),
             command="run",
             left=left,
         )

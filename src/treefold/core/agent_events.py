@@ -43,6 +43,20 @@ class LeaseAwaited(Event):
 
 
 @fact
+class RateAwaited(Event):
+    """The call waits until its next request fits into a rate, for *seconds* or longer.
+
+    Example:
+        >>> from treefold.events import RateAwaited
+        >>> RateAwaited(2, 1767225600.0, 1.5).seconds
+        1.5
+    """
+
+    at: float
+    seconds: float  # 0: others wait before it
+
+
+@fact
 class RequestSent(Event):
     """A request with *inputs* was sent to the model.
 
@@ -130,6 +144,7 @@ class NoticeGiven(Event):
 
     text: str
     calls: tuple[int, ...] = ()  # indexes of child calls that were not made again
+    version: str = ""  # the call continues with this version of its function
 
 
 @fact

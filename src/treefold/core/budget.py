@@ -1,13 +1,13 @@
 """``Budget``: what a call, and all calls below it, may spend."""
 
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from treefold.core.errors import InvalidValueError
+from treefold.core.lazy_dataclass import lazy_dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Budget:
     """Limits on money, tokens, time and requests to models; None means no limit.
 
@@ -18,9 +18,12 @@ class Budget:
     Attributes:
         usd: US dollars. A model without a known price cannot be used with this limit.
         tokens: input and output tokens together.
-        seconds: from the start of the call; after them it is stopped, whatever it is doing.
+        seconds: from the start of the call, in whichever process; after them it is stopped,
+            whatever it is doing.
         calls: requests to models.
         last_call: allow an agent one more request, without functions, to say what it has found.
+        name: in a shared store, all budgets of this name are one account, which lasts for ever;
+            without a name a budget of a runtime is for what its own process spends.
 
     Example:
         >>> from treefold import Budget
@@ -33,6 +36,7 @@ class Budget:
     seconds: float | None = None
     calls: int | None = None
     last_call: bool = False
+    name: str | None = None
 
     def __post_init__(self) -> None:
         if self.usd is not None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
-from treefold.core.value_codec import digest
 
 _NAMED: Final = "="
 _USED: Final = "/"
@@ -42,4 +41,11 @@ def is_past(key: str, responses: int) -> bool:
 def of_content(function: str, model: Any, args: Mapping[str, Any]) -> str:
     """Return the key of a call that is identified by its function, model and arguments."""
     by = "" if model is None else f"@{getattr(model, 'name', model)}"
-    return f"{function}{by}({digest(dict(args))})"
+    return f"{function}{by}({of_arguments(args)})"
+
+
+def of_arguments(args: Mapping[str, Any]) -> str:
+    """Return what identifies arguments: the same in every process."""
+    from treefold.core.value_codec import digest  # noqa: PLC0415 - only journals and keys need it
+
+    return digest(dict(args))

@@ -1,12 +1,12 @@
 """The request for a call, and what the framework's own functions see of the call that starts."""
 
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import Rules
 from treefold.core.function import Function, Node, RunContext
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.states import NodeState
 
 # Is awaited before a call runs, with the context of the call; returns the arguments to run it with.
@@ -14,7 +14,7 @@ from treefold.core.states import NodeState
 Gate = Callable[[RunContext], Awaitable[Mapping[str, Any]]]
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class CallRequest:
     """A function, its arguments, and the options of the call."""
 
@@ -32,6 +32,8 @@ class CallRequest:
     prior: Any = None  # what an agent continues: a PriorConversation, or the turn of a chat
     key: str | None = None  # given by the caller
     continues: int | None = None  # the recorded call that it repeats
+    queue: str = ""  # of a work engine; for top-level calls
+    priority: int = 0  # in that queue
     call_key: str = ""  # identifies the call among those of its parent, if there is a journal
 
 

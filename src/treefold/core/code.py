@@ -30,6 +30,7 @@ class CodeOptions(TypedDict, total=False):
     uses: Iterable[Function]
     tags: Iterable[str] | None
     repeatable: bool | None
+    remote: bool | str
     uses_recursion: bool
     max_depth: int
     budget: Budget | None
@@ -91,6 +92,7 @@ class CodeFunction(Function[P, R_co]):
         uses_recursion: bool = False,
         max_depth: int = 10,
         budget: Budget | None = None,
+        remote: bool | str = False,
     ) -> None:
         if desc is None and args is None:
             desc = description_of(callable)
@@ -106,6 +108,7 @@ class CodeFunction(Function[P, R_co]):
             uses_recursion=uses_recursion,
             max_depth=max_depth,
             budget=budget,
+            remote=remote,
         )
         self.callable = callable
         self.kind = Kind.of(callable)
@@ -167,6 +170,9 @@ class CodeFunction(Function[P, R_co]):
     @property
     def output_type(self) -> Any:
         return self._signature.returns
+
+    def definition(self) -> Mapping[str, Any]:
+        return {"code": self.callable}
 
     async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         values = self._with_defaults(args)

@@ -5,7 +5,6 @@ module knows neither budgets nor journals.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from treefold.core.agent_errors import AgentException
@@ -13,6 +12,7 @@ from treefold.core.agent_events import ResponseCompleted
 from treefold.core.decisions import RuleChain
 from treefold.core.exchange import Exchange
 from treefold.core.function import Function, ModelFinder
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.model import Model, ModelSettings, Session
 from treefold.core.model_events import ModelEvent
 from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserText
@@ -20,7 +20,7 @@ from treefold.core.transcript import ToolResult, ToolUse, TranscriptPart, UserTe
 Inputs = Sequence[UserText | ToolResult]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class PriorConversation:
     """The beginning of a conversation: what an earlier process, another call or a fork left.
 

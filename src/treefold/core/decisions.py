@@ -5,11 +5,12 @@ A runtime has them, and so may a client inside it; they apply to every call belo
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from inspect import isawaitable, signature
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.suggestions import did_you_mean
 
 HOOK_PRE_TOOL_USE: Final = "pre_tool_use"
@@ -29,7 +30,7 @@ _NAMES: Final = {
 _OTHER_NAMES: Final = {other: name for name, other in _NAMES.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class HookDecision:
     """The decision of a decision hook.
 
@@ -87,7 +88,7 @@ class HookDecision:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class PreToolUseEvent:
     """A model asks for a call that has not been made yet.
 
@@ -105,7 +106,7 @@ class PreToolUseEvent:
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class PostToolUseEvent:
     """A call that a model asked for has ended, or was denied.
 
@@ -127,7 +128,7 @@ class PostToolUseEvent:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class UserPromptSubmitEvent:
     """A prompt is about to be sent to a model.
 
@@ -141,7 +142,7 @@ class UserPromptSubmitEvent:
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class StopEvent:
     """An agent has its result and is about to end.
 
@@ -167,7 +168,7 @@ HookHandler = Callable[[Any], Awaitable[HookDecision | None]]
 Hooks = Mapping[str, Sequence[HookHandler]]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Rules:
     """The allowed tools and decision hooks of one runtime or client."""
 

@@ -6,18 +6,20 @@ description, so that the model reads it only once.
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from treefold.core.lazy_dataclass import lazy_dataclass
+
+# As texts, which are compiled on first use: that takes longer than importing the module.
 _TITLES: Final = "Args|Arguments|Parameters|Params"
-_ANY_STYLE: Final = re.compile(rf"^(?:(?:{_TITLES})\b|[:@](?:param|arg|key|type))", re.MULTILINE)
-_GOOGLE: Final = re.compile(rf"(?:{_TITLES}):\s*")
-_NUMPY: Final = re.compile(rf"(?:{_TITLES})\s*")
-_FIELD: Final = re.compile(r"[:@](?:param|parameter|arg|argument|key|keyword|type)\s([^:]*):")
-_BLANKS: Final = re.compile(r"\n{3,}")
+_ANY_STYLE: Final = rf"(?m)^(?:(?:{_TITLES})\b|[:@](?:param|arg|key|type))"
+_GOOGLE: Final = rf"(?:{_TITLES}):\s*"
+_NUMPY: Final = rf"(?:{_TITLES})\s*"
+_FIELD: Final = r"[:@](?:param|parameter|arg|argument|key|keyword|type)\s([^:]*):"
+_BLANKS: Final = r"\n{3,}"
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Section:
     """A section of a docstring: the lines of its title, and name and lines of each parameter."""
 
@@ -31,7 +33,7 @@ def without_parameters(docstring: str, names: Collection[str]) -> str:
     Entries for other names stay. A docstring that mixes styles is returned unchanged, because
     only one of them is read for the schema.
     """
-    if not _ANY_STYLE.search(docstring):
+    if not re.search(_ANY_STYLE, docstring):
         return docstring
     lines = docstring.splitlines()
     styles = [list(_google(lines)), list(_numpy(lines)), *(list(_fields(lines, m)) for m in ":@")]
@@ -45,12 +47,12 @@ def without_parameters(docstring: str, names: Collection[str]) -> str:
         if len(known) == len(section.entries):
             cut.update(section.title)
     left = "\n".join(line for number, line in enumerate(lines) if number not in cut)
-    return _BLANKS.sub("\n\n", left).strip()
+    return re.sub(_BLANKS, "\n\n", left).strip()
 
 
 def _google(lines: Sequence[str]) -> Iterator[_Section]:
     for start, line in enumerate(lines):
-        if not _GOOGLE.fullmatch(line):
+        if not re.fullmatch(_GOOGLE, line):
             continue
         stop = next((n for n in range(start + 1, len(lines)) if lines[n][:1].strip()), len(lines))
         body = range(start + 1, stop)
@@ -63,7 +65,7 @@ def _google(lines: Sequence[str]) -> Iterator[_Section]:
 
 def _numpy(lines: Sequence[str]) -> Iterator[_Section]:
     for start, line in enumerate(lines[:-1]):
-        if not _NUMPY.fullmatch(line) or lines[start + 1].rstrip() != "-" * len(line.rstrip()):
+        if not re.fullmatch(_NUMPY, line) or lines[start + 1].rstrip() != "-" * len(line.rstrip()):
             continue
         stop = len(lines)
         for number in range(start + 3, len(lines)):
@@ -78,7 +80,7 @@ def _numpy(lines: Sequence[str]) -> Iterator[_Section]:
 
 def _fields(lines: Sequence[str], marker: str) -> Iterator[_Section]:
     for start, line in enumerate(lines):
-        field = _FIELD.match(line) if line.startswith(marker) else None
+        field = re.match(_FIELD, line) if line.startswith(marker) else None
         if field is None:
             continue
         stop = start + 1

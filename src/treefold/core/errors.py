@@ -565,6 +565,26 @@ class FencedError(StoreError):
     """
 
 
+class EngineError(TreefoldError):
+    """A work engine cannot be reached or used; what is owed is in the store, so nothing is lost.
+
+    Attributes:
+        engine: the name of the engine, and where it is.
+
+    Example:
+        >>> from treefold.errors import EngineError
+        >>> print(EngineError("Temporal at localhost:7233", "it does not answer"))
+        Temporal at localhost:7233: it does not answer
+    """
+
+    def __init__(self, engine: str, message: str) -> None:
+        super().__init__(engine, message)
+        self.engine = engine
+
+    def __str__(self) -> str:
+        return f"{self.engine}: {self.args[1]}"
+
+
 class TracedError(TreefoldError):
     """An error that knows the call it is about; printing it shows an agent traceback.
 

@@ -18,7 +18,7 @@ def event_schema() -> dict[str, Any]:
 
     Example:
         >>> from treefold.events import event_schema
-        >>> event_schema()["$defs"]["CallStarted"]["required"]
+        >>> event_schema()["$defs"]["CallResumed"]["required"]
         ['node', 'number', 'at']
     """
     assert agent_events  # its classes are subclasses of Event, too

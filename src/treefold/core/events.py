@@ -5,13 +5,14 @@ only. Times are seconds since the epoch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, TypeVar, dataclass_transform
 
 from treefold.core.budget import Budget
 from treefold.core.errors import RecordedError, TracedError
 from treefold.core.json_form import HIDDEN, LIMIT, json_form
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.question import Answer, Question
 from treefold.core.states import NodeState
 
@@ -23,7 +24,7 @@ def fact(cls: type[T]) -> type[T]:
     """Make a dataclass that type checkers treat as frozen."""
     # At run time it is not frozen: every call creates three events, and creating an instance of a
     # frozen dataclass takes four times as long.
-    return dataclass(slots=True)(cls)
+    return lazy_dataclass()(cls)
 
 
 @fact
@@ -59,14 +60,24 @@ def set_number(event: Event, number: int) -> None:
 
 
 @fact
+class BudgetAbove:
+    """A budget that a call spends of, and that belongs to a call above it or to the runtime."""
+
+    name: str  # of its account in the store
+    node: int | None  # whose it is; None: the runtime's
+    budget: Budget
+
+
+@fact
 class CallOptions:
-    """The options that a top-level call was made with."""
+    """The options that a top-level or remote call was made with."""
 
     timeout: float | None = None
     model: str | None = None
     budget: Budget | None = None
     passing: bool = False  # only the process that made the call can continue it
     traceparent: str | None = None  # the span that was open where the call was made
+    budgets_above: tuple[BudgetAbove, ...] = ()  # of a call that another worker runs
 
 
 @fact
@@ -85,11 +96,13 @@ class CallRequested(Event):
     function: str
     inputs: Mapping[str, Any]
     tool_use_id: str | None = None  # if a model asked for it
-    options: CallOptions | None = None  # of a top-level call
+    options: CallOptions | None = None  # of a top-level or remote call
     key: str = field(default="", metadata=HIDDEN)  # identifies it among the calls of its parent
     gated: bool = False  # a gate has to allow it before it starts
     is_agent: bool = False
     continues: int | None = None  # the call of a failed tree that this call resumes
+    queue: str = ""  # if any worker that serves this queue may run it, apart from its caller
+    version: str = ""  # of its function; empty if there is no journal
 
 
 @fact
@@ -124,6 +137,7 @@ class TreeForked(Event):
     # applies to all of them.
     calls_until: tuple[int, ...] = ()
     uncancelled: tuple[int, ...] = ()  # nodes that are shared without their cancellation
+    version: str = ""  # of its function when the fork was made
 
 
 @fact
@@ -141,6 +155,7 @@ class CallInherited(Event):
     index: int
     function: str
     is_agent: bool
+    version: str = ""  # of its function when the fork was made
 
 
 @fact
@@ -177,11 +192,12 @@ class CallStarted(Event):
 
     Example:
         >>> from treefold.events import CallStarted
-        >>> CallStarted(2, 1767225600.0, number=5).to_json()
-        {'schema': 1, 'type': 'CallStarted', 'node': 2, 'number': 5, 'at': 1767225600.0}
+        >>> CallStarted(2, 1767225600.0, deadline=1767229200.0).to_json()["deadline"]
+        1767229200.0
     """
 
     at: float
+    deadline: float | None = None  # when its timeout ends it, in any process
 
 
 @fact

@@ -1,13 +1,14 @@
 """What one request added to a conversation, in the provider's own format."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, Self, cast
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.json_form import HIDDEN
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.plain import required_key
 from treefold.core.usage import TokenUsage
 
@@ -30,7 +31,7 @@ class Finish(StrEnum):
     PAUSED = "paused"  # nothing: the model continues the response
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Exchange:
     """The messages sent and received by one request, each as its JSON text on the wire.
 
@@ -102,7 +103,8 @@ class LazyExchange(Exchange):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Exchange) and _values(self) == _values(other)
 
-    __hash__ = Exchange.__hash__
+    def __hash__(self) -> int:
+        return super().__hash__()
 
 
 _FIELDS: Final = tuple(one.name for one in fields(Exchange))

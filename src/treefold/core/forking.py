@@ -4,12 +4,12 @@ A position is the number of an event in its tree, counted from 1.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
 from treefold.core.agent_events import ResponseCompleted
 from treefold.core.call_keys import is_past
+from treefold.core.edit import UNCHANGED, Edit
 from treefold.core.errors import InvalidValueError
 from treefold.core.events import (
     AgentEdited,
@@ -25,52 +25,11 @@ from treefold.core.events import (
     TreeForked,
     ValueSent,
 )
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.states import NodeState
 
 
-class _Unchanged(Enum):
-    UNCHANGED = "unchanged"
-
-    def __repr__(self) -> str:
-        return "UNCHANGED"
-
-
-UNCHANGED: Final = _Unchanged.UNCHANGED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
-    """The changes of a fork.
-
-    Attributes:
-        prompt: the new first prompt of an agent.
-        model: the model that an agent uses from there on.
-        system: the system prompt that an agent has from there on.
-        args: the new arguments of the call.
-        result: the new result of the call, which is then not made.
-
-    Example:
-        >>> from treefold import Edit, MemoryStore, Runtime, agent
-        >>> from treefold.testing import ScriptedModel
-        >>> @agent
-        ... def greet(name: str) -> str:
-        ...     return f"Greet {name}."
-        >>> with Runtime([greet], models=ScriptedModel("Hi!", "Moin!"), store=MemoryStore()) as run:
-        ...     node = run.invoke(greet, {"name": "Ada"})
-        ...     node.result()
-        ...     run.fork(node, edit=Edit(prompt="Greet Ada in Low German.")).result()
-        'Hi!'
-        'Moin!'
-    """
-
-    prompt: str | None = None
-    model: Any = None
-    system: str | None = None
-    args: Mapping[str, Any] | None = None
-    result: Any = UNCHANGED
-
-
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Cut:
     """Where a fork departs from its source."""
 
@@ -322,8 +281,11 @@ def _edits_agent(edit: Edit) -> bool:
     return any(one is not None for one in (edit.prompt, edit.model, edit.system))
 
 
-def still_open(events: Sequence[Event]) -> list[CallInherited]:
-    """Return an event for each open call below the top-level one: it is open in the fork, too."""
+def still_open(events: Sequence[Event], version_of: Callable[[str], str]) -> list[CallInherited]:
+    """Return an event for each open call below the top-level one: it is open in the fork, too.
+
+    *version_of* returns the version of the function with that name.
+    """
     ended: set[int] = set()
     for event in events:
         if isinstance(event, CallEnded):
@@ -331,10 +293,14 @@ def still_open(events: Sequence[Event]) -> list[CallInherited]:
         elif isinstance(event, CallReopened | CallInherited):
             ended.discard(event.node)
     requests = [e for e in events if isinstance(e, CallRequested) and e.parent is not None]
-    return [inherited_call(request) for request in requests if request.node not in ended]
+    return [
+        inherited_call(request, version_of(request.function))
+        for request in requests
+        if request.node not in ended
+    ]
 
 
-def inherited_call(request: CallRequested) -> CallInherited:
+def inherited_call(request: CallRequested, version: str) -> CallInherited:
     """Return the event that a shared call below the top-level one is open in the fork."""
     assert request.parent is not None  # the top-level call has a TreeForked event instead
     return CallInherited(
@@ -344,6 +310,7 @@ def inherited_call(request: CallRequested) -> CallInherited:
         request.index,
         request.function,
         request.is_agent,
+        version,
     )
 
 

@@ -1,18 +1,19 @@
 """``Frame``: one line of an agent traceback, or of a debugger's stack, for each call."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any, Final, Literal
 
 from treefold.core.json_form import LIMIT, NODE, json_form
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.truncation import truncated_repr
 from treefold.core.usage import TokenUsage
 
 INTERRUPTED: Final = "interrupted"  # the state of an open call whose process has ended
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Frame:
     """One call on the path from a top-level call to the call of interest.
 

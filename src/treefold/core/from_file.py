@@ -1,10 +1,11 @@
 """``FromFile``: an argument or prompt that is read from a file."""
 
 import os
-from dataclasses import dataclass
+
+from treefold.core.lazy_dataclass import lazy_dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class FromFile:
     """An argument or prompt that is read from a file when the call runs.
 

@@ -7,6 +7,7 @@ it does not know how they are run.
 
 import inspect
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncGenerator,
@@ -32,6 +33,7 @@ from treefold.core.budget import Budget
 from treefold.core.display import Displayed
 from treefold.core.errors import DefinitionError, InvalidValueError
 from treefold.core.frames import Frame
+from treefold.core.json_schema import without_defaults
 from treefold.core.parameter import JsonSchema
 from treefold.core.parameters import Parameters
 from treefold.core.question import Answer, QuestionKind
@@ -55,6 +57,8 @@ Q = ParamSpec("Q")
 # ``Function`` and ``Node`` mean any of them.
 P = ParamSpec("P", default=...)
 R_co = TypeVar("R_co", default=Any, covariant=True)
+
+DEFAULT_QUEUE = "default"  # of calls that any worker may run
 
 _LONGEST = sys.float_info.max
 _NO_TAGS: frozenset[str] = frozenset()
@@ -180,7 +184,7 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
     # If calling it returns the result of an agent: the keys that lead to it in the arguments.
     result_path: tuple[str, ...] | None = None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a definition has many parts, each by its name
         self,
         name: str,
         desc: str,
@@ -191,6 +195,7 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
         uses_recursion: bool = False,
         max_depth: int = 10,
         budget: Budget | None = None,
+        remote: bool | str = False,
     ) -> None:
         if budget is not None and not isinstance(budget, Budget):
             raise InvalidValueError(f"the budget of {name} is a Budget(...), not {budget!r}")
@@ -203,7 +208,14 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
         if not isinstance(max_depth, int) or max_depth < 1:
             raise InvalidValueError(f"max_depth={max_depth!r} of {name}: give 1 or more")
         self.budget = budget  # of each call, including all calls below it
+        if not isinstance(remote, bool | str):
+            raise InvalidValueError(
+                f"remote={remote!r} of {name}: give True, False or the name of a queue"
+            )
+        # In a shared store, calls of it are run by any worker that serves this queue; "" for none.
+        self.queue = DEFAULT_QUEUE if remote is True else (remote or "")
         self._uses = checked_functions(uses, f"the 'uses' of {name}")
+        self.made_at = time.time()  # a source file that was changed later is not its source
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -262,6 +274,22 @@ class Function(ABC, Generic[P, R_co]):  # noqa: PLR0904 - most are parts of the 
                 "parameters": self.input_schema,
             },
         }
+
+    def interface(self) -> JsonSchema:
+        """Return what a model is told about it, without what differs between machines."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": without_defaults(self.input_schema),
+        }
+
+    def definition(self) -> Mapping[str, Any]:
+        """Return what decides what its calls do, by part; the version of a function is made of it.
+
+        The names of the parts are words for people and begin with different letters. The values are
+        callables, whose source counts, and data.
+        """
+        return {"code": type(self).run_call}
 
     def faults(self, models: "ModelFinder") -> list[str]:
         """Return what is wrong with its definition, given these *models*."""

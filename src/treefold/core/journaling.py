@@ -60,6 +60,7 @@ _KINDS: Final[dict[str, type[Event]]] = {
         events.AgentEdited,
         agent_events.ConversationOpened,
         agent_events.LeaseAwaited,
+        agent_events.RateAwaited,
         agent_events.RequestSent,
         agent_events.RequestRetried,
         agent_events.RequestFailed,
@@ -79,6 +80,14 @@ _IN_ENTRY: Final = {
     | {"tree_number", "function", "key", "is_agent", "source", "inherited"},
     CallInherited: _IN_EVERY_ENTRY | {"parent", "index", "function", "key", "is_agent"},
     Question: {"id", "node_id"},
+}
+# Hashes that are compared with new ones, which redaction might change; by class.
+_NOT_REDACTED: Final[dict[type, set[str]]] = {
+    CallRequested: {"version"},
+    CallInherited: {"version"},
+    TreeForked: {"version"},
+    agent_events.NoticeGiven: {"version"},
+    Question: {"key"},
 }
 _CALLS: Final = {CallRequested, CallInherited, TreeForked}
 _STATE_AFTER: Final[dict[type[Event], NodeState]] = {
@@ -246,7 +255,10 @@ def _plan(kind: type[Any]) -> list[tuple[str, Any, Write | None, Read | None]]:
         if field.name in left_out:
             continue
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        plan.append((field.name, default, *_codec(hints[field.name])))
+        if field.name in _NOT_REDACTED.get(kind, ()):
+            plan.append((field.name, default, None, None))
+        else:
+            plan.append((field.name, default, *_codec(hints[field.name])))
     # The exchange comes last: it contains the texts of the other fields, which are then known.
     return sorted(plan, key=lambda field: hints[field[0]] is Exchange)
 

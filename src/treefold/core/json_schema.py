@@ -19,6 +19,8 @@ _TYPES: dict[str, Any] = {
 }
 # Keywords by which a schema may describe arguments outside its own "properties".
 _ELSEWHERE = ("$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties")
+# Keywords whose value has a schema for each name.
+_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 
 
 def allows_more(schema: JsonSchema) -> bool:
@@ -45,6 +47,23 @@ def read_parameters(owner: str, schema: JsonSchema) -> list[Parameter]:
         Parameter(name, _annotation(inner), MISSING if name in required else None)
         for name, inner in described.items()
     ]
+
+
+def without_defaults(schema: Any, *, by_name: bool = False) -> Any:
+    """Return *schema* without the defaults; *by_name* if it is a mapping from names to schemas.
+
+    A default is a value of one process: a folder, or a set, whose order is random.
+    """
+    if isinstance(schema, Mapping):
+        items = cast("Mapping[str, Any]", schema).items()
+        return {
+            key: without_defaults(inner, by_name=not by_name and key in _BY_NAME)
+            for key, inner in items
+            if by_name or key != "default"
+        }
+    if isinstance(schema, list):
+        return [without_defaults(inner) for inner in cast("list[Any]", schema)]
+    return schema
 
 
 def _annotation(schema: Any) -> Any:

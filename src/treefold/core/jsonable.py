@@ -3,16 +3,16 @@
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, cast
 
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.truncation import truncated_repr
 
 _REPR: Final = 500  # characters
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Unserializable:
     """Stands for a value that has no JSON form: the name of its type, and its repr.
 

@@ -6,13 +6,14 @@ knows neither who consumes the events nor how the calls that a model requests ar
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.exchange import Exchange
 from treefold.core.function import Function
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.model_events import ModelEvent
 from treefold.core.parameter import JsonSchema
 from treefold.core.provider import Provider
@@ -34,7 +35,7 @@ class Caching(StrEnum):
     HOUR = "1h"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class ModelSettings:
     """Settings for the responses of a model; the model's profile decides where a field is None.
 

@@ -3,20 +3,21 @@
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.signature import underlying
 
-# Interpreter prompts, IPython, cells of ipykernel (Jupyter, VS Code) and of marimo.
-_INTERACTIVE: Final = re.compile(
+# Interpreter prompts, IPython, cells of ipykernel (Jupyter, VS Code) and of marimo. Compiled on
+# first use.
+_INTERACTIVE: Final = (
     r"<(stdin|input|console|python-input-.*|ipython-input-.*|ipython console)>"
     r"|.*[/\\](ipykernel_\d+[/\\]\d+\.py|__marimo__cell_.*)"
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@lazy_dataclass(frozen=True, eq=False)
 class Origin:
     """The location of a definition in one execution of a module or of interactive input.
 
@@ -52,7 +53,7 @@ class Origin:
     @property
     def is_interactive(self) -> bool:
         """Whether it is in a cell of a notebook, or was typed at a prompt."""
-        return _INTERACTIVE.fullmatch(self.file) is not None
+        return re.fullmatch(_INTERACTIVE, self.file) is not None
 
 
 def origin_of(fn: Callable[..., Any]) -> Origin | None:

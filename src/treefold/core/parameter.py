@@ -2,17 +2,17 @@
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from treefold.core.errors import DefinitionError
+from treefold.core.lazy_dataclass import lazy_dataclass
 
 MISSING: Final = inspect.Parameter.empty
 
 JsonSchema = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Parameter:
     """One named parameter; without a default it is required."""
 
@@ -27,7 +27,7 @@ class Parameter:
         return self.default is MISSING
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class FunctionArg:
     """One argument of a function whose arguments are listed by hand.
 

@@ -1,13 +1,13 @@
 """Questions, which wait for a person, and their answers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
-from hashlib import blake2b
 from typing import Any, Final
 
 from treefold.core.errors import InvalidValueError
 from treefold.core.json_form import HIDDEN, LIMIT, NODE, json_form
+from treefold.core.lazy_dataclass import lazy_dataclass
 
 RESUME: Final = "resume"
 CANCEL: Final = "cancel"
@@ -38,7 +38,7 @@ class QuestionKind(StrEnum):
     Paused = "paused"  # a call was paused, and waits to be resumed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class Question:
     """A question for a person, for which a call waits; see ``runtime.answer(question.id, ...)``.
 
@@ -131,7 +131,7 @@ class Question:
         return InvalidValueError(f"{text!r} does not answer question {self.id}: {choices}{more}")
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Answer:
     """The answer to a question."""
 
@@ -149,10 +149,13 @@ class QuestionKey(StrEnum):
     ToolCall = "tool_call"  # a call that a model asked for failed
     Hold = "hold"  # a person paused a call
     Journal = "journal"  # the journal cannot be written
+    NewCode = "new_code"  # the function of an open call has changed
 
 
 def key_of(text: str) -> str:
     """Return the key of a question that a function or a hook asks with this *text*."""
+    from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL, and most programs ask nothing
+
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

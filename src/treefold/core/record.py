@@ -15,6 +15,7 @@ from treefold.core.agent_events import (
     HookDecided,
     LeaseAwaited,
     NoticeGiven,
+    RateAwaited,
     RequestFailed,
     RequestRetried,
     RequestSent,
@@ -118,6 +119,7 @@ class CallRecord:
         "changed",
         "children",
         "conversation",
+        "deadline",
         "edited",
         "ended",
         "forked",
@@ -126,12 +128,14 @@ class CallRecord:
         "parent",
         "questions",
         "requested",
+        "since",
         "spending",
         "started",
         "state",
         "status",
         "unclaimed",
         "values",
+        "version",
         "view",
     )
 
@@ -145,6 +149,9 @@ class CallRecord:
         self.status = _WAITS
         self.started: float | None = None
         self.forked: float | None = None  # when the fork was made in which it is open again
+        self.since: float | None = None  # when its time limits began: its start, or when reopened
+        self.deadline: float | None = None  # recorded at its start
+        self.version = requested.version  # of the function that it runs with
         self.ended: CallEnded | None = None
         self.conversation = NO_CONVERSATION
         self.spending: Spending | None = None
@@ -236,7 +243,8 @@ class CallRecord:
 
     def _start(self, event: CallStarted) -> None:
         self.state, self.status = NodeState.Running, RUNS
-        self.started = event.at
+        self.started = self.since = event.at
+        self.deadline = event.deadline
 
     def _end(self, event: CallEnded) -> None:
         # Other threads may read the outcome as soon as the state is final.
@@ -265,16 +273,21 @@ class CallRecord:
         self.state, self.status = NodeState.Running, RUNS
 
     def _fork(self, event: TreeForked) -> None:
-        self.forked = event.at
-        self._reopen(event)
+        self.forked, self.version = event.at, event.version
+        self._reopen(event.at)
 
     def _inherit(self, event: CallInherited) -> None:
         if self.parent is not None:
             self.forked = self.parent.forked
-        self._reopen(event)
+        self.version = event.version
+        self._reopen(self.forked)
 
-    def _reopen(self, event: Event) -> None:
+    def _run_again(self, event: CallReopened) -> None:
+        self._reopen(event.at)
+
+    def _reopen(self, at: float | None) -> None:
         self.ended = None
+        self.since, self.deadline = at, None
         self.answers = [(q, a) for q, a in self.answers if not ends_pause(q, a)]
         waits = self.started is None
         self.state = NodeState.Waiting if waits else NodeState.Running
@@ -295,6 +308,7 @@ class CallRecord:
         self.notices = self.notices or []
         self.notices.append(event.text)
         self.unclaimed += event.calls
+        self.version = event.version or self.version
 
     def _change_nothing(self, event: ProcessDied) -> None:
         """Only recovery reads this event."""
@@ -329,6 +343,11 @@ class CallRecord:
 
     def _await_lease(self, event: LeaseAwaited) -> None:
         self.status = "waits until fewer requests are under way"
+
+    def _await_rate(self, event: RateAwaited) -> None:
+        self.status = "waits until its request fits into the rate"
+        if event.seconds:
+            self.status += f", for {event.seconds:.3g} s"
 
     def _request(self, event: RequestSent) -> None:
         conversation = self._conversing()
@@ -397,7 +416,7 @@ class CallRecord:
         CallResumed: _resume,
         TreeForked: _fork,
         CallInherited: _inherit,
-        CallReopened: _reopen,
+        CallReopened: _run_again,
         QuestionAsked: _ask,
         QuestionSettled: _settle,
         NoticeGiven: _notice,
@@ -406,6 +425,7 @@ class CallRecord:
         AgentEdited: _edit_agent,
         HookDecided: _decide,
         LeaseAwaited: _await_lease,
+        RateAwaited: _await_rate,
         RequestSent: _request,
         RequestRetried: _retry,
         RequestFailed: _fail,

@@ -45,6 +45,7 @@ def _view_of(record: CallRecord) -> NodeView:
         children=tuple(children),
         sequence=requested.sequence,
         is_agent=requested.is_agent,
+        version=record.version,
         tool_use_id=requested.tool_use_id,
         model=talk.model,
         system=talk.system,

@@ -8,9 +8,10 @@ handles ids, states and texts; it does not interpret them.
 import json
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol, TypeVar, dataclass_transform
 
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 
@@ -38,7 +39,7 @@ class nonblocking:  # noqa: N801 - it is used as a function
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def _row(cls: type[T]) -> type[T]:
     """Make a dataclass that only the type checker treats as frozen, as ``events.fact`` does."""
-    return dataclass(slots=True, kw_only=True)(cls)
+    return lazy_dataclass(kw_only=True)(cls)
 
 
 @_row
@@ -126,7 +127,7 @@ def _bytes(*texts: str) -> int:
     return sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class TreeRow:
     """One row of the list of trees.
 
@@ -139,6 +140,9 @@ class TreeRow:
         started: when its top-level call began to run, in seconds since the epoch.
         ended: when that call ended.
         last: when its last event happened, if it is open and the time is known.
+        driven: whether it is open, and a living process runs it now; in a store with one owner,
+            whether there is an owner.
+        owner: the name of the worker that runs it, in a store with several.
 
     Example:
         >>> from treefold.stores import Call, Entry, MemoryStore
@@ -161,9 +165,11 @@ class TreeRow:
     started: float | None = None
     ended: float | None = None
     last: float | None = None
+    driven: bool = False
+    owner: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Message:
     """A command that another process posted for the owner of the store.
 
@@ -252,8 +258,13 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         """
         ...
 
-    def trees(self) -> list[TreeRow]:
-        """Return all trees, oldest first."""
+    def trees(
+        self, *, after: int = 0, limit: int | None = None, open: bool | None = None
+    ) -> list[TreeRow]:
+        """Return the trees whose id is greater than *after*, oldest first, *limit* at most.
+
+        If *open* is given, only those that are open, or only those that are not.
+        """
         ...
 
     def find(self, *, node: int) -> int | None:
@@ -276,8 +287,12 @@ class Store(Protocol):  # noqa: PLR0904 - one journal, and what is looked up in 
         """Return the position of the newest entry, 0 if there is none."""
         ...
 
-    def questions(self) -> list[Question]:
-        """Return the pending questions to which no answer was posted, oldest first."""
+    def questions(self, *, answered: bool = False) -> list[Question]:
+        """Return the pending questions, oldest first.
+
+        Those to which an answer was posted are pending until the owner has settled them; they are
+        included if *answered* is set.
+        """
         ...
 
     def post(self, body: str, *, question: str | None = None) -> bool:

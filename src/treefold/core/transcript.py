@@ -5,11 +5,13 @@ are sent back to the provider.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
+from treefold.core.lazy_dataclass import lazy_dataclass
 
-@dataclass(frozen=True, slots=True)
+
+@lazy_dataclass(frozen=True)
 class TranscriptPart:
     """One part of a conversation.
 
@@ -21,7 +23,7 @@ class TranscriptPart:
     """
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class UserText(TranscriptPart):
     """Text of a person or a prompt.
 
@@ -34,7 +36,7 @@ class UserText(TranscriptPart):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class ModelText(TranscriptPart):
     """Text of the model.
 
@@ -50,7 +52,7 @@ class ModelText(TranscriptPart):
 ThinkingSignature: TypeAlias = str  # by which a provider verifies that thinking is its own
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class ThinkingPart(TranscriptPart):
     """Thinking of the model. Redacted thinking has no text: only its provider can read it.
 
@@ -65,7 +67,7 @@ class ThinkingPart(TranscriptPart):
     redacted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class ToolUse(TranscriptPart):
     """A call that the model asks for.
 
@@ -94,7 +96,7 @@ class ToolUse(TranscriptPart):
         return cls(id, name, {}, f"the arguments are not a JSON object: {written}", written)
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class ToolResult(TranscriptPart):
     """The result of a call, as the model reads it.
 

@@ -1,13 +1,13 @@
 """The tokens that requests used, by kind."""
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 from treefold.core.json_form import json_form
+from treefold.core.lazy_dataclass import lazy_dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class TokenUsage:
     """Tokens by how they are billed; no token is counted twice, and usages can be added.
 

@@ -1,7 +1,7 @@
 """``NodeView``: an immutable snapshot of a call, made from events by ``core.snapshot``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -9,18 +9,21 @@ from typing import Any
 from treefold.core.display import Displayed
 from treefold.core.events import Failure
 from treefold.core.json_form import FUNCTION, LIMIT, json_form
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.question import Question
 from treefold.core.states import NodeState
 from treefold.core.transcript import TranscriptPart
 from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lazy_dataclass(frozen=True, kw_only=True)
 class NodeView(Displayed):
     """An immutable snapshot of one call and all calls below it.
 
     Attributes:
         is_agent: whether its function is an agent.
+        version: of its function; two calls with the same version run the same code, prompts and
+            tools. Empty without a journal.
         sequence: the number of the call; calls asked for in parallel share one.
         usage: the tokens of its own requests; ``total_usage`` includes all calls below it.
         cost: US dollars, None if a price is not known; ``total_cost`` likewise.
@@ -61,6 +64,7 @@ class NodeView(Displayed):
     children: "tuple[NodeView, ...]"
     sequence: int
     is_agent: bool = False
+    version: str = ""
     tool_use_id: str | None = None
     model: str | None = None
     system: str = ""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from treefold.core.function import Function, RunContext
+from treefold.core.json_schema import without_defaults
 from treefold.core.parameter import JsonSchema
 from treefold.core.parameters import Parameters
 
@@ -68,6 +69,9 @@ class McpFunction(Function):
     @property
     def parameters(self) -> Parameters:
         return self._parameters
+
+    def definition(self) -> Mapping[str, Any]:
+        return {"arguments": [self.tool, without_defaults(self.input_schema)]}
 
     async def run_call(self, ctx: RunContext, args: Mapping[str, Any]) -> Any:
         return await self._server.call(self.tool, args)

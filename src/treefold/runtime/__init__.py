@@ -12,7 +12,9 @@ The modules and folders, each of which imports only from those below it:
 =================== ==============================================================================
 ``ambient``         the default runtime of calls made outside any Runtime, one per event loop
 ``runtime``         Runtime: the public facade
-``recovery``        Recovery: resumes and forks the trees of earlier processes
+``cluster/``        Worker: runs trees of a store that several processes share
+``forks``           Forks: trees that share the past of another
+``recovery``        Recovery: resumes the trees of earlier processes
 ``engine``          Engine: ids, keys, starting calls and attaching to recorded ones
 ``tree_registry``   TreeRegistry: finds nodes by id, knows the open trees, deletes trees
 ``context``         Context: what a function can ask of the framework while it runs

@@ -10,7 +10,6 @@ from treefold.core.agent_errors import AgentException
 from treefold.core.budget import Budget
 from treefold.core.call_keys import named
 from treefold.core.call_request import CallRequest
-from treefold.core.conversation import AgentConversation
 from treefold.core.errors import InvalidValueError, NoParentSessionError, UsageError
 from treefold.core.frames import Frame
 from treefold.core.function import (
@@ -91,7 +90,7 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         """Whether its call has ended and can make no more calls."""
         return self._node is not None and self._node.state.final
 
-    def invoke(
+    def invoke(  # noqa: PLR0913 - options, each passed by name
         self,
         function: Function[..., T],
         args: Mapping[str, Any] | None = None,
@@ -101,6 +100,8 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         model: Any = None,
         budget: Budget | None = None,
         key: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
     ) -> CallNode:
         function = checked_function(function, "a call")
         if self._node is not None:
@@ -121,6 +122,8 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         request = CallRequest(
             function, dict(args or {}), timeout, tied_with, model=model, budget=budget, key=key
         )
+        if queue is not None or priority:
+            _place(request, queue, priority, self._node)
         return self._starter.start(request, self._node)
 
     def post_exception(self, error: AgentException) -> None:
@@ -188,13 +191,15 @@ class Context(RunContext):  # noqa: PLR0904 - as many as RunContext has
         return self._starter.start(request, self._node)
 
     @property
-    def conversation(self) -> AgentConversation:
+    def conversation(self) -> Any:
+        from treefold.core.conversation import AgentConversation  # noqa: PLC0415 - only for agents
         from treefold.runtime.conversations.agent_node import (  # noqa: PLC0415 - only for agents
             AgentNode,
         )
 
         if isinstance(self._node, AgentNode):
-            return self._node.conversation
+            conversation: AgentConversation = self._node.conversation
+            return conversation
         raise UsageError(f"{self.node.function.name} is not an agent, and has no conversation")
 
     def frames(self) -> list[Frame]:
@@ -221,6 +226,15 @@ async def _until_ended(node: CallNode, work: Callable[[], Awaitable[T]]) -> T:
         return await work()
     finally:
         node.remove_end_callback(task.cancel)
+
+
+def _place(request: CallRequest, queue: str | None, priority: int, parent: Node | None) -> None:
+    """Note the queue of a top-level call, and its priority there."""
+    if parent is not None:
+        raise UsageError("queue= and priority= are for top-level calls; others have remote=")
+    if queue is not None and (not isinstance(queue, str) or not queue):
+        raise InvalidValueError(f"queue must be the name of a queue, got {queue!r}")
+    request.queue, request.priority = queue or "", priority
 
 
 def _resign(agent: CallNode, error: AgentException) -> None:

@@ -3,33 +3,41 @@
 Each runtime has one engine.
 """
 
-import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
-from treefold.core.call_keys import named
+from treefold.core.budget import Budget
+from treefold.core.call_keys import named, of_arguments
 from treefold.core.call_request import CallRequest
-from treefold.core.errors import ClosedError, InvalidValueError, UnknownNodeError
-from treefold.core.events import CallOptions, CallRequested, Event
-from treefold.core.function import Function, Node
+from treefold.core.errors import ClosedError, InvalidValueError, UnknownNodeError, UsageError
+from treefold.core.events import (
+    BudgetAbove,
+    CallEnded,
+    CallOptions,
+    CallReopened,
+    CallRequested,
+    Event,
+)
+from treefold.core.function import Function, Node, RunContext
 from treefold.core.origin import redefines
 from treefold.core.record import CallRecord
-from treefold.core.value_codec import digest
+from treefold.core.store import Store
 from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.node import CallNode, CodeNode
 from treefold.runtime.calls.task import start_task
+from treefold.runtime.calls.walk import subtree, upwards
 from treefold.runtime.context import Context, Host
-from treefold.runtime.durable.journal_writer import JournalWriter
-from treefold.runtime.durable.loader import Loader
-from treefold.runtime.graph import discover
+from treefold.runtime.durable.tree_source import CountedTrees, NewTree, TreeSource
+from treefold.runtime.graph import discover, reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.questions.pauses import start_or_postpone
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
-from treefold.runtime.trees.tree import Tree
+from treefold.runtime.trees.tree import Recorder, Tree
 
 
 class StartPolicy(Protocol):
@@ -53,6 +61,89 @@ class Resumer(Protocol):
 
     def note_end(self, node: CallNode) -> None:
         """Note the end of a call that was open when its tree was loaded."""
+        ...
+
+
+class Placement(Protocol):
+    """Has top-level calls run by other workers; see ``Worker``."""
+
+    def new_tree(self, request: CallRequest) -> NewTree:
+        """Return a new tree that any worker may run which serves the queue of *request*."""
+        ...
+
+    def new_fork(self, calls: int) -> NewTree:
+        """Return a new tree that any worker may run, with ids for that many calls."""
+        ...
+
+    def submit(self, root: CallNode, known: int) -> None:
+        """Submit the tree of *root*, of which so many events are *known*; runs on the loop."""
+        ...
+
+
+class RemoteCalls(Protocol):
+    """Has calls run by other workers than their caller; see ``cluster/remote_calls.py``."""
+
+    def place(self, id: int, request: CallRequest, parent: CallNode) -> str:
+        """Prepare the call with this id for its queue, and return that; "" if it runs here.
+
+        Raises:
+            UsageError: it cannot be run elsewhere.
+        """
+        ...
+
+    def wait(self, node: CallNode, context: RunContext) -> None:
+        """Start a task that waits for the end of a call that is run elsewhere."""
+        ...
+
+
+class TreeLoader(Protocol):
+    """Reads the trees of a journal; see ``Loader``, which only runtimes with a store import."""
+
+    @property
+    def journal(self) -> Recorder:
+        """Writes the journal."""
+        ...
+
+    @property
+    def store(self) -> Store:
+        """Where the journal is kept."""
+        ...
+
+    @property
+    def source(self) -> TreeSource:
+        """Gives ids to trees and calls."""
+        ...
+
+    def events(self, tree: int) -> list[Event]:
+        """Return the events of a tree, with results restored to the types of their functions."""
+        ...
+
+    def restored(self, events: list[Event]) -> list[Event]:
+        """Restore the results in *events* to the types of their functions; return *events*."""
+        ...
+
+    def restored_event(self, event: Event, function: str) -> Event:
+        """Return *event* with its value restored to the type of *function*."""
+        ...
+
+    def load(self, id: int, events: list[Event] | None = None) -> Tree:
+        """Return the tree with this id and all of its records, from *events* if given."""
+        ...
+
+    def version_of(self, function: Function) -> str:
+        """Return the version of *function*."""
+        ...
+
+    def load_around(self, call: int, tree: int, events: list[Event]) -> Tree:
+        """Return a tree of which this process runs one *call* and those below it."""
+        ...
+
+    def request_of(self, record: CallRecord) -> CallRequest:
+        """Return the request of a recorded call, as far as the journal has it."""
+        ...
+
+    def reattach(self, node: CallNode, request: CallRequest) -> None:
+        """Attach *request* to a recorded call, and reopen the call if it must run again."""
         ...
 
 
@@ -83,41 +174,44 @@ class Engine:
         self.resumer: Resumer | None = None  # set with the loader
         # Returns the open span of the program, which is recorded with each top-level call.
         self.find_span: Callable[[], str | None] | None = None
-        self._loader: Loader | None = None  # reads earlier trees, if the runtime has a store
-        self._journal: JournalWriter | None = None
+        # Is called with the top-level call of each tree that is read because a program looks at it,
+        # and the number of its events.
+        self.on_found: Callable[[CallNode, int], None] | None = None
+        self.placement: Placement | None = None  # if other workers run top-level calls
+        self.remote_calls: RemoteCalls | None = None  # in a shared store
+        self._loader: TreeLoader | None = None  # reads earlier trees, if the runtime has a store
+        self._journal: Recorder | None = None
         self._functions = functions
         self._checked = WeakSet(functions.values())  # functions whose call graph is valid
+        # Whether calls of a function may make remote calls.
+        self._has_remote: WeakKeyDictionary[Function, bool] = WeakKeyDictionary()
         self._trees = trees
         self._loop_handle = loop_handle
         self._keeps_trees = keeps_trees
         self._policy = policy
-        self._lock = threading.Lock()  # guards ids, numbers and keys
+        self._lock = threading.Lock()  # guards keys
         # Top-level calls by their keys, as long as they are in memory.
         self._keyed: WeakValueDictionary[str, CallNode] = WeakValueDictionary()
-        self._ids = itertools.count(1)
-        self._numbers = itertools.count(1)
+        self.source: TreeSource = CountedTrees()
 
-    def use_journal(self, loader: Loader, resumer: Resumer) -> None:
+    def use_journal(self, loader: TreeLoader, resumer: Resumer) -> None:
         """Record all calls in the journal of *loader*, and find earlier ones there."""
         self._loader, self._journal, self.resumer = loader, loader.journal, resumer
-        highest_id, highest_number = loader.store.highest()
-        self.count_from(highest_id + 1, highest_number + 1)
+        self.source = loader.source
 
-    def count_from(self, id: int, number: int) -> None:
-        """Use *id* for the next node and *number* for the next tree."""
-        self._ids = itertools.count(id)
-        self._numbers = itertools.count(number)
+    def _new_tree(self, request: CallRequest) -> NewTree:
+        if self.placement is not None:
+            return self.placement.new_tree(request)
+        if request.queue or request.priority:
+            raise UsageError(
+                "queue= and priority= are for a work engine: Runtime(store='postgresql://...',"
+                " engine=...)"
+            )
+        return self.source.new_tree()
 
-    def reserve_ids(self, count: int) -> int:
-        """Reserve *count* consecutive node ids, and return the first."""
-        with self._lock:
-            first = next(self._ids)
-            self._ids = itertools.count(first + count)
-            return first
-
-    def next_number(self) -> int:
-        """Return the number of the next tree."""
-        return next(self._numbers)
+    def new_fork(self, calls: int) -> NewTree:
+        """Return a new tree, with ids for that many calls that it shares with its source."""
+        return (self.placement or self.source).new_fork(calls)
 
     # Starting calls
 
@@ -144,6 +238,9 @@ class Engine:
                 return self._start_child(loop_handle, request, parent)
             # The parent belongs to the loop, and must not be changed from other threads.
             return loop_handle.run_sync(self._start_child, loop_handle, request, parent)
+        return self._start_top(loop_handle, request)
+
+    def _start_top(self, loop_handle: LoopHandle, request: CallRequest) -> CallNode:
         self._check(request.function)
         if request.key is not None and (known := self._find_by_key(request)) is not None:
             return known
@@ -151,13 +248,18 @@ class Engine:
             if request.key is not None and named(request.key) in self._keyed:
                 # Another thread has started it in the meantime.
                 return self._checked_same(request, self._keyed[named(request.key)])
-            id = next(self._ids)
-            number = next(self._numbers)
-            tree = Tree(id, number, kept=self._keeps_trees, journal=journal)
-            node = self._make(id, request, loop_handle, tree, None)
-            self._trees.expect(node)
+            new = self._new_tree(request)
+            tree = Tree(new.id, new.number, kept=self._keeps_trees, journal=new.journal)
+            node = self._make(new.id, request, loop_handle, tree, None)
+            if self.placement is None:
+                self._trees.expect(node)
+            else:
+                self._trees.add(node)
             if request.key is not None:
                 self._keyed[named(request.key)] = node
+        if self.placement is not None:
+            loop_handle.run_soon(self.placement.submit, node, 1)
+            return node
         context = Context(self, node)
         if loop_handle.is_current():
             start_task(node, context)
@@ -174,14 +276,20 @@ class Engine:
             request.call_key = parent.key_of(request)
             node = parent.calls.claim(request)
         if node is None:
-            node = self._make(next(self._ids), request, loop_handle, parent.tree, parent)
+            id = self.source.new_call(parent.tree)
+            node = self._make(id, request, loop_handle, parent.tree, parent)
             self._trees.add(node)
         elif self._loader is not None:
-            self._loader.reattach(node, request)
+            if node.record.requested.queue and not node.has_ended and self.remote_calls is not None:
+                node.attach(request)
+            else:
+                self._loader.reattach(node, request)
             self._open_accounts(node, request)
             if node.has_ended:
                 return node
-        if parent.tree.is_held:
+        if node.record.requested.queue and self.remote_calls is not None:
+            self.remote_calls.wait(node, Context(self, node))
+        elif parent.tree.is_held:
             start_or_postpone(node, Context(self, node))
         else:
             start_task(node, Context(self, node))
@@ -192,6 +300,13 @@ class Engine:
         self._open_accounts(root, request, is_fork=is_fork)
         self._trees.expect(root)
         root.loop_handle.run_soon(start_task, root, Context(self, root))
+
+    def restart_call(self, node: CallNode, request: CallRequest) -> None:
+        """Start a call, loaded with ``load_call``, that another worker had begun or requested."""
+        self._open_accounts(node, request)
+        self._open_accounts_above(node)
+        self._trees.expect_call(node)
+        node.loop_handle.run_soon(start_task, node, Context(self, node))
 
     def _check(self, function: Function) -> None:
         """Check the call graph of a function when it is first called at top level.
@@ -222,11 +337,23 @@ class Engine:
         """Publish the request of a new call, and return its node."""
         if self._policy is not None:
             id = self._policy.admit(request, tree, parent) or id
+        queue = ""
+        # While a pause holds the tree, the call waits here until that ends, and runs here.
+        if request.function.queue and parent is not None and not tree.is_held:
+            queue = (
+                "" if self.remote_calls is None else self.remote_calls.place(id, request, parent)
+            )
         options = None
         if parent is None and tree.journal is not None:
             # This is the thread, and the context, of the code that makes the call.
             options = _options(request, None if self.find_span is None else self.find_span())
-        record = tree.publish(_requested(id, request, tree, parent, options))
+        elif queue and parent is not None:
+            # Another worker, which does not run its caller, starts it with these.
+            options = _options(request, None, _budgets_above(parent))
+        loader = self._loader
+        version = "" if loader is None else loader.version_of(request.function)
+        event = _requested(id, request, tree, parent, options, queue, version)
+        record = tree.publish(event)
         node = self._node(record, request, loop_handle, tree, parent)
         top = parent is None and self.services.account is not None
         if top or request.budget is not None or request.function.budget is not None:
@@ -266,6 +393,12 @@ class Engine:
             board=services.board,
         )
 
+    def store_budgets(self) -> None:
+        """Keep the budgets of which several workers spend in the shared store."""
+        account = self.services.account
+        if account is not None and account.budget.name is not None:
+            account.stored_as = _named_account(account.budget.name)
+
     def _open_accounts(
         self, node: CallNode, request: CallRequest, *, is_fork: bool = False
     ) -> None:
@@ -274,14 +407,50 @@ class Engine:
         What a fork shares with its original tree was charged to the runtime's budget by that tree.
         """
         budgets = (request.budget, request.function.budget)
-        node.accounts = tuple([Account(one, node) for one in budgets if one is not None])
+        node.accounts = tuple([
+            Account(one, node, stored_as=self._stored_as(one, node, place))
+            for place, one in enumerate(budgets)
+            if one is not None
+        ])
         counted = node.accounts
+        if node.record.since is not None:
+            for account in node.accounts:
+                account.count_from(node.record.since)
         if node.parent is None and (common := self.services.account) is not None:
             node.accounts += (common,)
             counted = counted if is_fork else node.accounts
         if node.record.spending is not None:
             for account in counted:
-                account.take_over(node.record.spending)
+                # The store knows what was spent of a budget that outlives its tree.
+                if account.stored_as is None or account.budget.name is None:
+                    account.take_over(node.record.spending)
+
+    def _stored_as(self, budget: Budget, node: CallNode, place: int) -> str | None:
+        """Return the name of an account in a shared store, if other workers may spend of it."""
+        if self.remote_calls is None:
+            return None
+        if budget.name is not None:
+            return _named_account(budget.name)
+        function = node.function
+        if function not in self._has_remote:
+            below = reachable(function.may_call)
+            self._has_remote[function] = any(one.queue for one in below.values())
+        return f"{node.id}:{place}" if self._has_remote[function] else None
+
+    def _open_accounts_above(self, node: CallNode) -> None:
+        """Open the accounts of the calls above a call that this process runs for another one."""
+        options, above = node.record.requested.options, {one.id: one for one in upwards(node)}
+        for one in () if options is None else options.budgets_above:
+            owner = None if one.node is None else above[one.node]
+            account = Account(one.budget, owner, stored_as=one.name)
+            if owner is not None and one.budget.name is None and owner.record.spending is not None:
+                # The store does not know it before the first request: a fork has inherited it.
+                account.take_over(owner.record.spending)
+            node.accounts += (account,)
+        common = self.services.account
+        if common is not None and common.stored_as is None:
+            # It is for all that this process spends.
+            node.accounts += (common,)
 
     # Calls with a key
 
@@ -306,7 +475,8 @@ class Engine:
         journal = self._journal
         given = request.args if journal is None else journal.as_written(request.args)
         same = node.function.name == request.function.name
-        if not same or digest(dict(node.inputs)) not in {digest(given), digest(dict(request.args))}:
+        wanted = {of_arguments(given), of_arguments(request.args)}
+        if not same or of_arguments(node.inputs) not in wanted:
             raise InvalidValueError(
                 f"{node!r} has the key {request.key!r}, and is another call; give another key"
             )
@@ -332,7 +502,9 @@ class Engine:
             tree = self._loader.store.find(node=node)
             if tree is not None:
                 loop_handle, events = self._loop_handle(), self._loader.events(tree)
-                loop_handle.run_sync(self.load, tree, events)
+                root = loop_handle.run_sync(self.load, tree, events)
+                if self.on_found is not None:
+                    loop_handle.run_sync(self.on_found, root, len(events))
                 found = self._trees.get(node)
         if found is None:
             raise UnknownNodeError(f"this runtime has no node {node!r}; it may have been deleted")
@@ -351,15 +523,33 @@ class Engine:
         if (known := self._trees.get(id)) is not None:
             return known
         assert self._loader is not None  # there are no other trees without a store
-        tree, loop_handle = self._loader.load(id, events), self._loop_handle()
+        nodes = self._nodes_of(self._loader.load(id, events))
+        for node in nodes.values():
+            self._trees.add(node)
+        if nodes[id].has_ended:
+            self._trees.note_finished(nodes[id])
+        return nodes[id]
+
+    def load_call(self, tree: int, id: int, events: list[Event], journal: Recorder) -> CallNode:
+        """Return a call of a tree whose other calls other workers run; *journal* records it."""
+        assert self._loader is not None  # there are no other trees without a store
+        loaded = self._loader.load_around(id, tree, events)
+        loaded.journal = journal
+        node = self._nodes_of(loaded)[id]
+        for one in subtree(node):
+            self._trees.add(one)
+        return node
+
+    def _nodes_of(self, tree: Tree) -> dict[int, CallNode]:
+        """Make the nodes of a tree that was read, each after its caller."""
+        assert self._loader is not None  # it was read from a store
         nodes: dict[int, CallNode] = {}
         for record in tree.records:
             parent = record.requested.parent
             above = None if parent is None else nodes[parent]
             request = self._loader.request_of(record)
-            node = self._node(record, request, loop_handle, tree, above)
+            node = self._node(record, request, self._loop_handle(), tree, above)
             nodes[node.id] = node
-            self._trees.add(node)
             if above is not None:
                 above.calls.next_sequence = max(above.calls.next_sequence, node.sequence + 1)
                 above.expect_again(node)
@@ -369,9 +559,39 @@ class Engine:
                 if above is not None and above.function.is_agent and above.waiting_on is None:
                     # Agents await their calls in order: until it is resumed, this is the first.
                     above.waiting_on = node
-        if nodes[id].has_ended:
-            self._trees.note_finished(nodes[id])
-        return nodes[id]
+        return nodes
+
+    def version_of(self, function: str) -> str:
+        """Return the version of the function with this name; empty if there is none."""
+        known, loader = self._functions.get(function), self._loader
+        return "" if known is None or loader is None else loader.version_of(known)
+
+    def restored(self, events: list[Event]) -> list[Event]:
+        """Restore the results in *events* to the types of their functions; return *events*."""
+        assert self._loader is not None  # they are from a store
+        return self._loader.restored(events)
+
+    def follow(self, tree: Tree, nodes: dict[int, CallNode], events: Iterable[Event]) -> None:
+        """Apply the *events* of calls that another process runs to their *nodes* in this one.
+
+        Calls below them become nodes, too; events of other calls are left out.
+        """
+        assert self._loader is not None  # they are from a store
+        for event in events:
+            node = nodes.get(event.node)
+            if isinstance(event, CallRequested):
+                if node is None and event.parent in nodes:
+                    record, above = tree.show(event), nodes.get(event.parent or 0)
+                    request = self._loader.request_of(record)
+                    node = self._node(record, request, self._loop_handle(), tree, above)
+                    node.remote_cancel = None if above is None else above.remote_cancel
+                    nodes[node.id] = node
+                    self._trees.add(node)
+            elif node is not None:
+                event = self._loader.restored_event(event, node.function.name)
+                tree.show(event)
+                if isinstance(event, CallEnded | CallReopened):
+                    node.follow(event)
 
     def knows_model(self, model_ref: Any) -> bool:
         """Whether *model_ref* refers to a model; None refers to the default."""
@@ -384,12 +604,34 @@ class Engine:
         return True
 
 
+def _named_account(name: str) -> str:
+    return f"={name}"
+
+
+def _budgets_above(parent: CallNode) -> tuple[BudgetAbove, ...]:
+    """Return the budgets that a remote call below *parent* spends of.
+
+    Seconds are left out: the worker that runs the owner of the budget counts them.
+    """
+    found: list[BudgetAbove] = []
+    for one in upwards(parent):
+        for account in one.accounts:
+            budget, name = account.budget, account.stored_as
+            if name is None or (budget.usd, budget.tokens, budget.calls) == (None, None, None):
+                continue
+            owner = None if account.owner is None else account.owner.id
+            found.append(BudgetAbove(name, owner, replace(budget, seconds=None)))
+    return tuple(found)
+
+
 def _requested(
     id: int,
     request: CallRequest,
     tree: Tree,
     parent: CallNode | None,
     options: CallOptions | None,
+    queue: str,
+    version: str,
 ) -> CallRequested:
     """Return the event that a call is requested, as a child of *parent* or at top level."""
     function, gated = request.function, request.gate is not None
@@ -412,10 +654,14 @@ def _requested(
         gated,
         function.is_agent,
         request.continues,
+        queue,
+        version,
     )
 
 
-def _options(request: CallRequest, traceparent: str | None) -> CallOptions | None:
+def _options(
+    request: CallRequest, traceparent: str | None, budgets_above: tuple[BudgetAbove, ...] = ()
+) -> CallOptions | None:
     model = request.model
     options = CallOptions(
         timeout=request.timeout,
@@ -423,5 +669,6 @@ def _options(request: CallRequest, traceparent: str | None) -> CallOptions | Non
         budget=request.budget,
         passing=request.prior is not None,
         traceparent=traceparent,
+        budgets_above=budgets_above,
     )
     return None if options == CallOptions() else options

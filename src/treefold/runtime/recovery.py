@@ -7,49 +7,35 @@ from its beginning. A tree in which everything waits for a person is parked unti
 
 import logging
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import replace
-from typing import Any, Final, cast
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from typing import Any, Final, Protocol
 
-from treefold.core.errors import (
-    ClosedError,
-    InvalidValueError,
-    StoreError,
-    UnknownNodeError,
-    UsageError,
-)
-from treefold.core.events import AgentEdited, CallRequested, Event, TreeForked
-from treefold.core.forking import (
-    UNCHANGED,
-    Cut,
-    Edit,
-    edits_of,
-    fork_of,
-    inherit,
-    new_id,
-    still_asked,
-    still_open,
-)
-from treefold.core.function import Function, Node
+from treefold.core.edit import Edit
+from treefold.core.errors import ClosedError, StoreError
+from treefold.core.events import AgentEdited, Event
+from treefold.core.function import Function
 from treefold.core.question import Answer, Question
+from treefold.core.shared_store import WorkerInfo, is_shared
 from treefold.core.store import Store, TreeRow, nonblocking
-from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.durable.crash_trials import CrashTrials
 from treefold.runtime.durable.inbox import Inbox
+from treefold.runtime.durable.journal_events import JournalEvents
 from treefold.runtime.durable.journal_writer import JournalWriter
 from treefold.runtime.durable.loader import Loader, PastFunction
-from treefold.runtime.durable.tree_reader import read_events
+from treefold.runtime.durable.shared_trees import SharedTrees
+from treefold.runtime.durable.tree_source import CountedTrees, TreeSource
+from treefold.runtime.durable.worker_settings import WorkerSettings
 from treefold.runtime.engine import Engine
 from treefold.runtime.graph import reachable
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
 from treefold.runtime.trees.question_board import GRACE
 from treefold.runtime.trees.run_log import name_of, questions_command
-from treefold.stores.deprecated import checked_store
+from treefold.stores.opening import open_store
 
 log = logging.getLogger(__name__)
 
@@ -57,21 +43,32 @@ _TRIES: Final = 10  # to write all events of a runtime that is being closed
 _MOMENT: Final = 0.1  # seconds that the loop may wait for the writer
 
 
-class Recovery:
-    """Resumes and forks the trees in a store, and answers their questions."""
+class Closable(Protocol):
+    """What has to be closed before the store; see ``Worker``."""
 
-    def __init__(self, loader: Loader, engine: Engine, trials: CrashTrials) -> None:
+    def close(self) -> None: ...
+
+
+class Recovery:
+    """Resumes the trees in a store, answers their questions, and deletes trees."""
+
+    def __init__(self, loader: Loader, engine: Engine, *, was_killed: bool) -> None:
         self.journal = loader.journal
         self.store = loader.store
+        self.why_pinned = loader.why_pinned
         self.inbox = Inbox(self.journal)
         self.parked: set[int] = set()  # trees that wait for a person
         self.recovered: dict[int, None] = {}  # open trees of earlier processes that can be resumed
         self._board = engine.services.board
         self._loader = loader
         self._engine = engine
-        self._trials = trials
+        self._trials = CrashTrials()
+        if is_shared(loader.store):
+            # Trees are taken over one by one, at any time.
+            self._trials.begin()
+        self._was_killed = was_killed  # the last driver of the journal
         self._due: set[int] = set()  # trees to resume as soon as the store can be read
-        self._deleting: set[int] = set()  # trees that must not be forked any more
+        self.deleting: set[int] = set()  # trees that must not be forked any more
         engine.use_journal(loader, self)
 
     # Resuming
@@ -91,8 +88,8 @@ class Recovery:
                 self.parked.add(row.id)
             else:
                 opened.append(row)
-        for question in [*self.store.questions(), *self.inbox.answered()]:
-            self._take_over(question, loop_handle)
+        for question in self.store.questions(answered=True):
+            self.take_over(question, loop_handle)
         for row in [*unknown, *opened]:
             self._resume_or_leave(row)
         self._trials.begin()
@@ -134,7 +131,9 @@ class Recovery:
             no_function = "tree %d stays as it is: this runtime has no function %r"
             log.warning(no_function, row.id, row.function)
 
-    def _take_over(self, question: Question, loop_handle: LoopHandle) -> None:
+    def take_over(self, question: Question, loop_handle: LoopHandle) -> None:
+        """Put a question of an earlier process on the board, to be answered in this one."""
+
         def publish(event: Event) -> None:
             self._asker(question).tree.publish(event)
 
@@ -197,25 +196,43 @@ class Recovery:
             # Its caller can continue, so the tree is not parked any more.
             node.loop_handle.loop.call_soon(self._wake, node.tree.id)
 
-    def resume_tree(self, tree: int, *, is_fork: bool = False) -> CallNode:
-        """Load a tree and start its top-level call again; *is_fork* for a fork made just now."""
+    def resume_tree(
+        self, tree: int, *, is_fork: bool = False, was_killed: bool | None = None
+    ) -> CallNode:
+        """Load a tree and start its top-level call again.
+
+        Args:
+            is_fork: it is a fork made just now.
+            was_killed: whether the process that ran it died; by default the journal's last driver.
+        """
         root = self._engine.load(tree)
         self.parked.discard(tree)
         self._due.discard(tree)
         request = self._loader.request_of(root.record)
-        model = _model_of(request.model, root.record.conversation.edit)
+        model = model_of(request.model, root.record.conversation.edit)
         if not self._engine.knows_model(model):
             unknown = "tree %d stays as it is: this runtime has no model %r; give it in models="
             log.warning(unknown, tree, model)
             return root
+        if why := self.why_pinned(root):
+            log.warning("tree %d stays as it is: %s, and on_new_code is 'pin'", tree, why)
+            return root
         self.recovered[tree] = None
         self._loader.reattach(root, request)
         if not is_fork:
-            self._trials.admit(root, request)
+            was_killed = self._was_killed if was_killed is None else was_killed
+            self._trials.admit(root, request, was_killed=was_killed)
         self._engine.restart(root, request, is_fork=is_fork)
         if log.isEnabledFor(logging.INFO):
             log.info("%s is %s", name_of(root.record), "a fork" if is_fork else _progress(root))
         return root
+
+    def resume_call(self, node: CallNode, *, was_killed: bool) -> None:
+        """Start a loaded call again whose caller other workers run."""
+        request = self._loader.request_of(node.record)
+        self._loader.reattach(node, request)
+        self._trials.admit(node, request, was_killed=was_killed)
+        self._engine.restart_call(node, request)
 
     def resume_with(self, root: CallNode, function: Function) -> None:
         """Resume a tree that was left open because its function was unknown, now with *function*.
@@ -227,132 +244,16 @@ class Recovery:
             self._loader.functions = {**reachable([function]), **known}
             self.resume_tree(root.id)
 
-    # Forks
+    def events(self, tree: int) -> JournalEvents:
+        """Return what reads the events of a tree, for streams of events."""
+        return JournalEvents(self.store, tree, self.journal.changes, writer=self.journal)
 
-    def id_of(self, node: Node | int) -> int:
-        """Return the id of *node*, which may be a node of an earlier runtime on the same journal.
-
-        Raises:
-            UsageError: it is in another journal, or in none.
-        """
-        if not isinstance(node, CallNode):
-            return cast("int", node)
-        journal = node.tree.journal
-        if not isinstance(journal, JournalWriter) or journal.store.id != self.store.id:
-            raise UsageError(f"{node!r} is not in the journal of this runtime: fork it where it is")
-        return node.id
-
-    def fork(
-        self,
-        loop_handle: LoopHandle,
-        root: int,
-        cut: Callable[[Sequence[Event]], Cut],
-        edit: Edit | None,
-        key: str | None = None,
-    ) -> CallNode:
-        """Fork the tree *root* at a *cut* through its events; return the new top-level node.
-
-        With a *key* the fork is made once, even if the process dies meanwhile. The fork starts
-        before it is written, and like every call it has no effect until it is. On a thread other
-        than the loop's it is written when this returns, if the store can be written at all.
-
-        Raises:
-            StoreBusyError: this is the loop's thread, and *root* could not be written in time.
-        """
-        # *root* is read from the store.
-        self._flush(loop_handle)
-        forked = loop_handle.run_sync(self._fork, root, cut, edit, key)
-        if not loop_handle.is_current():
-            with suppress(StoreError):
-                self.journal.flush()
-        return forked
-
-    def _flush(self, loop_handle: LoopHandle) -> None:
-        """Block until all events so far are written; on the loop for a short time only.
-
-        Raises:
-            StoreError: they cannot be written now.
-        """
-        self.journal.flush(timeout=_MOMENT if loop_handle.is_current() else None)
-
-    def _fork(
-        self,
-        root: int,
-        cut: Callable[[Sequence[Event]], Cut],
-        edit: Edit | None,
-        key: str | None,
-    ) -> CallNode:
-        if root in self._deleting:
-            raise UnknownNodeError(f"{self.store.name} has no tree {root}")
-        if key is not None and (known := self.store.find_key(key)) is not None:
-            return self._engine.loaded(known) or self.resume_tree(known)
-        edit = None if edit is None else self._as_recorded(edit)
-        events = read_events(self.store, root)
-        found = cut(events)
-        count = sum(isinstance(event, CallRequested) for event in events)
-        number, first = self._engine.next_number(), self._engine.reserve_ids(count)
-        requested = events[0]
-        assert isinstance(requested, CallRequested)  # as in every tree
-        known = [edit] if edit is not None and len(found.reopened) == 1 else []
-        self._check_model(requested, [*events[: found.position], *known])
-        forked = fork_of(
-            events,
-            found,
-            TreeForked(
-                node=first,
-                at=time.time(),
-                key=f"#{first}" if key is None else key,
-                tree_number=number,
-                function=requested.function,
-                is_agent=requested.is_agent,
-                source=root,
-                inherited=0,
-                cut=0,
-                length=0,
-                reopened=(),
-            ),
-        )
-        changed = new_id(events, forked, found.reopened[-1])
-        shared = inherit(events, forked)
-        asked = still_asked(shared)
-        own = [forked, *still_open(shared), *asked, *edits_of(changed, edit, forked.at)]
-        self.journal.record(first, *own)
-        loop_handle = self._engine.load(first, self._loader.restored([*shared, *own])).loop_handle
-        for one in asked:
-            self._take_over(one.question, loop_handle)
-        if edit is not None and edit.model is not None:
-            node = self._engine.loaded(changed)
-            assert node is not None  # it has just been loaded
-            # The model itself, of which only the name is in the journal.
-            node.tree.show(AgentEdited(changed, model=edit.model))
-        return self.resume_tree(first, is_fork=True)
-
-    def _as_recorded(self, edit: Edit) -> Edit:
-        """Return *edit* with its values as they would be read from the journal.
-
-        Raises:
-            InvalidValueError: a value has no JSON form.
-        """
-        recorded = self.journal.as_written({"result": edit.result, "arguments": edit.args})
-        for what, value in recorded.items():
-            if has_unserializable(value):
-                raise InvalidValueError(f"the {what} of an edit has no JSON form: {value!r}")
-        result = edit.result if edit.result is UNCHANGED else recorded["result"]
-        return replace(edit, result=result, args=recorded["arguments"])
-
-    def _check_model(self, requested: CallRequested, known: Sequence[Event | Edit]) -> None:
-        """Raise InvalidValueError if this runtime has no model for the top-level call of a fork.
-
-        *known* are the events and the edit that may have changed its model, in order.
-        """
-        model: Any = None if requested.options is None else requested.options.model
-        for one in known:
-            if isinstance(one, Edit) or (
-                isinstance(one, AgentEdited) and one.node == requested.node
-            ):
-                model = _model_of(model, one)
-        if not self._engine.knows_model(model):
-            raise InvalidValueError(f"this runtime has no model {model!r}; give it in models=")
+    def forget(self, root: CallNode) -> None:
+        """Forget a tree that this process does not run any more."""
+        self._trials.forget(root)
+        self.recovered.pop(root.id, None)
+        for node in subtree(root):
+            self._board.forget(node.id)
 
     # Closing
 
@@ -381,35 +282,48 @@ class Recovery:
         except StoreError as error:
             log.warning("not everything could be written down: %s", error)
 
+    def flush(self, loop_handle: LoopHandle) -> None:
+        """Block until all events so far are written; on the loop for a short time only.
+
+        Raises:
+            StoreError: they cannot be written now.
+        """
+        self.journal.flush(timeout=_MOMENT if loop_handle.is_current() else None)
+
     def delete(self, loop_handle: LoopHandle, tree: int) -> None:
         """Delete a tree from the store, from any thread.
 
         Raises:
             StoreBusyError: this is the loop's thread, and another program has the store locked.
         """
-        loop_handle.run_sync(self._deleting.add, tree)
+        loop_handle.run_sync(self.deleting.add, tree)
         try:
             # This writes any fork of it made just now: the store refuses to delete its source then.
-            self._flush(loop_handle)
+            self.flush(loop_handle)
             with nonblocking() if loop_handle.is_current() else nullcontext():
                 self.store.delete(tree)
         finally:
-            self._deleting.discard(tree)
+            self.deleting.discard(tree)
         self.recovered.pop(tree, None)
 
-    def close(self) -> None:
-        """Write what is left, and close the store."""
+    def close(self, worker: Closable | None = None) -> None:
+        """Write what is left, close the *worker* of a shared store, and close the store."""
         self._trials.close()
         try:
             self.journal.close()
-            self.inbox.delete_executed()
+            if worker is None:
+                self.inbox.delete_executed()
         except (StoreError, ClosedError) as error:
             log.warning("not everything could be written down: %s", error)
         finally:  # even after another Ctrl-C
-            self.store.close()
+            try:
+                if worker is not None:
+                    worker.close()
+            finally:
+                self.store.close()
 
 
-def _model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
+def model_of(model_ref: str | None, edit: AgentEdited | Edit | None) -> Any:
     """Return the model of a call: *model_ref*, unless *edit* replaces it."""
     return model_ref if edit is None or edit.model is None else edit.model
 
@@ -419,28 +333,55 @@ def open_recovery(
     redact: Callable[[str], str] | None,
     functions: Mapping[str, Function],
     engine: Engine,
+    settings: WorkerSettings,
 ) -> Recovery:
-    """Acquire a store as its driver, and return the recovery of what is in it.
+    """Acquire a store as its driver, or join a shared one; return the recovery of what is in it.
 
     Raises:
         StoreOwnedError: another runtime owns it.
         StoreError: it cannot be opened.
     """
-    if not isinstance(store, str | os.PathLike):
-        store = checked_store(store)
-        # If this raises, the store stays open: the caller has opened it.
-        was_killed = store.acquire()
-    else:
-        from treefold.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - only paths need it
+    opened = open_store(store)
+    try:
+        return _recovery_in(opened, redact, functions, engine, settings)
+    except BaseException:
+        # A store that the caller has opened stays open.
+        if isinstance(store, str | os.PathLike):
+            opened.close()
+        raise
 
-        store = SqliteStore(os.fspath(store))
-        try:
-            was_killed = store.acquire()
-        except BaseException:
-            store.close()
-            raise
-    loader = Loader(JournalWriter(store, redact), functions)
-    return Recovery(loader, engine, CrashTrials(was_killed=bool(was_killed)))
+
+def _recovery_in(
+    store: Store,
+    redact: Callable[[str], str] | None,
+    functions: Mapping[str, Function],
+    engine: Engine,
+    settings: WorkerSettings,
+) -> Recovery:
+    source: TreeSource
+    if is_shared(store):
+        store.join(_worker_info(settings, functions), lease=settings.lease)
+        writer, was_killed = JournalWriter(store, redact), False
+        source = SharedTrees(store, writer, queue=min(settings.queues), lease=settings.lease)
+    else:
+        was_killed = bool(store.acquire())
+        writer = JournalWriter(store, redact)
+        id, number = store.highest()
+        source = CountedTrees(writer, id=id, number=number)
+    loader = Loader(writer, source, functions, engine.services.on_new_code)
+    return Recovery(loader, engine, was_killed=was_killed)
+
+
+def _worker_info(settings: WorkerSettings, functions: Iterable[str]) -> WorkerInfo:
+    """Return what this process tells other processes about itself."""
+    host, process = platform.node(), os.getpid()
+    return WorkerInfo(
+        name=settings.name or f"{host}-{process}",
+        host=host,
+        process=process,
+        functions=sorted(functions),
+        queues=sorted(settings.queues),
+    )
 
 
 def _progress(root: CallNode) -> str:

@@ -4,15 +4,15 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Token
-from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Final, Literal, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
 from treefold.core.budget import Budget
 from treefold.core.decisions import Hooks, Rules
+from treefold.core.edit import Edit, edit_of
 from treefold.core.errors import (
     ClosedError,
     InvalidValueError,
@@ -22,21 +22,18 @@ from treefold.core.errors import (
     UnknownQuestionError,
     UsageError,
 )
-from treefold.core.events import CallEnded
-from treefold.core.forking import Edit, checked_response, cut_at, cut_at_failure
 from treefold.core.frames import Frame
 from treefold.core.function import Function, Node, RunContext
 from treefold.core.question import RESUME, Question, QuestionKind
 from treefold.core.states import NodeState
 from treefold.core.store import Store
 from treefold.core.views import NodeView
+from treefold.core.work_engine import Stop, WorkEngine
 from treefold.runtime.calls.budgets import Account
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import root_of, subtree
 from treefold.runtime.context import Context
-from treefold.runtime.durable.commands import edit_of
-from treefold.runtime.durable.journal_events import JournalEvents
-from treefold.runtime.durable.tree_reader import gc_disabled
+from treefold.runtime.durable.worker_settings import WorkerSettings, WorkerStatus
 from treefold.runtime.engine import Engine, StartPolicy
 from treefold.runtime.graph import check_listed, discover
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
@@ -44,7 +41,6 @@ from treefold.runtime.limits.model_names import ModelNames
 from treefold.runtime.loops.loop_handle import BackgroundLoop, LoopHandle
 from treefold.runtime.loops.threads import finish_in_thread
 from treefold.runtime.questions.pauses import pause_node, why_not_paused
-from treefold.runtime.recovery import Recovery, open_recovery
 from treefold.runtime.services import Services
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.event_stream import EventStream, TreeEvents
@@ -56,6 +52,29 @@ T = TypeVar("T")
 Q = ParamSpec("Q")
 
 _POLL_INTERVAL: Final = 0.1  # seconds between two polls of the inbox
+
+
+class Control(Protocol):
+    """Asks the process that runs a tree to do something; see ``Observer``."""
+
+    def cancel(self, id: int, reason: str = ...) -> None: ...
+    def pause(self, id: int, reason: str = ...) -> None: ...
+    def resume(self, id: int) -> None: ...
+
+
+class SharedWork(Protocol):
+    """What a runtime does in a shared store; see ``Worker``."""
+
+    settings: WorkerSettings
+
+    def start(self, loop_handle: LoopHandle) -> None: ...
+    async def stop(self) -> None: ...
+    def close(self) -> None: ...
+    async def work(self, queues: Collection[str], slots: int, drain: float, stop: Stop) -> None: ...
+    def status(self) -> WorkerStatus: ...
+    def elsewhere(self, node: CallNode) -> Control | None: ...
+    def questions(self) -> list[Question]: ...
+    def answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None: ...
 
 
 class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
@@ -83,9 +102,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             person resumes the call.
         on_tool_error: ``"report"`` an exception to the model, or ``"pause"`` until a person
             decides.
+        on_new_code: for an open call of an earlier process whose function has changed: ``"adopt"``
+            the new version, with a notice; ``"pause"`` until a person resumes the call; or
+            ``"pin"`` its tree, which stays as it is until a runtime has the version it began with.
         store: the journal, as a store or the path of a file: every call is recorded there, and
             calls that are open when the process ends are resumed by the next runtime with it.
         redact: applied to each text before it is written.
+        engine: places top-level calls on the workers of a shared store: ``invoke`` only submits
+            them, and ``work`` runs them, in this process or others.
+        worker: how this process takes part in a shared store.
         policy: decides about each call before it is made; ``treefold.testing`` replays with one.
 
     Example:
@@ -112,8 +137,11 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         disallowed_tools: Iterable[str | Function] = (),
         on_provider_failure: Literal["raise", "pause"] = "raise",
         on_tool_error: Literal["report", "pause"] = "report",
+        on_new_code: Literal["adopt", "pause", "pin"] = "adopt",
         store: Store | str | os.PathLike[str] | None = None,
         redact: Callable[[str], str] | None = None,
+        engine: WorkEngine | None = None,
+        worker: WorkerSettings | None = None,
         policy: StartPolicy | None = None,
     ) -> None:
         for option, value, default in (
@@ -122,6 +150,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         ):
             if value not in {default, "pause"}:
                 raise InvalidValueError(f"{option} must be {default!r} or 'pause', got {value!r}")
+        if on_new_code not in {"adopt", "pause", "pin"}:
+            raise InvalidValueError(
+                f"on_new_code must be 'adopt', 'pause' or 'pin', got {on_new_code!r}"
+            )
         if not isinstance(limits, Limits | None):
             raise InvalidValueError(f"limits are Limits(...), not {limits!r}")
         if not isinstance(budget, Budget | None):
@@ -133,6 +165,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             account=None if budget is None else Account(budget, None),
             pauses_on_provider_failure=on_provider_failure == "pause",
             pauses_on_tool_error=on_tool_error == "pause",
+            on_new_code=on_new_code,
         )
         functions = discover(specs, self._services.models)
         self.invocable_functions: Mapping[str, Function] = functions
@@ -154,14 +187,39 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self.id = os.urandom(16).hex()  # unique; that of the journal if there is one
         self._token: Token[RunContext] | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
-        self._recovery = None if store is None else self._open_store(store, redact)
+        self._is_recovered = False
+        settings = worker or WorkerSettings()
+        self._recovery = None if store is None else self._open_store(store, redact, settings)
+        self._worker = None if store is None else self._join(engine, settings)
+        if engine is not None and self._worker is None:
+            raise UsageError(
+                "engine= needs a store that several processes share: give store='postgresql://...'"
+            )
 
+    # It returns a Recovery. Type checkers infer that; an annotation would import the module.
     def _open_store(
-        self, store: Store | str | os.PathLike[str], redact: Callable[[str], str] | None
-    ) -> Recovery:
-        recovery = open_recovery(store, redact, self.invocable_functions, self._engine)
+        self,
+        store: Store | str | os.PathLike[str],
+        redact: Callable[[str], str] | None,
+        settings: WorkerSettings,
+    ):
+        from treefold.runtime.recovery import open_recovery  # noqa: PLC0415 - only for stores
+
+        functions = self.invocable_functions
+        recovery = open_recovery(store, redact, functions, self._engine, settings)
         self.id = recovery.store.id
         return recovery
+
+    def _join(self, engine: WorkEngine | None, settings: WorkerSettings) -> SharedWork | None:
+        """Return what runs the trees of a shared store in this process; None for other stores."""
+        from treefold.core.shared_store import is_shared  # noqa: PLC0415 - only for stores
+
+        recovery, store = self._recovery, self.store
+        if recovery is None or store is None or not is_shared(store):
+            return None
+        from treefold.runtime.cluster.worker import Worker  # noqa: PLC0415 - only shared stores
+
+        return Worker(store, recovery, self._engine, self._trees, engine, settings, self._execute)
 
     @property
     def store(self) -> Store | None:
@@ -183,16 +241,22 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         model: Any = None,
         budget: Budget | None = None,
         key: str | None = None,
+        queue: str | None = None,
+        priority: int = 0,
     ) -> Node[T]:
         """Start a top-level call of *function* and return its node at once.
 
-        A function that is not among those of this runtime is checked now. *timeout* is in seconds;
-        *model* and *budget* are for this call. A *key* makes the call unique: if it has been made
-        before, in this process or an earlier one with the same store, its node is returned.
+        A function that is not among those of this runtime is checked now. *timeout* is in seconds
+        from the start of the call, in whichever process; *model* and *budget* are for this call. A
+        *key* makes the call unique: if it has been made before, in this process or an earlier one
+        with the same store, its node is returned.
 
         Code outside any call that stops awaiting the node (``asyncio.timeout``, a cancelled task)
         cancels it, unless other such code waits for it as well. With a store it does not: the call
         continues, and leaving the runtime waits for it; give it a *timeout*, or cancel it.
+
+        With an engine the call is only submitted, to *queue*, or else to the queue of the function
+        or of this process; higher priorities are run first. ``flush`` waits until it is stored.
 
         Raises:
             CallGraphError: there is a fault in the function, or in one that it may call.
@@ -200,7 +264,14 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             ClosedError: the runtime was closed.
         """
         return self._context.invoke(
-            function, args, timeout=timeout, model=model, budget=budget, key=key
+            function,
+            args,
+            timeout=timeout,
+            model=model,
+            budget=budget,
+            key=key,
+            queue=queue,
+            priority=priority,
         )
 
     def call(self, function: Function[Q, T], /, *args: Q.args, **kwargs: Q.kwargs) -> Node[T]:
@@ -280,6 +351,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """
         roots = {root.id: root for root in self._trees.roots}
         if self._recovery is not None and not self._closed:
+            from treefold.runtime.durable.tree_reader import (  # noqa: PLC0415 - only for stores
+                gc_disabled,
+            )
+
             with gc_disabled():
                 for row in self._recovery.store.trees():
                     if (root := self._readable(row.id)) is not None:
@@ -319,11 +394,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         """
         found = self._engine.find(node)
         tree, recovery = found.tree, self._recovery
-        if recovery is None:
-            source = TreeEvents(tree)
-        else:
-            journal = recovery.journal
-            source = JournalEvents(recovery.store, tree.id, journal.changes, writer=journal)
+        source = TreeEvents(tree) if recovery is None else recovery.events(tree.id)
         return EventStream(source, found.loop_handle, found.id, after=after, timeout=timeout)
 
     def stack(self, id: int) -> list[Frame]:
@@ -344,7 +415,10 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
             UsageError: the node has ended.
         """
         node = self._engine.find(id)
-        node.loop_handle.run_sync(pause_node, node, reason)
+        if (other := self._elsewhere(node)) is not None:
+            other.pause(id, reason)
+        else:
+            node.loop_handle.run_sync(pause_node, node, reason)
 
     def resume(self, id: int) -> Node:
         """Resume everything that is paused in the node with this id and below it.
@@ -368,10 +442,12 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 raise UsageError(
                     f"{node!r} has ended; resume node {root_of(node).id}, or fork this"
                 )
-            cut = partial(cut_at_failure, is_passing=_provider_failed)
-            return recovery.fork(node.loop_handle, node.id, cut, None, key)
+            return self._get_forks().resume_failed(node, key)
         if node.parent is None and isinstance(node.exception, ModelProviderException):
             return self._context.start(node.continuation())
+        if (other := self._elsewhere(node)) is not None:
+            other.resume(id)
+            return node
         below = {one.id for one in subtree(node)}
         paused = [q for q in self._services.board.questions() if q.node_id in below]
         paused = [q for q in paused if q.kind is QuestionKind.Paused]
@@ -409,14 +485,16 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self, node: Node | int, at: int | None, edit: Edit | None, key: str | None
     ) -> CallNode:
         """Start a fork; one with a *key* is started once."""
+        forks = self._get_forks()
+        return forks.fork(self._engine.find(forks.id_of(node)), at, edit, key)
+
+    # It returns Forks, as above.
+    def _get_forks(self):
         if self._recovery is None:
             raise UsageError("only recorded calls can be forked: use Runtime(store='run.db')")
-        found = self._engine.find(self._recovery.id_of(node))
-        response = checked_response(found.function, at, edit)
-        if edit is not None and edit.model is not None:
-            self._services.models.find(edit.model)
-        cut = partial(cut_at, node=found.id, response=response)
-        return self._recovery.fork(found.loop_handle, root_of(found).id, cut, edit, key)
+        from treefold.runtime.forks import Forks  # noqa: PLC0415 - only for stores
+
+        return Forks(self._recovery, self._engine)
 
     def questions(self) -> list[Question]:
         """Return the open questions, at any depth of any tree, oldest first.
@@ -425,6 +503,8 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         the command that answers.
         """
         self._services.board.is_read = True
+        if self._worker is not None:
+            return self._worker.questions()
         return self._services.board.questions()
 
     def answer(self, id: str, text: str = "", *, args: Mapping[str, Any] | None = None) -> None:
@@ -448,14 +528,81 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._answer(id, text, args)
 
     def _answer(self, id: str, text: str, args: Mapping[str, Any] | None) -> None:
-        if self._recovery is None:
+        if self._worker is not None:
+            self._worker.answer(id, text, args)
+        elif self._recovery is None:
             self._services.board.answer(id, text, args)
         else:
             self._recovery.answer(id, text, args)
 
     def cancel(self, id: int, reason: str = "cancelled") -> None:
         """Cancel the node with this id, and all below it."""
-        self._engine.find(id).cancel(reason)
+        node = self._engine.find(id)
+        if (other := self._elsewhere(node)) is not None:
+            other.cancel(id, reason)
+        else:
+            node.cancel(reason)
+
+    def _elsewhere(self, node: CallNode) -> Control | None:
+        """Return what asks another worker to do something, if one runs the tree of *node*."""
+        return None if self._worker is None else self._worker.elsewhere(node)
+
+    async def work(
+        self,
+        *,
+        queues: Collection[str] | None = None,
+        slots: int | None = None,
+        drain: float = 60.0,
+        stop: Stop | None = None,
+    ) -> None:
+        """Run what the engine of a shared store delivers, until *stop* is set.
+
+        Then each tree is given up for other workers as soon as no request and no call that must not
+        be repeated is under way, and after *drain* seconds at the latest.
+
+        Args:
+            queues: the queues to serve; by default those of ``WorkerSettings``.
+            slots: how many trees run at once; by default as in ``WorkerSettings``.
+            stop: an event, such as ``asyncio.Event``; without one this runs until it is cancelled.
+
+        Raises:
+            UsageError: the runtime has no shared store.
+            EngineError: the engine cannot be reached.
+            FencedError: this worker counted as dead, because it could not reach the store.
+        """
+        worker = self._shared_work("work()")
+        if not self.lives_on(asyncio.get_running_loop()):
+            raise UsageError(
+                "work() is for the runtime's own event loop: 'async with Runtime(...)'"
+            )
+        await worker.work(
+            worker.settings.queues if queues is None else queues,
+            worker.settings.slots if slots is None else slots,
+            drain,
+            asyncio.Event() if stop is None else stop,
+        )
+
+    def worker_status(self) -> WorkerStatus:
+        """Return how this process does as a worker of a shared store, for health checks.
+
+        Raises:
+            UsageError: the runtime has no shared store.
+        """
+        return self._shared_work("worker_status()").status()
+
+    def _shared_work(self, what: str) -> SharedWork:
+        if self._worker is None:
+            raise UsageError(f"{what} needs a store that several processes share: postgresql://...")
+        return self._worker
+
+    def flush(self) -> None:
+        """Block until everything that has happened so far is in the store; not on an event loop.
+
+        Raises:
+            StoreError: it cannot be written now; it is retried.
+        """
+        if self._recovery is not None:
+            self._recovery.journal.flush()
 
     @property
     def limits(self) -> Limits:
@@ -542,8 +689,15 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
 
     def _end_trees(self, loop_handle: LoopHandle, *, cancel: bool) -> None:
         if not loop_handle.loop.is_closed():
-            ending = self._trees.end(cancel=cancel, suspend=self._suspend)
+            ending = self._end(cancel=cancel)
             asyncio.run_coroutine_threadsafe(ending, loop_handle.loop).result()
+
+    async def _end(self, *, cancel: bool) -> None:
+        try:
+            await self._trees.end(cancel=cancel, suspend=self._suspend)
+        finally:
+            if self._worker is not None:
+                await self._worker.stop()
 
     def __enter__(self) -> Self:
         self._open_loop()
@@ -579,7 +733,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         self._closed = kind is not None
         self._log_open_questions()
         try:
-            await self._trees.end(cancel=self._closed, suspend=self._suspend)
+            await self._end(cancel=self._closed)
         finally:
             self._closed = True
             if self._recovery is not None:
@@ -594,7 +748,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if self._poll_timer is not None:
             self._poll_timer.cancel()
         if self._recovery is not None:
-            self._recovery.close()
+            self._recovery.close(self._worker)
 
     @property
     def _suspend(self) -> Callable[[], Awaitable[None]] | None:
@@ -620,7 +774,7 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         if self._recovery is None:
             return
         try:
-            loop_handle.run_sync(self._recover_once, self._recovery, loop_handle)
+            loop_handle.run_sync(self._recover_once, loop_handle)
         # The block is not entered then, so nothing else would close the store.
         except BaseException:
             self._closed = True
@@ -629,15 +783,21 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
                 loop_handle.stop()
             raise
 
-    def _recover_once(self, recovery: Recovery, loop_handle: LoopHandle) -> None:
+    def _recover_once(self, loop_handle: LoopHandle) -> None:
         # Two threads may have opened the loop at the same time.
-        if self._poll_timer is None:
-            recovery.recover(loop_handle)
-            self._poll(recovery, loop_handle)
+        if self._recovery is None or self._is_recovered:
+            return
+        self._is_recovered = True
+        if self._worker is not None:
+            self._worker.start(loop_handle)
+        else:
+            self._recovery.recover(loop_handle)
+            self._poll(loop_handle)
 
-    def _poll(self, recovery: Recovery, loop_handle: LoopHandle) -> None:
+    def _poll(self, loop_handle: LoopHandle) -> None:
         """Execute the commands of observers, and schedule the next poll."""
-        if recovery.is_suspended:  # the effects would not be recorded
+        recovery = self._recovery
+        if recovery is None or recovery.is_suspended:  # the effects would not be recorded
             return
         try:
             recovery.resume_due()
@@ -645,8 +805,4 @@ class Runtime:  # noqa: PLR0904 - the public interface of the whole folder
         except (StoreError, ClosedError) as error:
             log.debug("the inbox cannot be read: %s", error)
         later = loop_handle.loop.call_later
-        self._poll_timer = later(_POLL_INTERVAL, self._poll, recovery, loop_handle)
-
-
-def _provider_failed(ended: CallEnded) -> bool:
-    return ended.exception is not None and ended.exception.type == ModelProviderException.__name__
+        self._poll_timer = later(_POLL_INTERVAL, self._poll, loop_handle)

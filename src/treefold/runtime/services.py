@@ -1,17 +1,23 @@
 """The objects that all calls of one runtime share."""
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
+from typing import Any, Literal, Protocol
 
 from treefold.core.decisions import Rules
-from treefold.runtime.calls.budgets import Account
+from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.runtime.calls.budgets import Account, Accounting
+from treefold.runtime.limits.allowances import Allowances
 from treefold.runtime.limits.limits import DEFAULT_LIMITS, Limits
 from treefold.runtime.limits.model_names import ModelNames
 from treefold.runtime.trees.question_board import QuestionBoard
 
 
-@dataclass(slots=True)
+class SharedAllowances(Allowances, Accounting, Protocol):
+    """What all workers of a shared store have together; see ``ClusterAllowances``."""
+
+
+@lazy_dataclass()
 class Services:
     """Models, limits, rules, the budget's account, the board, and the past runs of each agent."""
 
@@ -19,7 +25,14 @@ class Services:
     limits: Limits = DEFAULT_LIMITS
     rules: Rules = field(default_factory=Rules)
     account: Account | None = None
+    shared: SharedAllowances | None = None  # of all workers of a shared store
     pauses_on_provider_failure: bool = False
     pauses_on_tool_error: bool = False
+    on_new_code: Literal["adopt", "pause", "pin"] = "adopt"
     board: QuestionBoard = field(default_factory=QuestionBoard)
     past_runs: dict[str, deque[Any]] = field(default_factory=dict[str, deque[Any]])  # by agent
+
+    @property
+    def allowances(self) -> Allowances:
+        """Allows requests: for all workers of the store, or in this process."""
+        return self.limits.local if self.shared is None else self.shared

@@ -30,11 +30,12 @@ class TreeRegistry:
         self._keeps_finished = keeps_finished
         self._nodes: dict[int, CallNode] = {}
         self._roots: dict[int, CallNode] = {}
-        self._open: set[CallNode] = set()  # top-level calls that have not ended
+        self._open: set[CallNode] = set()  # top-level and remote calls that have not ended
         self._finished: deque[CallNode] = deque()  # top-level calls that can be read again
         # The nodes of dropped trees that the program still uses: they are found as the same ones.
         self._dropped: WeakValueDictionary[int, CallNode] = WeakValueDictionary()
         self._closing: set[asyncio.Task[None]] = set()
+        self.on_open: Callable[[CallNode], None] | None = None  # called for each open tree
 
     @property
     def roots(self) -> list[CallNode]:
@@ -52,6 +53,13 @@ class TreeRegistry:
         self._nodes[root.id] = self._roots[root.id] = root
         self._open.add(root)
         root.add_end_callback(partial(self._root_ended, root))
+        if self.on_open is not None:
+            self.on_open(root)
+
+    def expect_call(self, node: CallNode) -> None:
+        """Count a call among the open ones until it ends, though other workers run its caller."""
+        self._open.add(node)
+        node.add_end_callback(partial(self._open.discard, node))
 
     def get(self, id: int) -> CallNode | None:
         """Return the node with this id if it is in memory, otherwise None."""

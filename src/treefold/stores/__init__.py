@@ -1,4 +1,6 @@
-"""Journals and saved chats, in SQLite files or in memory; nothing else opens a database.
+"""Journals and saved chats, in SQLite files, in memory or in PostgreSQL.
+
+Nothing else opens a database. ``treefold.stores.postgres`` needs the extra ``postgres``.
 
 The names are loaded when they are first used; ``__init__.pyi`` tells type checkers the same.
 """

@@ -5,6 +5,20 @@ from treefold.core.sessions import (
     SessionInfo as SessionInfo,
     Sessions as Sessions,
 )
+from treefold.core.shared_store import (
+    Batch as Batch,
+    Load as Load,
+    Orders as Orders,
+    Overdrawn as Overdrawn,
+    Owed as Owed,
+    Ownership as Ownership,
+    SharedStore as SharedStore,
+    StoredAccount as StoredAccount,
+    TakenSlots as TakenSlots,
+    Ticket as Ticket,
+    WorkerInfo as WorkerInfo,
+    WorkerRow as WorkerRow,
+)
 from treefold.core.store import (
     Call as Call,
     Entry as Entry,

@@ -25,6 +25,7 @@ from treefold.core.errors import (
 from treefold.core.store import may_block
 from treefold.stores.commit_mark import check_complete, clear_mark, read_mark
 from treefold.stores.schema import STEPS, VERSION, statements
+from treefold.stores.urls import is_url, public_name
 
 SQLITE: Final = sqlite3.sqlite_version
 APPLICATION_ID: Final = 0x72616D66  # of files of this program; older than its name
@@ -319,6 +320,11 @@ def absolute(path: str | Path) -> str:
     """Return the absolute *path*, which stays valid if the process changes its directory."""
     if str(path) == MEMORY:
         return MEMORY
+    if is_url(path):
+        raise InvalidValueError(
+            f"path must be the path of a file, got {public_name(path)}; give that as store=, or to"
+            " treefold.stores.postgres.PostgresStore"
+        )
     if not str(path) or "\0" in str(path):
         raise InvalidValueError(f"path must be the path of a file, got {str(path)!r}")
     return str(Path(path).expanduser().resolve())

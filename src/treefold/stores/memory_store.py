@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from operator import attrgetter
 from typing import Final, Self
 
@@ -102,9 +103,16 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                 raise StoreError(_NAME, f"the text with the hash {hash} is missing")
             return self._texts[hash]
 
-    def trees(self) -> list[TreeRow]:
+    def trees(
+        self, *, after: int = 0, limit: int | None = None, open: bool | None = None
+    ) -> list[TreeRow]:
         with self._lock:
             parked = parked_trees(self._open_nodes())
+            listed = (
+                (tree, top)
+                for tree, top in self._tops()
+                if tree > after and (open is None or (tree in parked) == open)
+            )
             return [
                 TreeRow(
                     id=tree,
@@ -118,8 +126,9 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                     started=top.status.started,
                     ended=top.status.ended,
                     last=self._last_time(tree) if tree in parked else None,
+                    driven=self._owned and tree in parked,
                 )
-                for tree, top in self._tops()
+                for tree, top in islice(listed, limit)
             ]
 
     def find(self, *, node: int) -> int | None:
@@ -146,10 +155,14 @@ class MemoryStore(FormerNames):  # noqa: PLR0904 - the contract has as many
         with self._lock:
             return max((entries[-1].seq for entries in self._trees.values()), default=0)
 
-    def questions(self) -> list[Question]:
+    def questions(self, *, answered: bool = False) -> list[Question]:
         with self._lock:
-            answered = {question for _, question in self._inbox.values()}
-            return [asked for id, asked in self._questions.items() if id not in answered]
+            posted = (
+                set[str | None]()
+                if answered
+                else {question for _, question in self._inbox.values()}
+            )
+            return [asked for id, asked in self._questions.items() if id not in posted]
 
     def post(self, body: str, *, question: str | None = None) -> bool:
         with self._lock:

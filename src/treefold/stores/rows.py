@@ -42,10 +42,14 @@ NODES: Final = f"""
     FROM json_each(?) AS asked CROSS JOIN nodes ON nodes.id = asked.value
 """
 # A question whose entry is lost yields a row of NULLs, so that the damage does not hide it.
-UNANSWERED_QUESTIONS: Final = f"""
+_QUESTIONS: Final = f"""
     SELECT {_EVENT}, {_CALL}, questions.id
     FROM questions LEFT JOIN events ON events.seq = questions.seq
     LEFT JOIN nodes ON nodes.id = events.node AND nodes.seq = events.seq
+"""
+PENDING_QUESTIONS: Final = f"{_QUESTIONS} ORDER BY questions.seq"
+UNANSWERED_QUESTIONS: Final = f"""
+    {_QUESTIONS}
     WHERE NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.question = questions.id)
     ORDER BY questions.seq
 """
@@ -94,7 +98,7 @@ def calls_by_seq(nodes: Iterable[Sequence[Any]]) -> dict[int, Call]:
 
 
 def question_entry(row: Sequence[Any]) -> Entry | None:
-    """Return the entry of a row of UNANSWERED_QUESTIONS; None if its checksum is wrong."""
+    """Return the entry of a row of PENDING_QUESTIONS; None if its checksum is wrong."""
     call = row[_EVENT_COLUMNS:]
     return entry_of_row(row[:_EVENT_COLUMNS], None if call[0] is None else _call_of_row(call))
 

@@ -9,7 +9,8 @@ import os
 import re
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -31,6 +32,7 @@ from treefold.stores.owner_lock import OwnerLock
 from treefold.stores.rows import (
     EVENTS,
     NODES,
+    PENDING_QUESTIONS,
     UNANSWERED_QUESTIONS,
     calls_by_seq,
     checksum,
@@ -67,7 +69,7 @@ _TEXTS: Final = """
 """
 _TREES: Final = """
     SELECT id, place, call_key, function, state, source, started, ended
-    FROM nodes WHERE parent = 0 ORDER BY id
+    FROM nodes WHERE parent = 0 AND id > ? ORDER BY id
 """
 _LAST: Final = """
     SELECT at FROM events WHERE tree = ? AND at IS NOT NULL ORDER BY seq DESC LIMIT 1
@@ -256,10 +258,19 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
             raise self._reader.damaged(f"the text with the hash {found} has a wrong checksum")
         return text
 
-    def trees(self) -> list[TreeRow]:
+    def trees(
+        self, *, after: int = 0, limit: int | None = None, open: bool | None = None
+    ) -> list[TreeRow]:
         with self._reader.snapshot() as rows:
             parked = parked_trees(OpenNode(*row) for row in rows.execute(_OPEN_NODES))
-            last = {id: at for id in parked for (at,) in rows.execute(_LAST, (id,))}
+            listed = rows.execute(_TREES, (after,))
+            if open is not None:
+                listed = (row for row in listed if (row[0] in parked) == open)
+            wanted = list(islice(listed, limit))
+            last = {
+                id: at for id, *_ in wanted if id in parked for (at,) in rows.execute(_LAST, (id,))
+            }
+            driven = bool(parked) and self.is_owned()
             found = [
                 TreeRow(
                     id=id,
@@ -273,15 +284,22 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
                     started=started,
                     ended=ended,
                     last=last.get(id),
+                    driven=driven and id in parked,
                 )
-                for id, number, key, function, state, source, started, ended in rows.execute(_TREES)
+                for id, number, key, function, state, source, started, ended in wanted
             ]
-        # Either index may miss a tree that the other has.
-        if not parked.keys() <= {tree.id for tree in found}:
+        self._check_trees(found, parked, after=after, is_all=limit is None and open is None)
+        return found
+
+    def _check_trees(
+        self, found: Sequence[TreeRow], parked: Mapping[int, bool], *, after: int, is_all: bool
+    ) -> None:
+        """Check that the two indexes agree; either may miss a tree that the other has."""
+        known = {tree.id for tree in found}
+        if is_all and any(id > after and id not in known for id in parked):
             raise self._reader.damaged("an open tree is not in the list of all trees")
         if any(not tree.open and not tree.state.final for tree in found):
             raise self._reader.damaged("a tree that has not ended is not in the list of open ones")
-        return found
 
     def find(self, *, node: int) -> int | None:
         if not 0 < node <= _MAX_INTEGER:
@@ -318,9 +336,10 @@ class SqliteStore(FormerNames):  # noqa: PLR0904 - the contract has as many
     def last(self) -> int:
         return self._row("SELECT coalesce(max(seq), 0) FROM events")[0]
 
-    def questions(self) -> list[Question]:
+    def questions(self, *, answered: bool = False) -> list[Question]:
+        search = PENDING_QUESTIONS if answered else UNANSWERED_QUESTIONS
         with self._reader.snapshot() as rows:
-            return [self._question(id, row) for *row, id in rows.execute(UNANSWERED_QUESTIONS)]
+            return [self._question(id, row) for *row, id in rows.execute(search)]
 
     def _question(self, id: str, row: Sequence[Any]) -> Question:
         entry = None if row[0] is None else question_entry(row)

@@ -5,14 +5,15 @@ exported together with the trees that it was forked from.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-from treefold.core.errors import StoreError, UnknownNodeError
+from treefold.core.errors import FencedError, StoreError, UnknownNodeError
 from treefold.core.question import Question, QuestionKind
+from treefold.core.shared_store import Batch, SharedStore, Ticket, is_shared
 from treefold.core.states import NodeState
 from treefold.core.store import Call, Entry, Store
 from treefold.core.value_codec import texts_in
@@ -72,7 +73,8 @@ def import_tree(store: Store, path: str | Path) -> int:
 
     All nodes get new ids, and a key that is taken is dropped. A tree that was open stays open. Call
     ``store.acquire()`` before, and do not use the store in a runtime at the same time, which would
-    give the same ids to its own calls.
+    give the same ids to its own calls. Neither applies to a store with several owners: there, an
+    open tree is run by the next worker that is free.
 
     Raises:
         StoreError: the file cannot be read, is damaged, or is from a newer version.
@@ -99,8 +101,29 @@ def import_tree(store: Store, path: str | Path) -> int:
         new = renumbering.ids[tree]
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise StoreError(file, f"it cannot be imported: {_message(error)}") from error
-    store.append(renumbered)
+    if is_shared(store):
+        _submit(store, renumbered)
+    else:
+        store.append(renumbered)
     return new
+
+
+def _submit(store: SharedStore, entries: Sequence[Entry]) -> None:
+    """Write *entries* as trees that nobody owns; those that are open are owed."""
+    trees: dict[int, list[Entry]] = {}
+    states: dict[int, dict[int, NodeState]] = {}
+    for entry in entries:
+        trees.setdefault(entry.tree, []).append(entry)
+        if entry.state is not None:
+            states.setdefault(entry.tree, {})[entry.node] = entry.state
+    batches: list[Batch] = []
+    for tree, its_entries in trees.items():
+        is_open = not all(state.final for state in states.get(tree, {}).values())
+        tickets = [Ticket(node=tree)] if is_open else []
+        batches.append(Batch(ownership=None, entries=its_entries, tickets=tickets))
+    for outcome in store.append_batches(batches):
+        if isinstance(outcome, FencedError):
+            raise outcome
 
 
 # Writing
@@ -120,13 +143,25 @@ def _lines(store: Store, tree: int) -> Iterator[bytes]:
         source = call.source
     yield _line({"format": FORMAT, "version": VERSION, "store": store.id, "tree": tree})
     written: set[str] = set()
-    for entry in sorted((entry for tree in trees for entry in tree), key=lambda entry: entry.seq):
+    for entry in sorted((entry for tree in trees for entry in tree), key=_position_in(store)):
         hashes = _hashes(store, entry)
         for hash in hashes:
             if hash not in written:
                 written.add(hash)
-                yield _line({"hash": hash, "text": store.text(hash)})
+                yield _line({"hash": hash, "text": _text(store, hash, entry.tree)})
         yield _line({"entry": _plain(entry), "texts": hashes})
+
+
+def _position_in(store: Store) -> Callable[[Entry], tuple[int, int]]:
+    """Return the key by which entries are sorted as they were written."""
+    if is_shared(store):
+        # Positions are counted in each tree; a tree is older than its forks.
+        return lambda entry: (entry.tree, entry.seq)
+    return lambda entry: (entry.seq, 0)
+
+
+def _text(store: Store, hash: str, tree: int) -> str:
+    return store.text(hash, tree=tree) if is_shared(store) else store.text(hash)
 
 
 def _hashes(store: Store, entry: Entry) -> list[str]:
@@ -225,6 +260,14 @@ def _message(error: Exception) -> str:
     return str(error) if type(error) is ValueError else f"it has invalid data ({error!r})"
 
 
+def _next_numbers(store: Store, nodes: int, trees: int) -> tuple[int, int]:
+    """Return the first of so many node ids and tree numbers that nobody uses."""
+    if is_shared(store):
+        return store.reserve(nodes, trees)
+    node, number = store.highest()
+    return node + 1, number + 1
+
+
 class _Renumbering:
     """The ids and numbers that imported entries get in a store: the next ones, in the same order.
 
@@ -232,7 +275,6 @@ class _Renumbering:
     """
 
     def __init__(self, store: Store, entries: Sequence[Entry]) -> None:
-        node, number = store.highest()
         calls = [(entry.node, entry.call) for entry in entries if entry.call is not None]
         if any(call.inherited > len(calls) for _, call in calls):
             raise ValueError("a fork in it shares more calls than there are")
@@ -241,9 +283,10 @@ class _Renumbering:
         nodes = {id for entry in entries for id in (entry.node, entry.tree)}
         for id, call in calls:
             nodes.update(range(id, id + call.inherited + 1))
-        self.ids = dict(zip(sorted(nodes), range(node + 1, node + 1 + len(nodes)), strict=True))
         tops = {id: call for id, call in calls if call.parent == 0}
-        self._numbers = {id: number + index for index, id in enumerate(sorted(tops), 1)}
+        node, number = _next_numbers(store, len(nodes), len(tops))
+        self.ids = dict(zip(sorted(nodes), range(node, node + len(nodes)), strict=True))
+        self._numbers = {id: number + index for index, id in enumerate(sorted(tops))}
         self._taken = {call.key for call in tops.values() if store.find_key(call.key) is not None}
 
     def entry(self, entry: Entry) -> Entry:

@@ -10,8 +10,10 @@ Recorded runs:
     Replay, Divergence: the outcome, and its first difference from the recording.
     journal_fixture: a pytest fixture that replays a journal.
 
-Stores:
+Stores and engines:
     StoreSuite: the tests that every Store has to pass.
+    SharedStoreSuite: those for a SharedStore, which several processes write.
+    EngineSuite: the tests that every WorkEngine has to pass.
 
 The names are loaded on first use; type checkers read ``__init__.pyi``.
 """

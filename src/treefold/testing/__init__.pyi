@@ -1,6 +1,7 @@
 """What ``treefold.testing`` exports, for type checkers; ``__init__.py`` loads it on first use."""
 
 from treefold.testing.divergence import Divergence as Divergence
+from treefold.testing.engine_suite import EngineSuite as EngineSuite
 from treefold.testing.replaying import (
     Replay as Replay,
     journal_fixture as journal_fixture,
@@ -12,4 +13,5 @@ from treefold.testing.scripted import (
     ScriptedModel as ScriptedModel,
     ScriptedRequest as ScriptedRequest,
 )
+from treefold.testing.shared_store_suite import SharedStoreSuite as SharedStoreSuite
 from treefold.testing.store_suite import StoreSuite as StoreSuite

@@ -28,6 +28,7 @@ from treefold.core.value_codec import digest
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
 from treefold.runtime.conversations.agent_node import AgentNode
+from treefold.runtime.durable.tree_source import CountedTrees
 from treefold.runtime.limits.limits import Limits
 from treefold.runtime.runtime import Runtime
 from treefold.runtime.trees.question_board import QuestionBoard
@@ -66,7 +67,7 @@ class ReplayRuntime(Runtime):
         self.id = id
         self._decides = hooks is not None
         self._recording = recording
-        self._engine.count_from(recording.root.id, recording.number)
+        self._engine.source = CountedTrees(id=recording.root.id - 1, number=recording.number - 1)
         self._services.board = QuestionBoard(self._answer_for)
         self._services.pauses_on_tool_error = recording.pauses_on_tool_error
         self._order = ReplayOrder(recording.positions, self._end_if_stuck)
@@ -141,7 +142,8 @@ class ReplayRuntime(Runtime):
     def _match(self, request: CallRequest, parent: CallNode | None) -> RecordedCall | None:
         """Return the recorded call that matches *request*, if there is one."""
         if parent is None:
-            self._engine.count_from(max(self._recording.calls) + 1, self._recording.number + 1)
+            highest = max(self._recording.calls)
+            self._engine.source = CountedTrees(id=highest, number=self._recording.number)
             return self._recording.root
         request.call_key = request.call_key or parent.key_of(request)
         above = self._recording.calls.get(parent.id)
@@ -235,6 +237,10 @@ class ReplayRuntime(Runtime):
 
     def stream(self, tree: int, node: int, delta: Delta) -> None:
         """Do nothing: a replay has no observers."""
+
+    def length(self, node: int) -> int:
+        """Return 0: a replay is not recorded."""
+        return 0
 
     def redacted(self, text: str) -> str:
         """Return *text*, which is not written."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +14,10 @@ from treefold.core.store import Store
 from treefold.core.views import NodeView
 from treefold.runtime.durable.tree_reader import read_events, reporting_damage
 from treefold.stores.memory_store import MemoryStore
+from treefold.stores.opening import open_store
 from treefold.stores.sqlite_store import SqliteStore
 from treefold.stores.transfer import import_tree
+from treefold.stores.urls import is_url
 from treefold.testing.divergence import Divergence
 from treefold.testing.recording import Recording
 from treefold.testing.replay_runtime import ReplayRuntime
@@ -156,6 +158,10 @@ def _opened(source: Source) -> Generator[Store]:
     """Open the journal or exported tree at *source*; a Store is used as it is."""
     if not isinstance(source, str | os.PathLike):
         yield source
+        return
+    if is_url(source):
+        with closing(open_store(source, create=False)) as store:
+            yield store
         return
     path = Path(source)
     try:

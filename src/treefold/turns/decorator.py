@@ -52,6 +52,7 @@ def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for th
     type: ToolType = ToolType.ACTION,
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
+    remote: bool | str = False,
 ) -> DictToolDecorator: ...
 
 
@@ -63,6 +64,7 @@ def tool(  # pyright: ignore[reportOverlappingOverload] - the last one is for th
     type: ToolType = ToolType.ACTION,
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
+    remote: bool | str = False,
 ) -> ToolDecorator: ...
 
 
@@ -74,6 +76,7 @@ def tool(
     type: ToolType = ToolType.ACTION,
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
+    remote: bool | str = False,
     **fixed_kwargs: Any,
 ) -> PartialToolDecorator: ...
 
@@ -85,6 +88,7 @@ def tool(
     type: ToolType = ToolType.ACTION,
     uses: Iterable[Function] = (),
     repeatable: bool | None = None,
+    remote: bool | str = False,
     **fixed_kwargs: Any,
 ) -> Tool | ToolDecorator | PartialToolDecorator | DictToolDecorator:
     """Make a Tool of an ``async def`` or an async generator, and register it by its name.
@@ -103,6 +107,7 @@ def tool(
         uses: the functions that it may call.
         repeatable: whether it may run again after a crash that leaves unknown whether it ran; by
             default only if it *uses* other functions.
+        remote: whether any worker of a shared store may run its calls, or the name of a queue.
         fixed_kwargs: arguments added to every call; a function without parameters is called each
             time. Call-time arguments override them, with a warning.
 
@@ -124,7 +129,7 @@ def tool(
         ['query']
     """
     parts, fixed = _split_arguments(args, fixed_kwargs)
-    options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed)
+    options = ToolOptions(lock, tags, type, tuple(uses), repeatable, remote, fixed)
     if parts:
         return DictToolDecorator(DictToolDefinition.read(parts, options))
     if args:

@@ -3,7 +3,6 @@
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from treefold.core.errors import DuplicateNameError, UnregisteredError
@@ -13,13 +12,13 @@ from treefold.core.suggestions import did_you_mean
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
 class _Scope:
     """What is registered in one scope, by kind of registry and name."""
 
-    outer: "_Scope | None" = None
-    tables: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    origins: dict[tuple[str, str], Origin] = field(default_factory=dict[tuple[str, str], Origin])
+    def __init__(self, outer: "_Scope | None" = None) -> None:
+        self.outer = outer
+        self.tables: dict[str, dict[str, Any]] = {}
+        self.origins: dict[tuple[str, str], Origin] = {}
 
 
 _process_scope = _Scope()

@@ -2,12 +2,13 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import Any
 
 from treefold.core.errors import DefinitionError
 from treefold.core.function import Function
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.signature import Kind, name_of
 from treefold.core.suggestions import did_you_mean
 
@@ -32,7 +33,7 @@ class ToolType(Enum):
     COMPLETION_CHECK = "completion_check"
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class ToolOptions:
     """The options of ``@tool(...)``; every other keyword is a fixed argument."""
 
@@ -41,6 +42,7 @@ class ToolOptions:
     type: ToolType
     uses: Sequence[Function]
     repeatable: bool | None
+    remote: bool | str
     fixed: Mapping[str, Any]
 
     def check(self, fn: Callable[..., Any]) -> None:
@@ -77,6 +79,8 @@ class ToolOptions:
         for option, value in ("lock", self.lock), ("repeatable", self.repeatable or False):
             if not isinstance(value, bool):
                 raise self._invalid(name, option, "True or False")
+        if not isinstance(self.remote, bool | str):
+            raise self._invalid(name, "remote", "True, False or the name of a queue")
         if not isinstance(self.type, ToolType):
             raise self._invalid(name, "type", "a ToolType")
         if not all(isinstance(used, Function) for used in self.uses):

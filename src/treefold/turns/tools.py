@@ -12,7 +12,6 @@ from collections.abc import (
 )
 from contextlib import aclosing, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar, Concatenate, Generic, Self, TypeAlias, cast, overload
@@ -26,6 +25,7 @@ from treefold.core.errors import (
     UsageError,
 )
 from treefold.core.function import Function, P, Q, R_co, RunContext, T
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.origin import origin_of
 from treefold.core.signature import Kind, Signature, name_of, underlying
 from treefold.runtime.ambient import current_context
@@ -49,7 +49,7 @@ _lock_owners: ContextVar[frozenset[object]] = ContextVar(
 )
 
 
-@dataclass(slots=True)
+@lazy_dataclass()
 class ToolMetadata:
     """Name and description of a tool, and when it last ran.
 
@@ -239,6 +239,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
             uses=options.uses,
             tags=options.tags,
             repeatable=options.repeatable,
+            remote=options.remote,
         )
         self.metadata = ToolMetadata(short, self.description)
         self.hooks: list[Hook] = []
@@ -402,6 +403,7 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         type: ToolType = ToolType.ACTION,
         uses: Iterable[Function] = (),
         repeatable: bool | None = None,
+        remote: bool | str = False,
         **fixed_kwargs: Any,
     ) -> ToolDecorator: ...
 
@@ -415,10 +417,11 @@ class Tool(CodeFunction[P, R_co], Generic[P, C_co, R_co]):
         type: ToolType = ToolType.ACTION,
         uses: Iterable[Function] = (),
         repeatable: bool | None = None,
+        remote: bool | str = False,
         **fixed_kwargs: Any,
     ) -> "Tool | ToolDecorator":
         """Make the decorated function a tool under this one, registered as ``parent.child``."""
-        options = ToolOptions(lock, tags, type, tuple(uses), repeatable, fixed_kwargs)
+        options = ToolOptions(lock, tags, type, tuple(uses), repeatable, remote, fixed_kwargs)
         decorate = ToolDecorator(options, self)
         return decorate if fn is None else decorate(fn)
 

@@ -1,18 +1,20 @@
 """Accounts: what has been spent of each budget, and whether another request fits."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
 from decimal import Decimal
+from typing import Protocol
 
 from treefold.core.agent_errors import BudgetExceeded
 from treefold.core.budget import Budget
 from treefold.core.function import Node
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.record import Spending
 from treefold.core.usage import TokenUsage
+from treefold.runtime.trees.tree import Tree
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class Estimate:
     """The expected tokens and cost of a request."""
 
@@ -21,14 +23,19 @@ class Estimate:
 
 
 class Account:
-    """A budget, what has been spent of it, and what is reserved for requests under way."""
+    """A budget, what has been spent of it, and what is reserved for requests under way.
 
-    def __init__(self, budget: Budget, owner: Node | None) -> None:
+    Args:
+        owner: the call that it belongs to; None: the runtime.
+        stored_as: the name of the account in a shared store, if several workers spend of it; then
+            what has been spent is known there only.
+    """
+
+    def __init__(self, budget: Budget, owner: Node | None, *, stored_as: str | None = None) -> None:
         self.budget = budget
-        self.owner = owner  # None: the runtime
-        self._tokens = 0
-        self._usd = Decimal(0)
-        self._calls = 0
+        self.owner = owner
+        self.stored_as = stored_as
+        self._spent = Spent()
         self._set_aside: list[Estimate] = []
         self._since: float | None = None
 
@@ -37,6 +44,11 @@ class Account:
         """The owner of the budget, for messages."""
         owner = self.owner
         return "the runtime" if owner is None else f"{owner.function.name} (path {owner.path})"
+
+    @property
+    def taken_over(self) -> "Spent":
+        """What earlier processes have spent, in an account that is stored."""
+        return self._spent
 
     def seconds_left(self) -> float | None:
         """Return the seconds left, counted from the first call of this; None if unlimited."""
@@ -48,48 +60,97 @@ class Account:
 
     def refusal(self, estimate: Estimate) -> str | None:
         """Return why a request does not fit, or None if it does."""
-        budget, waiting = self.budget, self._set_aside
         if self.seconds_left() == 0:
-            return f"{budget.seconds:g} s are over"
-        if budget.calls is not None and self._calls + len(waiting) >= budget.calls:
-            made = self._calls + len(waiting)
-            return f"{made} of {budget.calls} requests to models are made or under way"
-        tokens = sum(e.tokens for e in waiting) + estimate.tokens
-        if budget.tokens is not None and self._tokens + tokens > budget.tokens:
-            return f"{self._tokens:,} of {budget.tokens:,} tokens are used, and {tokens:,} needed"
-        usd = sum((e.cost or Decimal(0) for e in [*waiting, estimate]), Decimal(0))
-        if budget.usd is not None and self._usd + usd > Decimal(budget.usd):
-            return f"${self._usd:.4f} of ${budget.usd} are used, and about ${usd:.4f} needed"
-        return None
+            return f"{self.budget.seconds:g} s are over"
+        if self.stored_as is not None:
+            return None
+        waiting = self._set_aside
+        held = Spent(
+            len(waiting),
+            sum(one.tokens for one in waiting),
+            sum((one.cost or Decimal(0) for one in waiting), Decimal(0)),
+        )
+        return refusal(self.budget, self._spent, held, estimate)
 
     def take_over(self, spending: Spending) -> None:
         """Add what an earlier process has spent of this budget."""
-        self._calls += spending.responses
-        self._tokens += spending.usage.total
-        self._usd += spending.cost or Decimal(0)
+        cost = spending.cost or Decimal(0)
+        self._spent = self._spent.plus(spending.responses, spending.usage.total, cost)
+
+    def count_from(self, start: float) -> None:
+        """Count the seconds from *start*, in seconds since the epoch."""
+        self._since = time.monotonic() - max(0.0, time.time() - start)
 
     def set_aside(self, estimate: Estimate) -> None:
         """Reserve *estimate* for a request."""
         self._set_aside.append(estimate)
 
+    def put_back(self, estimate: Estimate) -> None:
+        """Take a reservation back: the request is not sent."""
+        self._set_aside.remove(estimate)
+
     def charge(self, estimate: Estimate, usage: TokenUsage, cost: Decimal | None) -> None:
         """Replace the reservation of a request by what it took."""
         self._set_aside.remove(estimate)
-        self._calls += 1
-        self._tokens += usage.total
-        self._usd += cost or Decimal(0)
+        self._spent = self._spent.plus(1, usage.total, cost or Decimal(0))
+
+
+@lazy_dataclass(frozen=True)
+class Spent:
+    """Requests to models, tokens and US dollars."""
+
+    calls: int = 0
+    tokens: int = 0
+    usd: Decimal = Decimal(0)
+
+    def plus(self, calls: int, tokens: int, usd: Decimal) -> "Spent":
+        """Return this with more added."""
+        return Spent(self.calls + calls, self.tokens + tokens, self.usd + usd)
+
+
+def refusal(budget: Budget, spent: Spent, held: Spent, estimate: Estimate) -> str | None:
+    """Return why a request does not fit into *budget*, of which *held* is reserved for others."""
+    if budget.calls is not None and (made := spent.calls + held.calls) >= budget.calls:
+        return f"{made} of {budget.calls} requests to models are made or under way"
+    tokens = held.tokens + estimate.tokens
+    if budget.tokens is not None and spent.tokens + tokens > budget.tokens:
+        return f"{spent.tokens:,} of {budget.tokens:,} tokens are used, and {tokens:,} needed"
+    usd = held.usd + (estimate.cost or Decimal(0))
+    if budget.usd is not None and spent.usd + usd > Decimal(budget.usd):
+        return f"${spent.usd:.4f} of ${budget.usd} are used, and about ${usd:.4f} needed"
+    return None
+
+
+@lazy_dataclass(frozen=True)
+class Refused:
+    """The account that a request does not fit into, and why not."""
+
+    account: Account
+    reason: str
+
+
+class Accounting(Protocol):
+    """Keeps the accounts of which several workers spend; see ``ClusterAllowances``."""
+
+    async def set_aside(
+        self, tree: Tree, accounts: Sequence[Account], estimate: Estimate, unchecked: Set[Account]
+    ) -> Callable[[int, int, Decimal], None] | Refused:
+        """Reserve a request of *tree* in each account; those that are *unchecked* only count it.
+
+        Returns:
+            What replaces the reservation by so many requests, tokens and US dollars, soon.
+        """
+        ...
 
 
 def check(accounts: Sequence[Account], estimate: Estimate, root: Node) -> None:
     """Raise BudgetExceeded unless a request fits into each of *accounts*."""
     for account in accounts:
         if (limit := account.refusal(estimate)) is not None:
-            raise BudgetExceeded(
-                limit, account.owner or root, account.name, last_call=account.budget.last_call
-            )
+            raise exceeded(account, limit, root)
 
 
-def set_aside(accounts: Sequence[Account], estimate: Estimate) -> None:
-    """Reserve *estimate* for a request in each of *accounts*."""
-    for account in accounts:
-        account.set_aside(estimate)
+def exceeded(account: Account, reason: str, root: Node) -> BudgetExceeded:
+    """Return the error for a request that does not fit into *account*."""
+    owner, last_call = account.owner or root, account.budget.last_call
+    return BudgetExceeded(reason, owner, account.name, last_call=last_call)

@@ -38,7 +38,6 @@ from treefold.core.events import (
 from treefold.core.exchange import Exchange
 from treefold.core.function import Node, RunContext
 from treefold.core.record import CallRecord
-from treefold.core.restoring import exception_of
 from treefold.core.states import NodeState, check_transition
 from treefold.core.usage import NO_COST, NO_USAGE, TokenUsage
 from treefold.runtime.calls.budgets import Account
@@ -86,6 +85,7 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         "on_unstarted_end",
         "parent",
         "record",
+        "remote_cancel",
         "request",
         "task",
         "timers",
@@ -130,10 +130,12 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         self._repeated = 0  # how many values it will send that are recorded already
         self._cancellation: Cancellation | None = None  # made when it is first cancelled
         self.timers: list[AnyTimer] | tuple[()] = ()
+        # Of a call that another process runs: asks that process to cancel it, for a reason.
+        self.remote_cancel: Callable[[int, str], None] | None = None
         if (ended := record.ended) is not None:
             self.conclusion, self.has_ended = ended, True
             self._waiters.are_woken = True
-            self.exception = None if ended.exception is None else exception_of(ended.exception)
+            self.exception = _exception_of(ended)
             self.asked_for = True  # in the earlier process
         if parent is not None:
             siblings = parent.calls
@@ -220,6 +222,11 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
     def is_under_way(self) -> bool:
         """Whether it has been started by this process and has not ended."""
         return self.task is not None
+
+    @property
+    def is_requesting(self) -> bool:
+        """Whether a request to a model is under way; only agents send any."""
+        return False
 
     @property
     def concluded(self) -> bool:
@@ -453,9 +460,11 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
         """
         if self.has_ended or (self.cancel_reason is not None and not insist):
             return
-        if self.cancel_reason is None:
+        if self.cancel_reason is None and self.remote_cancel is None:
             self._get_cancellation().cause = cause
         self._cancel_subtree(reason, insist=insist)
+        if self.remote_cancel is not None:
+            return
         self._repeat_later()
 
     def _cancel_subtree(self, reason: str, *, insist: bool, repeated: bool = False) -> None:
@@ -467,6 +476,9 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
                 continue
             if repeated and node._is_being_saved:
                 continue
+            if node.remote_cancel is not None:
+                node._cancel_remotely(node.remote_cancel, why)
+                continue
             cancellation = node._get_cancellation()
             cancellation.reason = cancellation.reason or why
             below = f"{node.function.name} was cancelled: {reason}"
@@ -477,6 +489,15 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
                 unrun.append(node)
         for node in reversed(unrun):
             node._end_unrun()
+
+    def _cancel_remotely(self, cancel: Callable[[int, str], None], reason: str) -> None:
+        """Ask the process that runs the call to cancel it; its end arrives like any other."""
+        journal = self.tree.journal
+        if journal is None or not journal.is_closed:
+            cancel(self.id, reason)
+        elif self.task is not None:
+            # This process stops, and the call goes on.
+            self.task.cancel()
 
     def _repeat_later(self) -> None:
         """Schedule another cancellation, because code may swallow one.
@@ -682,6 +703,22 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
             self.has_ended = self._waiters.are_woken = False
             self.parent.calls.running += 1
 
+    def follow(self, event: CallEnded | CallReopened) -> None:
+        """Note that the call, which another process runs, has ended or runs again."""
+        if isinstance(event, CallEnded):
+            self.conclusion = event
+            self.exception = _exception_of(event)
+            self.settle()
+        elif self.has_ended:
+            self.has_ended = self._waiters.are_woken = False
+            self.conclusion, self.exception = None, None
+            if self.parent is not None:
+                self.parent.calls.running += 1
+
+    def attach(self, request: CallRequest) -> None:
+        """Attach a new request to a recovered call that another process runs."""
+        self.request, self.function = request, request.function
+
     def restore_outputs(self, value: Any) -> None:
         """Replace the recorded value of the call by *value*, restored to its type."""
         if (ended := self.record.ended) is not None and value is not ended.outputs:
@@ -696,6 +733,15 @@ class CallNode(Node[Any]):  # noqa: PLR0904 - most of the public methods are pro
             self.expect_again(child)
         if self.parent is not None:
             self.parent.calls.running += 1
+
+
+def _exception_of(ended: CallEnded) -> BaseException | None:
+    """Return the exception that a call of another process has raised."""
+    if ended.exception is None:
+        return None
+    from treefold.core.restoring import exception_of  # noqa: PLC0415 - seldom needed
+
+    return exception_of(ended.exception)
 
 
 class CodeNode(CallNode):

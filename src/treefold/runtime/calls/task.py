@@ -7,7 +7,8 @@ raised, whatever happens during that wait.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from treefold.core.agent_errors import BudgetExceeded
@@ -31,7 +32,7 @@ def start_task(node: CallNode, context: RunContext) -> None:
         return  # it was cancelled before
     node.context = context
     node.on_unstarted_end = None
-    work = _send_again(node) if node.record.state.final else _run(node, context)
+    work = _send_again(node) if node.record.state.final else run_call(node, context)
     task = node.loop_handle.loop.create_task(work, name=node.record.requested.function)
     if node.task is None and not node.has_ended:  # the loop does not start tasks eagerly
         node.task = task
@@ -48,16 +49,16 @@ async def _send_again(node: CallNode) -> None:
         node.settle()
 
 
-async def _run(node: CallNode, context: RunContext) -> None:
+async def run_call(node: CallNode, context: RunContext) -> None:
     """Run the call and end its node."""
     outcome: Outcome
     try:
-        _begin(node, context)
+        is_resumed = not _begin(node, context)
         try:
-            if node.request.timeout is not None:
-                node.start_timer(node.request.timeout, _time_out, node, node.request.timeout)
-            if node.accounts:
-                _start_budget_timers(node)
+            if is_resumed:
+                await _keep_limits(node)
+            elif node.accounts or node.request.timeout is not None:
+                _start_timers(node)
             outcome = NodeState.Success, await _work(node, context), None
         except asyncio.CancelledError:
             node.suspend_if_loop_ends()
@@ -82,14 +83,18 @@ async def _run(node: CallNode, context: RunContext) -> None:
         raise
 
 
-def _begin(node: CallNode, context: RunContext) -> None:
+def _begin(node: CallNode, context: RunContext) -> bool:
+    """Prepare the task of the call; return whether no earlier process has started it."""
     RunContext.active.set(context)
     if node.task is None:  # the loop starts its tasks eagerly
         node.task = asyncio.current_task()
     else:
         node.task.remove_done_callback(node.end_if_never_begun)
-    if node.record.state is NodeState.Waiting:
-        node.tree.publish(CallStarted(node.id, time.time()))
+    if node.record.state is not NodeState.Waiting:
+        return False
+    now, timeout = time.time(), node.request.timeout
+    node.tree.publish(CallStarted(node.id, now, None if timeout is None else now + timeout))
+    return True
 
 
 async def _work(node: CallNode, context: RunContext) -> Any:
@@ -139,10 +144,41 @@ def _check_depth(node: CallNode) -> None:
 # Its time limits
 
 
-def _start_budget_timers(node: CallNode) -> None:
+def _start_timers(node: CallNode) -> None:
+    # Timers of the same length are cheap, so the time until the deadline is not computed.
+    if (timeout := node.request.timeout) is not None:
+        node.start_timer(timeout, _time_out, node, timeout)
     for account in node.accounts:
         if (seconds := account.seconds_left()) is not None:
             node.start_timer(seconds, _exceed, node, account)
+
+
+async def _keep_limits(node: CallNode) -> None:
+    """Start the timers of a call that an earlier process started, or end it if its time is over.
+
+    The time in which no process ran it counts.
+    """
+    record, deadline = node.record, node.record.deadline
+    since = time.time() if record.since is None else record.since
+    # It was opened again, by a fork for example, or an earlier version of treefold recorded it.
+    if deadline is None and node.request.timeout is not None:
+        deadline = since + node.request.timeout
+    if deadline is not None:
+        timeout = round(deadline - since, 3)
+        # A clock that was set back does not prolong it.
+        left = min(deadline - time.time(), timeout)
+        await _stop_after(node, left, partial(_time_out, node, timeout))
+    for account in node.accounts:
+        if (left := account.seconds_left()) is not None:
+            await _stop_after(node, left, partial(_exceed, node, account))
+
+
+async def _stop_after(node: CallNode, seconds: float, stop: Callable[[], None]) -> None:
+    if seconds > 0:
+        node.start_timer(seconds, stop)
+    else:
+        stop()
+        await asyncio.sleep(0)  # raises CancelledError
 
 
 def _time_out(node: CallNode, timeout: float) -> None:

@@ -1,5 +1,6 @@
 """Functions that walk a tree of nodes: down, up, and to find out whether it is parked."""
 
+from collections.abc import Container
 from typing import Any, TypeVar
 
 from treefold.core.function import Node
@@ -37,10 +38,13 @@ def upwards(node: N) -> list[N]:
     return found
 
 
-def is_parked(root: CallNode) -> bool:
-    """Whether nothing in the tree can continue before a person answers a question."""
+def is_parked(root: CallNode, elsewhere: Container[int] = ()) -> bool:
+    """Whether nothing in the tree can continue before a person answers a question.
+
+    The ids in *elsewhere* are those of calls that other processes run: they are waited for, too.
+    """
     for node in subtree(root):
-        if node.state.final or node.state is NodeState.Paused:
+        if node.state.final or node.state is NodeState.Paused or node.id in elsewhere:
             continue
         if node.parent is not None and not node.is_under_way:  # its caller has to start it first
             continue

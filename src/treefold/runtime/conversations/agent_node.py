@@ -89,6 +89,10 @@ class AgentNode(CallNode):
         return self.conversation.rules
 
     @property
+    def is_requesting(self) -> bool:
+        return self.conversation.is_requesting
+
+    @property
     def knows_all(self) -> bool:
         talk = self.record.conversation
         return bool(talk.exchanges or talk.said)

@@ -4,7 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, Final
@@ -26,6 +26,7 @@ from treefold.core.errors import InvalidValueError, OtherProtocolError, UsageErr
 from treefold.core.events import Failure
 from treefold.core.exchange import Exchange, Finish
 from treefold.core.function import Function, ModelFinder
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.model import Caching, Model, ModelSettings, Session
 from treefold.core.model_events import (
     AttemptFailed,
@@ -43,7 +44,7 @@ from treefold.core.usage import TokenUsage
 from treefold.models.caching import RUNS, PastRun, caching_policy
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import upwards
-from treefold.runtime.conversations.admission import Reservation, admitted, price_if_known
+from treefold.runtime.conversations.admission import admitted, price_if_known, reserve
 from treefold.runtime.conversations.partial_output import PartialOutput
 from treefold.runtime.loops.loop_handle import settle
 from treefold.runtime.questions.ask import ask_to_resume
@@ -52,7 +53,7 @@ from treefold.runtime.services import Services
 _CHARACTERS_PER_TOKEN: Final = 4  # about
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class _Opened:
     """A session, and what it was opened with."""
 
@@ -90,6 +91,7 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
         self._unsent: tuple[UserText | ToolResult, ...] = ()  # to be sent again on resume
         self._charged = TokenUsage()  # the part of the session's usage that has been charged
         # Done when the model begins to answer.
+        self.is_requesting = False  # whether a request is under way
         self._answering = node.loop_handle.loop.create_future()
         node.add_end_callback(partial(settle, self._answering))
         if self.responses:  # the model has answered in an earlier process
@@ -328,9 +330,13 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
     ) -> ResponseCompleted:
         opened, node = self._get_opened(), self._node
         self._unsent = inputs
-        async with admitted(node, self._services.limits, opened.model.provider):
-            reservation = self._reserve(opened, inputs, over_budget=over_budget)
+        expected, services = _expected(opened, inputs), self._services
+        async with admitted(node, services, opened.model, expected.total) as admission:
+            reservation = await reserve(
+                node, services, opened.model, expected, over_budget=over_budget
+            )
             node.tree.publish(RequestSent(node.id, time.time(), inputs))
+            self.is_requesting = True
             failure: Failure | None = None
             paths = {
                 one.name: one.result_path for one in opened.functions if one.result_path is not None
@@ -348,7 +354,9 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 failure = Failure.of(error)
                 raise
             finally:
+                self.is_requesting = False
                 usage, cost = self._take_usage(opened, failed=failure is not None)
+                admission.tokens = usage.total
                 if reservation is not None:
                     reservation.charge(usage, cost)
                 if failure is not None:
@@ -390,16 +398,6 @@ class Conversation:  # noqa: PLR0904 - half of the public methods are properties
                 if isinstance(event, TextDelta | ThinkingDelta | TextWasThinking | ToolUseDelta):
                     # For observers: the complete response is published.
                     node.tree.stream(node.id, event)
-
-    def _reserve(
-        self, opened: _Opened, inputs: Sequence[UserText | ToolResult], *, over_budget: bool
-    ) -> Reservation | None:
-        """Reserve the next request in the budgets of all calls above; None if there are none."""
-        accounts = [account for one in upwards(self._node) for account in one.accounts]
-        if not accounts:
-            return None
-        expected = _expected(opened, inputs)
-        return Reservation(self._node, accounts, opened.model, expected, over_budget=over_budget)
 
     def _take_usage(self, opened: _Opened, *, failed: bool) -> tuple[TokenUsage, Decimal | None]:
         """Return the usage and the cost of the last request."""

@@ -1,6 +1,6 @@
 """The entries of a journal that are recorded and not yet durable."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from treefold.core.errors import TooLargeError
@@ -8,6 +8,7 @@ from treefold.core.events import CallEnded, CallRequested, Event
 from treefold.core.journaling import entry_of
 from treefold.core.store import Entry, Store, largest_part
 from treefold.core.value_codec import ValueEncoder
+from treefold.runtime.durable.drive import Drive
 
 _BYTES: Final = 12  # that a character has at most, in the JSON of a question
 
@@ -34,15 +35,16 @@ class Backlog:
         self._nodes: dict[int, _Node] = {}  # nodes that are open, or have entries in the backlog
         self._ended: list[int] = []  # those of them that have ended
 
-    def add(self, tree: int, event: Event) -> None:
-        """Serialize *event* and add its entry.
+    def add(self, tree: int, event: Event, drive: Drive | None = None) -> None:
+        """Serialize *event* and add its entry, which belongs to *drive* in a shared store.
 
         Raises:
             TooLargeError: it does not fit into the store.
         """
         node = self._nodes.get(event.node)
-        if node is None:
-            node = self._nodes[event.node] = self._new_node(event)
+        # A tree that was submitted here may have been adopted here since, as another drive.
+        if node is None or node.drive is not drive:
+            node = self._nodes[event.node] = self._new_node(event, drive)
         ended = isinstance(event, CallEnded)
         between = ended or isinstance(event, CallRequested)  # its texts are shared with its caller
         encoder = node.caller_encoder if between else node.encoder
@@ -71,11 +73,27 @@ class Backlog:
                 f" accepts at most {largest:,}: keep it in a file, and pass the path of that"
             )
 
-    def _new_node(self, event: Event) -> "_Node":
+    def _new_node(self, event: Event, drive: Drive | None) -> "_Node":
         if not isinstance(event, CallRequested):
-            return _Node(self._store.length(event.node), self._redact)
+            # A shared store is far, and is not asked.
+            length = self._store.length if drive is None else drive.length
+            return _Node(length(event.node), self._redact, drive)
         caller = None if event.parent is None else self._nodes.get(event.parent)
-        return _Node(0, self._redact, caller)
+        return _Node(0, self._redact, drive, caller)
+
+    def by_drive(self, entries: Sequence[Entry]) -> dict[Drive, list[Entry]]:
+        """Return *entries*, which are in the backlog of a shared store, by their drives."""
+        found: dict[Drive, list[Entry]] = {}
+        for entry in entries:
+            drive = self._nodes[entry.node].drive
+            assert drive is not None  # as for every entry of a shared store
+            found.setdefault(drive, []).append(entry)
+        return found
+
+    def forget(self, drive: Drive) -> None:
+        """Forget the nodes of a drive that this process does not own any more."""
+        self._nodes = {id: node for id, node in self._nodes.items() if node.drive is not drive}
+        self._ended = [id for id in self._ended if id in self._nodes]
 
     def remove_after(self, count: int) -> None:
         """Remove all entries but the first *count*, as if they had not been recorded."""
@@ -104,11 +122,16 @@ class Backlog:
 class _Node:
     """What the journal has of a node: the number of its entries, and its latest long texts."""
 
-    __slots__ = ("caller_encoder", "encoder", "number")
+    __slots__ = ("caller_encoder", "drive", "encoder", "number")
 
     def __init__(
-        self, number: int, redact: Callable[[str], str] | None, caller: "_Node | None" = None
+        self,
+        number: int,
+        redact: Callable[[str], str] | None,
+        drive: Drive | None,
+        caller: "_Node | None" = None,
     ) -> None:
         self.number = number
+        self.drive = drive
         self.encoder = ValueEncoder(redact)
         self.caller_encoder = ValueEncoder(redact) if caller is None else caller.encoder

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import Any, cast
 
 from treefold.core.errors import InvalidValueError
-from treefold.core.forking import UNCHANGED, Edit
 from treefold.core.truncation import truncated_repr
 
 
@@ -35,29 +34,6 @@ def write_command(command: Mapping[str, Any], what: str) -> str:
         return json.dumps(command)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"{what} has to be JSON: {error}") from error
-
-
-def edit_as_data(edit: Edit | None) -> dict[str, Any]:
-    """Return the edit of a fork as it is written in a command."""
-    edit = edit or Edit()
-    names = ("prompt", "model", "system", "args")
-    fields = {name: getattr(edit, name) for name in names}
-    data = {name: value for name, value in fields.items() if value is not None}
-    return data if edit.result is UNCHANGED else data | {"result": edit.result}
-
-
-def edit_of(data: Mapping[str, Any]) -> Edit:
-    """Return the edit of a fork from the data of a command.
-
-    Raises:
-        InvalidValueError: *data* has a field that an Edit does not have.
-    """
-    try:
-        return Edit(**data)
-    except TypeError as error:
-        raise InvalidValueError(
-            f"not a valid edit of a fork: {truncated_repr(data, 100)}"
-        ) from error
 
 
 def refusal_of(key: str, error: Exception) -> str:

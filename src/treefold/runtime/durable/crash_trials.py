@@ -14,6 +14,7 @@ from treefold.core.agent_events import (
     ConversationOpened,
     LeaseAwaited,
     NoticeGiven,
+    RateAwaited,
     RequestFailed,
     RequestRetried,
     RequestSent,
@@ -48,7 +49,7 @@ _WHY: Final = (
 )
 _REPEATED: Final = (
     CallStarted, CallAllowed, CallPaused, CallResumed, CallReopened, ConversationOpened,
-    LeaseAwaited, RequestSent, RequestRetried, RequestFailed, NoticeGiven,
+    LeaseAwaited, RateAwaited, RequestSent, RequestRetried, RequestFailed, NoticeGiven,
 )  # fmt: skip
 
 
@@ -86,14 +87,9 @@ def _is_progress(before: Sequence[Event], since: Sequence[Event]) -> bool:
 
 
 class CrashTrials:
-    """Decides when each tree of an earlier process is started.
+    """Decides when each tree of an earlier process is started."""
 
-    Args:
-        was_killed: whether the last driver of the journal died.
-    """
-
-    def __init__(self, *, was_killed: bool) -> None:
-        self._was_killed = was_killed
+    def __init__(self) -> None:
         self._counted: set[int] = set()  # trees
         self._waiting: list[_Suspect] = []
         self._current: _Suspect | None = None
@@ -101,10 +97,10 @@ class CrashTrials:
         self._turn = _TURN
         self._recovering = True
 
-    def admit(self, root: CallNode, request: CallRequest) -> None:
-        """Count the death of the last driver against a tree that is about to be resumed."""
+    def admit(self, root: CallNode, request: CallRequest, *, was_killed: bool) -> None:
+        """Count the death of its last driver, if it died, against a tree that is to be resumed."""
         death = root.tree.last_death
-        deaths = self._was_killed + (0 if death is None else death.deaths)
+        deaths = was_killed + (0 if death is None else death.deaths)
         if not deaths or root.id in self._counted:
             return
         self._counted.add(root.id)
@@ -158,6 +154,11 @@ class CrashTrials:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def forget(self, root: CallNode) -> None:
+        """Forget a tree that this process does not run any more."""
+        self._counted.discard(root.id)
+        self._waiting = [one for one in self._waiting if one.root is not root]
 
     def close(self) -> None:
         """Start no more trees."""

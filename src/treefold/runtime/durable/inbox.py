@@ -7,7 +7,7 @@ in the driver's own process claims the question here first.
 import json
 import logging
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -18,7 +18,6 @@ from treefold.core.errors import (
     TreefoldError,
     UnknownQuestionError,
 )
-from treefold.core.question import Question
 from treefold.core.store import Message, nonblocking
 from treefold.runtime.durable.commands import read_command, refusal_of
 from treefold.runtime.durable.journal_writer import JournalWriter
@@ -38,17 +37,21 @@ class Inbox:
         self._claims: set[str] = set()  # bodies of claims whose answer is just being given
 
     def process(self, execute: Execute) -> None:
-        """Execute the new commands; *execute* carries one out, or raises TreefoldError.
+        """Execute the new commands, and delete those whose effects are durable."""
+        self.execute(self._journal.store.inbox(), execute)
+        self.delete_executed()
+
+    def execute(self, messages: Iterable[Message], execute: Execute) -> None:
+        """Execute the commands in *messages* that are new; *execute* may raise TreefoldError.
 
         A command that cannot be executed is dropped with a warning in the log; but it stays in the
         inbox if the store fails or the runtime is being closed.
         """
-        for message in self._journal.store.inbox():
+        for message in messages:
             if message.id in self._executed or message.body in self._claims:
                 continue
             if self._try_execute(message, execute):
                 self._executed[message.id] = self._journal.mark()
-        self.delete_executed()
 
     def _try_execute(self, message: Message, execute: Execute) -> bool:
         command: Mapping[str, Any] = {}
@@ -70,16 +73,29 @@ class Inbox:
 
     def delete_executed(self) -> None:
         """Delete the messages whose effects are all durable."""
+        for message in self.saved():
+            # If the store is busy, the next call deletes it.
+            with nonblocking():
+                self._journal.store.done(message)
+            self.forget(message)
+
+    @property
+    def has_executed(self) -> bool:
+        """Whether there are executed messages that are not deleted yet."""
+        return bool(self._executed)
+
+    def saved(self) -> list[int]:
+        """Return the executed messages whose effects are all durable."""
         if self._executed:
             # Request a write again: the last one may have failed.
             self._journal.mark()
-        for message, mark in tuple(self._executed.items()):
-            if self._journal.is_saved(mark):
-                # If the store is busy, the next call deletes it.
-                with nonblocking():
-                    self._journal.store.done(message)
-                # The thread that closes the runtime may do the same at this moment.
-                self._executed.pop(message, None)
+        executed = tuple(self._executed.items())
+        return [message for message, mark in executed if self._journal.is_saved(mark)]
+
+    def forget(self, message: int) -> None:
+        """Forget a message that was deleted."""
+        # The thread that closes the runtime may do the same at this moment.
+        self._executed.pop(message, None)
 
     @contextmanager
     def claim(self, question: str, *, on_loop: bool) -> Generator[None]:
@@ -110,25 +126,6 @@ class Inbox:
             self._executed.update(dict.fromkeys(found, self._journal.mark()))
         finally:
             self._claims.discard(claim)
-
-    def answered(self) -> Iterator[Question]:
-        """Yield the open questions whose answer is in the inbox and not executed yet."""
-        for message in self._journal.store.inbox():
-            id = _answered_by(message)
-            if id is not None and (found := self._asked(id)) is not None:
-                yield found
-
-    def _asked(self, id: str) -> Question | None:
-        store, node = self._journal.store, id.partition("-")[0]
-        tree = store.find(node=int(node)) if node.isdecimal() else None
-        found: Question | None = None
-        for entry in () if tree is None else store.entries(tree):
-            if entry.question is not None and entry.question.id == id:
-                found = entry.question
-            elif found is not None and entry.node == found.node_id:
-                ended = entry.state is not None and entry.state.final
-                found = None if ended or entry.settled == id else found
-        return found
 
 
 def _answered_by(message: Message) -> str | None:

@@ -6,7 +6,9 @@ batches by one thread. A call that must not continue before its events are durab
 written is retried, with growing delays, until the store accepts it.
 
 If a single call waits and the disk is fast, the event loop writes the batch itself, which saves two
-changes of the thread; docs/decisions/0021 has what they were measured to cost.
+changes of the thread; docs/decisions/0021 has what they were measured to cost. A shared store is
+never written there. Its entries are written as one batch for each drive; a batch that is refused,
+because another worker has adopted the drive, ends that drive and no other.
 """
 
 import asyncio
@@ -23,10 +25,12 @@ from treefold.core.arriving import Delta
 from treefold.core.errors import FencedError, StoreBusyError, StoreError, TooLargeError
 from treefold.core.events import Event
 from treefold.core.function import Node
+from treefold.core.shared_store import SharedStore, is_shared
 from treefold.core.store import Entry, Store, nonblocking
 from treefold.core.value_codec import ValueEncoder, unpack
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.durable.backlog import Backlog
+from treefold.runtime.durable.drive import Drive
 from treefold.runtime.durable.live_text import LiveTextWriter
 from treefold.runtime.durable.outage import Outage
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
@@ -41,7 +45,7 @@ _MANY: Final = 1000  # entries that are not written yet
 _PATIENCE: Final = 5.0  # seconds of retries before a person is asked, if the store does not say
 
 
-class JournalWriter:
+class JournalWriter:  # noqa: PLR0904 - recording, waiting, writing and closing, for all trees
     """Writes the events of the trees of one runtime to one store.
 
     Args:
@@ -53,6 +57,9 @@ class JournalWriter:
         loop: runs the timers, if it is known.
         changes: wakes readers of the journal in this process, when something was written or
             broadcast and when this is closed.
+        appends: how many batches of a shared store were written.
+        written: how many entries they had.
+        fenced: how many batches were refused, because another worker has adopted the drive.
     """
 
     def __init__(self, store: Store, redact: Callable[[str], str] | None) -> None:
@@ -61,8 +68,10 @@ class JournalWriter:
         self.is_closed = False
         self.loop: asyncio.AbstractEventLoop | None = None
         self.changes = Changes()
+        self.appends = self.written = self.fenced = 0
         self._redact = redact
         self._patience: float = getattr(store, "patience", _PATIENCE)
+        self._is_near = not is_shared(store)  # otherwise it is reached through a network
         self._timer: asyncio.TimerHandle | None = None  # writes events that no call waits for
         self._queued = 0  # calls that wait, or were woken and have not continued: they come first
         self._lock = threading.RLock()  # guards everything below
@@ -85,8 +94,9 @@ class JournalWriter:
 
     @property
     def path(self) -> str | None:
-        """The file of the store; None if it is not in a file."""
-        return self.store.name if os.path.isfile(self.store.name) else None
+        """The file of the store, or its address without a password; None if it has neither."""
+        is_reachable = not self._is_near or os.path.isfile(self.store.name)
+        return self.store.name if is_reachable else None
 
     @property
     def is_behind(self) -> bool:
@@ -100,8 +110,10 @@ class JournalWriter:
 
     # Recording events
 
-    def record(self, tree: int, *events: Event) -> None:
+    def record(self, tree: int, *events: Event, drive: Drive | None = None) -> None:
         """Serialize *events* and add them to the next batch, all or none.
+
+        In a shared store they belong to *drive*.
 
         Raises:
             TooLargeError: one does not fit into the store; then none is recorded.
@@ -112,7 +124,7 @@ class JournalWriter:
             count = len(self._backlog.entries)
             try:
                 for event in events:
-                    self._backlog.add(tree, event)
+                    self._backlog.add(tree, event, drive)
             except TooLargeError:
                 self._backlog.remove_after(count)
                 raise
@@ -148,9 +160,18 @@ class JournalWriter:
         if not self.redacts and not self.is_closed:
             self._live_text.take(tree, node, delta)
 
-    def length(self, node: int) -> int:
-        """Return the number of entries of a node, including those that are not written yet."""
-        return self._backlog.number_of(node) or self.store.length(node)
+    def length(self, node: int, drive: Drive | None = None) -> int:
+        """Return the number of entries of a node, including those that are not written yet.
+
+        Given its *drive*, the store is not asked.
+        """
+        length = self.store.length if drive is None else drive.length
+        return self._backlog.number_of(node) or length(node)
+
+    def forget(self, drive: Drive) -> None:
+        """Forget a drive that this process does not own any more."""
+        with self._lock:
+            self._backlog.forget(drive)
 
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""
@@ -319,7 +340,8 @@ class JournalWriter:
                 if not self._waiting:
                     return
                 is_busy = self._writing is not None or self._outage is not None
-                if is_busy or len(self._waiting) > 1 or self._took > _QUICK:
+                is_slow = not self._is_near or self._took > _QUICK
+                if is_busy or is_slow or len(self._waiting) > 1:
                     self._request_write()
                     return
                 entries = self._take()
@@ -358,7 +380,9 @@ class JournalWriter:
         try:
             if self._interrupted:
                 entries = [one for one in entries if self.store.length(one.node) < one.number]
-            if entries:
+            if entries and is_shared(self.store):
+                self._append_batches(self.store, entries)
+            elif entries:
                 self.store.append(entries)
             self._interrupted = False
         except StoreError as error:
@@ -367,6 +391,20 @@ class JournalWriter:
             return StoreError(self.store.name, f"{type(error).__name__}: {error}")
         self._took += (time.perf_counter() - begun - self._took) / 4
         return None
+
+    def _append_batches(self, store: SharedStore, entries: list[Entry]) -> None:
+        with self._lock:
+            drives = self._backlog.by_drive(entries)
+        # What another worker has adopted is dropped.
+        batches = [(one, one.batch(part)) for one, part in drives.items() if one.refusal is None]
+        results = store.append_batches([batch for _, batch in batches])
+        for (drive, batch), result in zip(batches, results, strict=True):
+            drive.settle(batch, result)
+            if isinstance(result, FencedError):
+                self.fenced += 1
+            else:
+                self.appends += 1
+                self.written += len(batch.entries)
 
     def _settle(self, count: int, failure: StoreError | None) -> None:
         """Note that the first *count* entries are durable, or that writing them failed."""

@@ -21,9 +21,13 @@ from treefold.core.record import CallRecord
 from treefold.core.restoring import restored
 from treefold.core.value_codec import has_unserializable
 from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import subtree
 from treefold.runtime.durable.crash_trials import last_death
+from treefold.runtime.durable.function_version import version_of
 from treefold.runtime.durable.journal_writer import JournalWriter
+from treefold.runtime.durable.new_code import Fork, OnNewCode, gate_for_new_code, what_changed
 from treefold.runtime.durable.tree_reader import gc_disabled, read_events, reporting_damage
+from treefold.runtime.durable.tree_source import TreeSource
 from treefold.runtime.questions.in_doubt import gate_after_crash
 from treefold.runtime.trees.tree import Tree
 
@@ -46,10 +50,18 @@ class PastFunction(Function):
 class Loader:
     """Reads the trees of a journal as records, from which the engine makes nodes."""
 
-    def __init__(self, journal: JournalWriter, functions: Mapping[str, Function]) -> None:
+    def __init__(
+        self,
+        journal: JournalWriter,
+        source: TreeSource,
+        functions: Mapping[str, Function],
+        on_new_code: OnNewCode = "adopt",
+    ) -> None:
         self.journal = journal
         self.store = journal.store
+        self.source = source
         self.functions = functions
+        self._on_new_code: OnNewCode = on_new_code
 
     def load(self, id: int, events: Sequence[Event] | None = None) -> Tree:
         """Return the tree with this id and all of its records, from *events* if given.
@@ -61,7 +73,7 @@ class Loader:
         with reporting_damage(self.store, id), gc_disabled():
             first = events[0]
             assert isinstance(first, CallRequested)  # as in every tree
-            tree = Tree(id, first.index, kept=True, journal=self.journal)
+            tree = Tree(id, first.index, kept=True, journal=self.source.journal_of(id))
             tree.last_death = last_death(events)
             tree.restore(events)
         return tree
@@ -84,6 +96,22 @@ class Loader:
                 events[number] = _restored(called[event.node], event)
         return events
 
+    def restored_event(self, event: Event, function: str) -> Event:
+        """Return *event* with its value restored to the type of *function*."""
+        if isinstance(event, CallEnded | ValueSent):
+            return _restored(self.functions.get(function), event)
+        return event
+
+    def load_around(self, call: int, tree: int, events: list[Event]) -> Tree:
+        """Return a tree of which this process runs one *call* and those below it."""
+        loaded = self.load(tree, events)
+        below = {call}
+        for event in events:
+            if isinstance(event, CallRequested) and event.parent in below:
+                below.add(event.node)
+        loaded.last_death = last_death([event for event in events if event.node in below])
+        return loaded
+
     def request_of(self, record: CallRecord) -> CallRequest:
         """Return the request of a recorded call, as far as the journal has it."""
         requested = record.requested
@@ -101,7 +129,10 @@ class Loader:
         )
 
     def reattach(self, node: CallNode, request: CallRequest) -> None:
-        """Attach *request* to a recorded call, and reopen the call if it must run again."""
+        """Attach *request* to a recorded call, and reopen the call if it must run again.
+
+        The function of a call that continues may have changed since it was made.
+        """
         if node.is_ending:
             return
         if node.has_ended and request.sink is not None and has_unserializable(node.record.values):
@@ -115,11 +146,31 @@ class Loader:
                 node.parent.note_resignation(node.exception)
         if not node.has_ended:
             request.gate = gate_after_crash(node, request.gate)
+            if not node.tree.part(Fork).is_own:
+                function, policy = request.function, self._on_new_code
+                request.gate = gate_for_new_code(node, function, request.gate, policy)
+
+    def version_of(self, function: Function) -> str:
+        """Return the version of *function*."""
+        return version_of(function)
+
+    def why_pinned(self, root: CallNode) -> str:
+        """Return why the tree of *root* waits for another version of a function; empty if not."""
+        if self._on_new_code == "pin" and not root.tree.part(Fork).is_own:
+            for node in subtree(root):
+                function = None if node.has_ended else self.functions.get(node.function.name)
+                change = "" if function is None else what_changed(node.record, function)
+                if change:
+                    return f"{change}, in node {node.id}"
+        return ""
 
     def _reopen(self, node: CallNode) -> None:
         # A call that a fork inherits has no entries under its own id yet.
-        if not self.journal.length(node.id):
-            node.tree.publish(inherited_call(node.record.requested))
+        journal = node.tree.journal
+        assert journal is not None  # it was loaded from one
+        if not journal.length(node.id):
+            version = version_of(node.request.function)
+            node.tree.publish(inherited_call(node.record.requested, version))
         node.reopen()
 
 

@@ -16,21 +16,26 @@ from treefold.core.version_1 import Upgrade
 
 
 class TreeReader:
-    """Reads the events of one tree; each ``read`` continues after the last.
+    """Reads the events of one tree, those *after* a position; each ``read`` continues the last.
 
     Without *long_texts* each long text is read as an empty one: enough to know what happened, if
     not what was said.
     """
 
-    def __init__(self, store: Store, tree: int, *, long_texts: bool = True) -> None:
+    def __init__(self, store: Store, tree: int, *, after: int = 0, long_texts: bool = True) -> None:
         self._store = store
         self._tree = tree
         self._long_texts = long_texts
         self._upgrade = Upgrade()
         self._with_source = True  # includes what a fork shares with its original tree
-        self._read = 0  # the position in the journal of the last entry that was read
-        self._count = 0  # how many events were read
+        self._read = after  # the position of the last entry that was read
+        self.count = 0  # how many events were read
         self.numbers: dict[int, int] = {}  # the number of the last entry of each node
+
+    @property
+    def place(self) -> int:
+        """The position of the last entry that was read."""
+        return self._read
 
     def read(self) -> list[Event]:
         """Return the events since the last call, with values as plain data.
@@ -56,9 +61,9 @@ class TreeReader:
                 events = events_of(entries, text_of, self._upgrade)
             if not self._read and self._with_source and isinstance(events[0], TreeForked):
                 events[:0] = self._inherited(events[0])
-        for number, event in enumerate(events, self._count + 1):
+        for number, event in enumerate(events, self.count + 1):
             set_number(event, number)
-        self._count += len(events)
+        self.count += len(events)
         self._read = entries[-1].seq
         self.numbers |= {entry.node: entry.number for entry in entries}
         return events

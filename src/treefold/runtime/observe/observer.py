@@ -7,38 +7,40 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Self
 
 from treefold.core.call_keys import name_in
-from treefold.core.errors import InvalidValueError, StoreError, UnknownQuestionError, UsageError
-from treefold.core.forking import Edit, fitting_response
+from treefold.core.edit import Edit, edit_as_data
+from treefold.core.errors import InvalidValueError, UnknownQuestionError, UsageError
+from treefold.core.forking import fitting_response
 from treefold.core.frames import INTERRUPTED, Frame
 from treefold.core.question import Question, QuestionKind
+from treefold.core.shared_store import is_shared
 from treefold.core.states import NodeState
 from treefold.core.store import Store, TreeRow
 from treefold.core.views import NodeView
-from treefold.runtime.durable.commands import edit_as_data, read_command, refusals_in, write_command
+from treefold.runtime.durable.commands import read_command, refusals_in, write_command
 from treefold.runtime.durable.journal_events import JournalEvents
 from treefold.runtime.observe.observed_tree import ObservedTree, unknown_node
 from treefold.runtime.observe.poll import Poll
 from treefold.runtime.trees.event_stream import EventStream
 from treefold.runtime.trees.watch import Watch
-from treefold.stores.deprecated import checked_store
+from treefold.stores.opening import open_store
 
 _UNDER_WAY: Final = (NodeState.Waiting.value, NodeState.Running.value)
 _KEPT: Final = 32  # trees that stay in memory, the most recently used ones
 
 
 def attach(source: Store | str | os.PathLike[str]) -> "Observer":
-    """Return an observer of a journal, given as a store or the path of its file.
+    """Return an observer of a journal: a store, the path of its file, or a ``postgresql://`` URL.
 
     Any process may drive the journal meanwhile, this one included, or none.
 
     Raises:
-        StoreError: there is no such file, or it cannot be read.
+        StoreError: there is no such journal, or it cannot be read.
 
     Example:
         >>> import treefold
@@ -52,17 +54,9 @@ def attach(source: Store | str | os.PathLike[str]) -> "Observer":
         ...     [(tree.function, observer.get_view(tree.id).outputs) for tree in observer.trees()]
         [('add', 3)]
     """
-    if not isinstance(source, str | os.PathLike):
-        return Observer(checked_store(source))
-    path = os.fspath(source)
-    if not os.path.exists(os.path.expanduser(path)):
-        raise StoreError(
-            path, "there is no such file; give the path that a Runtime(store=...) was made with"
-        )
-    from treefold.stores.sqlite_store import SqliteStore  # noqa: PLC0415 - only paths need it
-
-    store = SqliteStore(path)
-    return Observer(store, closing=store)
+    store = open_store(source, create=False)
+    # A store that the caller has opened stays open.
+    return Observer(store, closing=store if isinstance(source, str | os.PathLike) else None)
 
 
 class Observer:  # noqa: PLR0904 - the public interface to a journal from outside its driver
@@ -131,13 +125,24 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """
         return self._tree_of(id).id
 
+    def trees_of(self, ids: Collection[int]) -> dict[int, int]:
+        """Return the ids of the top-level calls of several nodes, without those that are unknown.
+
+        It takes a store with several owners no longer than ``tree_of`` for one of them.
+        """
+        store = self._store
+        if is_shared(store):
+            return store.find_all(ids)
+        found = {id: store.find(node=id) for id in ids}
+        return {id: tree for id, tree in found.items() if tree is not None}
+
     @property
     def journal(self) -> str:
         """The permanent unique id of the journal."""
         return self._store.id
 
     def last(self) -> int:
-        """Return the position of the newest event in the journal; it grows with every event."""
+        """Return a number that grows with every event in the journal."""
         return self._store.last()
 
     def events(
@@ -192,21 +197,28 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
     def interrupted(self) -> Mapping[int, float]:
         """Return the trees that a process left open when it ended, by their ids.
 
-        They are open and not parked, and no process drives the journal. The values are the times of
-        their last events, in seconds since the epoch.
+        They are open and not parked, and no process drives them. The values are the times of their
+        last events, in seconds since the epoch.
         """
+        store = self._store
+        if is_shared(store):
+            # A worker may die at any time, which no event tells.
+            return self._find_interrupted(store)
         if self.is_driven:
             return {}
-        position = self._store.last()
+        position = store.last()
         valid_for, found = self._interrupted
         if valid_for != position:
-            found = {
-                tree.id: tree.last or tree.started or 0.0
-                for tree in self._store.trees()
-                if tree.open and not tree.parked
-            }
+            found = self._find_interrupted(store)
             self._interrupted = position, found
         return found
+
+    def _find_interrupted(self, store: Store) -> dict[int, float]:
+        return {
+            tree.id: tree.last or tree.started or 0.0
+            for tree in store.trees(open=True)
+            if not tree.parked and not tree.driven
+        }
 
     def questions(self) -> list[Question]:
         """Return the open questions, oldest first, without those whose answer has been posted."""
@@ -300,7 +312,10 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
             )
         key = f"#fork {os.urandom(8).hex()}"
         command = {"do": "fork", "node": id, "at": at, "edit": edit_as_data(edit), "key": key}
-        self._store.post(write_command(command, "an edit"))
+        body = write_command(command, "an edit")
+        # A refusal is broadcast, and some stores keep broadcasts only while somebody reads them.
+        self._store.read_broadcasts()
+        self._send(id, body)
         return key
 
     def forked(self, key: str) -> int | None:
@@ -320,7 +335,15 @@ class Observer:  # noqa: PLR0904 - the public interface to a journal from outsid
         """Post a command, unless the last one about the same node is equal."""
         earlier = [one for one in self._posted() if one.get("node") == command["node"]]
         if earlier[-1:] != [command]:
-            self._store.post(json.dumps(command))
+            self._send(command["node"], json.dumps(command))
+
+    def _send(self, node: int, body: str) -> None:
+        """Post a message for whoever drives a node."""
+        store = self._store
+        if is_shared(store):
+            store.post_to(node, body)
+        else:
+            store.post(body)
 
     def _is_pause_posted(self) -> bool:
         return any(one.get("do") == "pause" for one in self._posted())

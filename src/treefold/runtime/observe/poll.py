@@ -1,18 +1,23 @@
 """Polls a journal for new entries while there are waiters.
 
-A thread of its own asks the store for one number; it ends soon after the last waiter has gone.
+A thread of its own asks the store for one number; it ends soon after the last waiter has gone. A
+store that several processes write tells when something was written, so it is seldom asked.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from treefold.core.errors import ClosedError, TreefoldError
+from treefold.core.shared_store import Subscription, is_shared
 from treefold.core.store import Store
 
 _INTERVAL: Final = 0.05  # seconds
-_IDLE_POLLS: Final = 40  # polls without a waiter after which the thread ends
+_NOTIFIED_INTERVAL: Final = 1.0  # seconds; a notification may be lost
+_IDLE: Final = 2.0  # seconds without a waiter after which the thread ends
+_NOTIFIED_IDLE: Final = 30.0  # seconds; a new thread would need a new connection
 
 
 class Poll:
@@ -22,10 +27,11 @@ class Poll:
         self._store = store
         self._lock = threading.Lock()  # guards everything below
         self._waiting: list[Callable[[], None]] = []
-        self._last = 0  # the position of the newest entry at the last poll
+        self._last = 0  # the number that the store gave at the last poll
         self._position = 0  # in the broadcasts, at the last poll
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
+        self._due = threading.Event()  # the next poll need not wait
 
     def on_next_event(self, wake: Callable[[], None]) -> None:
         """Call *wake* once, when there is something new or this is closed."""
@@ -60,23 +66,48 @@ class Poll:
         """Stop polling, and wake all waiters."""
         with self._lock:
             self._closed.set()
+            self._due.set()
             thread = self._thread
         if thread is not None:
             thread.join()
         self._wake()
 
     def _run(self) -> None:
-        idle = 0
-        while idle < _IDLE_POLLS and not self._closed.wait(_INTERVAL):
-            idle = 0 if self._waiting else idle + 1
-            if not idle and self._has_changed():
-                self._wake()
+        subscription = self._listen()
+        interval = _INTERVAL if subscription is None else _NOTIFIED_INTERVAL
+        longest = _IDLE if subscription is None else _NOTIFIED_IDLE
+        try:
+            self._poll(interval, longest)
+        finally:
+            if subscription is not None:
+                subscription.close()
         with self._lock:
             self._thread = None
             # Waiters that came after the last poll would not be woken by this thread any more.
             waiting = bool(self._waiting)
         if waiting:
             self._wake()
+
+    def _listen(self) -> Subscription | None:
+        """Have a store that can do so say when there is something new."""
+        if not is_shared(self._store):
+            return None
+        try:
+            return self._store.listen(lambda _trees: self._due.set(), broadcasts=True)
+        except TreefoldError:
+            return None
+
+    def _poll(self, interval: float, longest: float) -> None:
+        used = time.monotonic()
+        while time.monotonic() - used < longest:
+            self._due.wait(interval)
+            self._due.clear()
+            if self._closed.is_set():
+                return
+            if self._waiting:
+                used = time.monotonic()
+                if self._has_changed():
+                    self._wake()
 
     def _has_changed(self) -> bool:
         try:

@@ -34,12 +34,16 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
     paused call asks its questions again.
     """
     record = node.record
-    if _is_cancelled(record):
+    if is_cancelled(record):
         return lambda _: _cancel(node)
     asked = (record.questions or {}).values()
-    paused = [q for q in asked if q.kind is QuestionKind.Paused]
-    begun = record.started is not None and record.allowed
-    if begun and not node.function.is_agent and (not node.function.may_repeat or _unknown(node)):
+    # Whether its function has changed is found out anew.
+    paused = [
+        q
+        for q in asked
+        if q.kind is QuestionKind.Paused and q.key.partition(":")[0] != QuestionKey.NewCode
+    ]
+    if would_be_in_doubt(node):
         return lambda _: _decide(node)
     if node.function.is_agent and record.conversation.response is not None:
         # The agent makes the calls of its last response again, and asks about failed ones itself.
@@ -49,7 +53,7 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
 
     async def wait(context: RunContext) -> Mapping[str, Any]:
         for question in paused:
-            if _is_cancelled(record):
+            if is_cancelled(record):
                 await _cancel(node)
             if question.id not in (record.questions or ()):  # answered meanwhile
                 continue
@@ -60,7 +64,14 @@ def gate_after_crash(node: CallNode, gate: Gate | None) -> Gate | None:
     return wait
 
 
-def _is_cancelled(record: CallRecord) -> bool:
+def would_be_in_doubt(node: CallNode) -> bool:
+    """Whether *node* has begun, and must not run again without a decision."""
+    record, function = node.record, node.function
+    begun = record.started is not None and record.allowed
+    return begun and not function.is_agent and (not function.may_repeat or _unknown(node))
+
+
+def is_cancelled(record: CallRecord) -> bool:
     """Whether a person cancelled it while it was paused, and its process ended before it did."""
     return any(ends_pause(question, answer) for question, answer in record.answers)
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from treefold.core.errors import UsageError
 from treefold.core.function import RunContext
-from treefold.core.question import CANCEL, RESUME, Answer, QuestionKey, QuestionKind
+from treefold.core.question import CANCEL, RESUME, Answer, Question, QuestionKey, QuestionKind
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.task import start_task
 from treefold.runtime.calls.walk import upwards
@@ -24,23 +24,28 @@ class Pauses:
 
 
 class Pause:
-    """The pause of a node and all below it, and everything that waits for its end."""
+    """The pause of a node and all below it, and everything that waits for its end.
 
-    def __init__(self, node: CallNode, reason: str) -> None:
+    Unless it *asks*, no question is opened, and nobody but the process itself ends it.
+    """
+
+    def __init__(self, node: CallNode, reason: str, *, asks: bool = True) -> None:
         self.node = node
-        self.reason = f"{reason}; {_WHAT_RESUME_DOES}"
+        self.reason = f"{reason}; {_WHAT_RESUME_DOES}" if asks else reason
         self._postponed: dict[CallNode, tuple[RunContext, contextvars.Context]] = {}
         self._waiting: set[asyncio.Future[None]] = set()
-        self.question = node.board.ask(
-            node.id,
-            node.tree,
-            node.loop_handle,
-            QuestionKind.Paused,
-            self.reason,
-            (RESUME, CANCEL),
-            self._answered,
-            QuestionKey.Hold,
-        )
+        self._question: Question | None = None
+        if asks:
+            self._question = node.board.ask(
+                node.id,
+                node.tree,
+                node.loop_handle,
+                QuestionKind.Paused,
+                self.reason,
+                (RESUME, CANCEL),
+                self._answered,
+                QuestionKey.Hold,
+            )
         self._pauses = node.tree.part(Pauses).by_node
         self._pauses[node] = self
         node.tree.is_held = True
@@ -74,7 +79,8 @@ class Pause:
         del self._pauses[self.node]
         self.node.tree.is_held = bool(self._pauses)
         self.node.remove_end_callback(self.lift)
-        self.node.board.close(self.question.id)
+        if self._question is not None:
+            self.node.board.close(self._question.id)
         for waiting in tuple(self._waiting):
             settle(waiting)
         postponed, self._postponed = self._postponed, {}
@@ -100,6 +106,12 @@ def pause_node(node: CallNode, reason: str) -> None:
         raise UsageError(f"{node!r} has ended, and cannot be paused any more")
     if node not in node.tree.part(Pauses).by_node:
         Pause(node, reason)
+
+
+def hold(node: CallNode, reason: str) -> None:
+    """Pause *node* and all below it without a question, because its process is to stop."""
+    if not node.state.final and node not in node.tree.part(Pauses).by_node:
+        Pause(node, reason, asks=False)
 
 
 def why_not_paused(node: CallNode) -> str:

@@ -4,11 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from treefold.core.errors import TooLargeError, UnknownQuestionError
 from treefold.core.events import Event, QuestionAsked, QuestionSettled
+from treefold.core.lazy_dataclass import lazy_dataclass
 from treefold.core.question import Answer, Question, QuestionKey, QuestionKind
 from treefold.runtime.loops.loop_handle import LoopHandle
 from treefold.runtime.trees.run_log import log_question, questions_command
@@ -20,7 +20,7 @@ GRACE: Final = 1.0  # seconds in which a program may begin to read the questions
 _MOST_WARNINGS: Final = 10  # at once; there may be thousands of questions
 
 
-@dataclass(frozen=True, slots=True)
+@lazy_dataclass(frozen=True)
 class OpenQuestion:
     """A question, and the callback that takes the answer."""
 
@@ -205,6 +205,12 @@ class QuestionBoard:
         """Remove the questions of an earlier process that the node has not asked again."""
         for old in self._old.pop(node_id, ()):
             self._open.pop(old.id, None)
+
+    def forget(self, node_id: int) -> None:
+        """Remove the questions of a node that this process does not run any more."""
+        self._old.pop(node_id, None)
+        for id in [id for id, one in self._open.items() if one.question.node_id == node_id]:
+            self._open.pop(id, None)
 
     def _find_open(self, id: str) -> OpenQuestion:
         if (waiting := self._open.get(id)) is not None:

@@ -6,7 +6,6 @@ as in the journal, escaped, and on one line.
 """
 
 import logging
-import shlex
 from collections.abc import Callable
 from decimal import Decimal
 from logging import DEBUG, INFO, WARNING
@@ -144,14 +143,20 @@ def answer_command(id: str, path: str | None) -> str:
     """Return how to answer the question *id*: on the command line if the journal is a file."""
     if path is None:
         return f"runtime.answer({id!r}, TEXT)"
-    return f"treefold answer {id} TEXT --store {shlex.quote(path)}"
+    return f"treefold answer {id} TEXT {_store_option(path)}"
 
 
 def questions_command(path: str | None) -> str:
     """Return what lists the open questions: the command line if the journal is a file."""
     if path is None:
         return "runtime.questions()"
-    return f"treefold questions --store {shlex.quote(path)}"
+    return f"treefold questions {_store_option(path)}"
+
+
+def _store_option(path: str) -> str:
+    from shlex import quote  # noqa: PLC0415 - most runs ask nothing
+
+    return f"--store {quote(path)}"
 
 
 def name_of(record: CallRecord) -> str:

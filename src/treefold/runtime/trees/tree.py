@@ -49,6 +49,10 @@ class Recorder(Protocol):
         """Broadcast a fragment of a response of *node* to observers; it is not recorded."""
         ...
 
+    def length(self, node: int) -> int:
+        """Return the number of entries of a node, including those that are not written yet."""
+        ...
+
     def redacted(self, text: str) -> str:
         """Return *text* as it would be written."""
         ...

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeVar
 from treefold.core.code import CodeFunction
 from treefold.core.errors import ClosedError, InvalidArgumentsError, InvalidValueError
 from treefold.core.function import RunContext, SessionScope
+from treefold.core.parameter import JsonSchema
 from treefold.toolbox.editing.document import UTF_8, Document, read_document
 from treefold.toolbox.editing.edits import EditResult, insert_after, replace_once
 from treefold.toolbox.editing.file_error import FileError, short_repr
@@ -84,6 +85,12 @@ class TextEditor(CodeFunction):
         if self.root is not None:
             where = f"start at {self.root}, and no path may leave it"
         super().__init__(name=name, desc=_DESCRIPTION.format(where=where), callable=self._edit)
+
+    def interface(self) -> JsonSchema:
+        told = super().interface()
+        if self.root is not None:
+            told["description"] = self.description.replace(str(self.root), "root")
+        return told
 
     def root_for(self, ctx: RunContext) -> Path | None:
         """Return the folder that the paths of a call are relative to and may not leave, if any.

@@ -8,6 +8,7 @@ from treefold.core.code import CodeFunction
 from treefold.core.errors import CallError, InvalidValueError, ModelProviderException
 from treefold.core.function import RunContext
 from treefold.core.model import Model
+from treefold.core.parameter import JsonSchema
 from treefold.core.provider import Provider
 from treefold.toolbox.editing.file_error import FileError
 from treefold.toolbox.editing.lines import normalize_line_ends
@@ -93,6 +94,12 @@ class ApplyDiffPatch(CodeFunction):
             uses=[self._repair_agents.by_editing, self._repair_agents.by_rewriting],
             repeatable=False,  # the hunks would not match the patched file
         )
+
+    def interface(self) -> JsonSchema:
+        told = super().interface()
+        if self.root is not None:
+            told["description"] = self.description.replace(str(self.root), "root")
+        return told
 
     async def _apply(
         self, ctx: RunContext, file: str, patch: str, output: str | None = None

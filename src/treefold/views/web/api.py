@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from treefold.core.forking import Edit
+from treefold.core.edit import Edit
 from treefold.core.views import NodeView
 from treefold.runtime.observe.observer import Observer
 from treefold.version import __version__

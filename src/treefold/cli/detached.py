@@ -1,0 +1,78 @@
+"""``treefold run --detach``: submit a call to the workers of a store, and return."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from treefold.cli.engine_choice import choose_engine
+from treefold.cli.exit_codes import DONE
+from treefold.cli.journal import shared_journal
+from treefold.cli.loading import is_scripted
+from treefold.core.errors import InvalidValueError
+from treefold.core.function import DEFAULT_QUEUE, Function
+from treefold.core.shared_store import SharedStore, is_shared
+from treefold.runtime.durable.worker_settings import WorkerSettings
+from treefold.runtime.runtime import Runtime
+from treefold.views.text import printable
+
+
+def submit(
+    function: Function,
+    args: Mapping[str, Any],
+    store: str | None,
+    *,
+    key: str | None,
+    queue: str | None,
+    engine: str | None,
+    model: str | None,
+) -> int:
+    """Submit a call, print the id of its run, and on stderr how to watch it.
+
+    Raises:
+        TreefoldError: it was not submitted.
+    """
+    if model is not None and is_scripted(model):
+        raise InvalidValueError(f"--model {model} is in this process only: give it to the worker")
+    if model is not None and not function.is_agent:
+        raise InvalidValueError(
+            f"--model is for agents, and {function.name} is code: give it to the worker"
+        )
+    url = shared_journal(store)
+    queue = queue or function.queue or DEFAULT_QUEUE
+    runtime = Runtime(
+        [function],
+        store=url,
+        engine=choose_engine(engine, url).engine,
+        worker=WorkerSettings(queues=[queue]),
+    )
+    with runtime:
+        shared = runtime.store
+        assert shared is not None
+        assert is_shared(shared)  # a runtime with an engine has no other
+        node = runtime.invoke(function, args, key=key, queue=queue, model=model)
+        runtime.flush()
+        is_served = _is_served(shared, queue, function.name)
+    print(node.id)
+    named = "" if store is None else f" --store {shlex.quote(shared.name)}"
+    if node.state.final:
+        _say(f"the call with this key has ended; see it: treefold tree {node.id}{named}")
+        return DONE
+    _say(f"submitted to the queue {queue!r}; watch it: treefold tree {node.id}{named}")
+    if not is_served:
+        _say(
+            f"no worker that serves {queue!r} has {function.name} now; 'treefold worker' starts one"
+        )
+    return DONE
+
+
+def _is_served(store: SharedStore, queue: str, function: str) -> bool:
+    """Whether a living worker takes calls of *function* from *queue*."""
+    return any(
+        row.alive and row.load.slots and queue in row.info.queues and function in row.info.functions
+        for row in store.workers()
+    )
+
+
+def _say(text: str) -> None:
+    print(f"treefold run: {printable(text)}", file=sys.stderr)

@@ -1,0 +1,253 @@
+"""``treefold worker``: run what is submitted to a store that several processes share."""
+
+import asyncio
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import FrameType
+from typing import Final
+
+import click
+
+from treefold.cli.engine_choice import ChosenEngine, choose_engine
+from treefold.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, USAGE
+from treefold.cli.health import Health, LoopPulse
+from treefold.cli.journal import shared_journal
+from treefold.cli.loading import ENGINE_HELP, MODEL_HELP, TARGET, load_functions, load_model
+from treefold.cli.options import command, read_seconds, shared_store_option
+from treefold.core.errors import FencedError, InvalidValueError, TreefoldError
+from treefold.core.function import DEFAULT_QUEUE
+from treefold.core.shared_store import is_shared
+from treefold.http_server.address import parse_address
+from treefold.http_server.probes import ProbeServer
+from treefold.runtime.durable.worker_settings import WorkerPhase, WorkerSettings
+from treefold.runtime.runtime import Runtime
+from treefold.views.text import printable
+
+_SLOTS: Final = 50
+_DRAIN: Final = 60.0  # seconds
+_LEASE: Final = 12.0  # seconds
+_BEAT: Final = 3.0  # seconds between two heartbeats
+_SHORTEST_LEASE: Final = 2.0  # seconds; a heartbeat may be late
+_LOOK: Final = 0.05  # seconds between two looks whether it is ready
+
+
+@command(
+    "worker",
+    exit_codes="0 it was asked to stop, 1 it counted as dead, 2 it did not start, 130 or 143\n"
+    "it was ended by a second signal",
+)
+@click.argument(
+    "targets",
+    type=TARGET,
+    metavar="MODULE[:FUNCTION]...",
+    nargs=-1,
+    required=True,
+    help="a module or a .py file, and a name in it for only that function",
+)
+@shared_store_option
+@click.option("--engine", metavar="NAME", help=ENGINE_HELP)
+@click.option(
+    "--queue",
+    "queues",
+    metavar="NAME",
+    multiple=True,
+    help=f"a queue to serve; {DEFAULT_QUEUE!r} by default; may be repeated",
+)
+@click.option(
+    "--slots",
+    metavar="N",
+    type=int,
+    default=_SLOTS,
+    help=f"how many runs at once; those that only wait do not count; {_SLOTS} by default",
+)
+@click.option(
+    "--drain",
+    metavar="SECONDS",
+    type=read_seconds,
+    default=_DRAIN,
+    help="how long, after SIGTERM, requests and calls that must not be repeated may take to end;"
+    f" {_DRAIN:g} by default",
+)
+@click.option(
+    "--lease",
+    metavar="SECONDS",
+    type=read_seconds,
+    default=_LEASE,
+    help="after how long without a sign of life others take over what it runs;"
+    f" {_LEASE:g} by default",
+)
+@click.option(
+    "--health",
+    metavar="[HOST:]PORT",
+    help="serve /ready, /alive and /metrics there; on this machine only unless HOST is given",
+)
+@click.option("--name", metavar="NAME", help="for people; by default the host and the process id")
+@click.option("--model", metavar="NAME", help=MODEL_HELP)
+def worker(  # noqa: PLR0913 - options, each passed by name
+    targets: tuple[str, ...],
+    *,
+    store: str | None,
+    engine: str | None,
+    queues: tuple[str, ...],
+    slots: int,
+    drain: float,
+    lease: float,
+    health: str | None,
+    name: str | None,
+    model: str | None,
+) -> int:
+    """Run what 'treefold run --detach' and programs submit, until SIGTERM or Ctrl-C.
+
+    example: treefold worker examples/cluster/weather.py --store postgresql://localhost/app
+
+    Start as many as you like, on any machine that reaches the database. All public functions that
+    a module did not import can be run. If a worker dies, the others take over what it ran: what
+    was done is not done again.
+
+    At SIGTERM it takes no more work, and gives up each run for other workers as soon as no request
+    and no call that must not be repeated is under way. After --drain seconds the rest is given up
+    all the same. A second signal ends it at once; others take its runs over when its lease ends.
+
+    A password is better kept out of the command line, which other users of the machine can see:
+    set TREEFOLD_STORE, or write ~/.pgpass.
+    """
+    try:
+        url = shared_journal(store)
+        functions = load_functions(targets)
+        settings = _settings(name, queues, slots, lease)
+        chosen = choose_engine(engine, url)
+        address = None if health is None else parse_address(health, allow_remote=True)
+        runtime = Runtime(
+            functions, models=load_model(model), store=url, engine=chosen.engine, worker=settings
+        )
+        return asyncio.run(_Worker(runtime, settings, chosen, drain).run(address))
+    except FencedError as error:
+        _say(f"{error}; other workers run what it had, so start it again")
+        return FAILED
+    except TreefoldError as error:
+        _say(str(error))
+        return USAGE
+
+
+def _settings(
+    name: str | None, queues: tuple[str, ...], slots: int, lease: float
+) -> WorkerSettings:
+    if not all(queues):
+        raise InvalidValueError("--queue must be the name of a queue, got ''")
+    if slots < 1:
+        raise InvalidValueError(f"--slots must be at least 1, got {slots}")
+    if lease < _SHORTEST_LEASE:
+        raise InvalidValueError(f"--lease must be at least {_SHORTEST_LEASE:g} s, got {lease:g}")
+    beat = min(_BEAT, lease / 4)
+    name = name or f"{platform.node()}-{os.getpid()}"
+    return WorkerSettings(
+        name=name, queues=queues or (DEFAULT_QUEUE,), slots=slots, lease=lease, beat=beat
+    )
+
+
+class _Worker:
+    """Runs a worker until a signal, and says on stderr what becomes of it."""
+
+    def __init__(
+        self, runtime: Runtime, settings: WorkerSettings, chosen: ChosenEngine, drain: float
+    ) -> None:
+        self._runtime = runtime
+        self._settings = settings
+        self._chosen = chosen
+        self._drain = drain
+        self._url: str | None = None  # of the health checks
+        self._stop = asyncio.Event()
+
+    async def run(self, address: tuple[str, int] | None) -> int:
+        """Work until it is asked to stop; serve health checks at *address*."""
+        loop = asyncio.get_running_loop()
+        pulse = LoopPulse(loop)
+        with self._serving(address, pulse), _calling_on_signals(self._stop_by, loop):
+            try:
+                async with self._runtime as runtime:
+                    self._announce(loop)
+                    await runtime.work(drain=self._drain, stop=self._stop)
+            finally:
+                pulse.stop()
+        _say("stopped")
+        return DONE
+
+    def _serving(
+        self, address: tuple[str, int] | None, pulse: LoopPulse
+    ) -> AbstractContextManager[object]:
+        """Serve health checks, if there is an *address*."""
+        if address is None:
+            return nullcontext()
+        store, settings = self._runtime.store, self._settings
+        assert store is not None
+        assert is_shared(store)  # a runtime with an engine has no other
+        health = Health(
+            store,
+            settings.queues,
+            settings.lease,
+            status=self._runtime.worker_status,
+            busy=pulse.seconds_since,
+        )
+        probes = ProbeServer(*address, health.pages)
+        self._url = probes.url
+        return probes
+
+    def _announce(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Say that it is ready, as soon as it is."""
+        phase = self._runtime.worker_status().phase
+        if phase is WorkerPhase.Starting:
+            loop.call_later(_LOOK, self._announce, loop)
+        elif phase is WorkerPhase.Ready:
+            settings, store = self._settings, self._runtime.store
+            assert store is not None  # a runtime with an engine has one
+            queues = ", ".join(sorted(settings.queues))
+            known = len(self._runtime.invocable_functions)
+            facts = [
+                f"{known} function{'' if known == 1 else 's'}",
+                f"queue{'' if len(settings.queues) == 1 else 's'} {queues}",
+                f"{settings.slots} slot{'' if settings.slots == 1 else 's'}",
+                self._chosen.about,
+            ]
+            if self._url is not None:
+                facts.append(f"health at {self._url}")
+            _say(f"{settings.name} is ready on {store.name}: {'; '.join(facts)}")
+
+    def _stop_by(self, name: str) -> None:
+        """Begin to stop, because of a signal of that *name*."""
+        _say(
+            f"{name}: it gives up what it runs, within {self._drain:g} s; another signal ends it"
+            " at once"
+        )
+        self._stop.set()
+
+
+@contextmanager
+def _calling_on_signals(
+    call: Callable[[str], None], loop: asyncio.AbstractEventLoop
+) -> Generator[None]:
+    """Have *loop* call *call* at the first SIGTERM or SIGINT; the second ends the process."""
+
+    seen: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        # Here and not on the loop, which may be blocked. The default action would do for the
+        # second signal, but not in a container, whose first process has none.
+        if seen:
+            os._exit(INTERRUPTED if number == signal.SIGINT else TERMINATED)
+        seen.append(number)
+        loop.call_soon_threadsafe(call, signal.Signals(number).name)
+
+    before = {one: signal.signal(one, handle) for one in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _say(text: str) -> None:
+    print(f"treefold worker: {printable(text)}", file=sys.stderr, flush=True)

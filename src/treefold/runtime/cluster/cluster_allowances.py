@@ -1,0 +1,293 @@
+"""Limits, rates and budgets that all workers of a shared store keep together."""
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from contextlib import suppress
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, TypeVar
+from uuid import UUID, uuid4
+
+from treefold.core.errors import ClosedError, StoreError
+from treefold.core.rate import Rate
+from treefold.core.shared_store import Overdrawn, Ownership, SharedStore, StoredAccount, TakenSlots
+from treefold.runtime.calls.budgets import Account, Estimate, Refused, Spent, refusal
+from treefold.runtime.durable.drive_journal import DriveJournal
+from treefold.runtime.trees.tree import Tree
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_SOON: Final = 0.02  # seconds; whoever gives a slot back lets others try first
+_LATER: Final = 0.2  # seconds between two tries when everything stays taken
+_SLOWER: Final = 1.3
+_RETRY: Final = 0.5  # seconds until a store that cannot be reached is tried again
+_PATIENCE: Final = 2.0  # seconds that closing waits for the thread
+
+Job = Callable[[], None]
+
+
+class ClusterAllowances:
+    """Asks the store for slots, rates and reservations, in order, in a thread of its own.
+
+    If the store cannot be reached, everything waits until it can.
+    """
+
+    def __init__(self, store: SharedStore) -> None:
+        self._store = store
+        self._changed = threading.Condition()  # guards everything below
+        self._jobs: deque[Job] = deque()
+        self._waiting: dict[_SlotRequest, None] = {}  # in order
+        self._next_try = 0.0
+        self._delay = _SOON
+        self._is_failing = False
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    # Slots
+
+    async def take_slots(
+        self, limits: Mapping[str, int], on_wait: Callable[[], None]
+    ) -> Callable[[], None]:
+        request = _SlotRequest(limits, on_wait)
+        with self._changed:
+            # A new request must not be quicker than those of other processes that wait.
+            if not any(one.limits == limits for one in self._waiting):
+                self._next_try = 0.0
+            self._waiting[request] = None
+            self._wake()
+        try:
+            slots = await request.future
+        except asyncio.CancelledError:
+            with self._changed:
+                self._waiting.pop(request, None)
+                if request.slots is not None:
+                    # They were taken just before the cancellation.
+                    self._give_back(request.slots)
+            raise
+        return partial(self._give_back, slots)
+
+    def _give_back(self, slots: TakenSlots) -> None:
+        self._post(slots.give_back)
+        with self._changed:
+            self._delay = _SOON
+            self._next_try = time.monotonic() + self._jitter()
+
+    def _jitter(self) -> float:
+        return self._delay * random.uniform(0.5, 1.5)
+
+    def _serve(self) -> None:
+        """Try to take slots for those who wait, in order."""
+        with self._changed:
+            if not self._waiting or time.monotonic() < self._next_try:
+                return
+            waiting = list(self._waiting)
+        full: list[Mapping[str, int]] = []
+        was_taken = False
+        for request in waiting:
+            if request.limits in full:
+                request.note_wait()
+                continue
+            slots = self._store.take_slots(request.limits)
+            if slots is None:
+                full.append(request.limits)
+                request.note_wait()
+                continue
+            was_taken = True
+            with self._changed:
+                if self._waiting.pop(request, _GONE) is not _GONE:
+                    request.slots = slots
+                    if request.give(slots):
+                        continue
+            slots.give_back()  # it was cancelled, or its loop has closed
+        with self._changed:
+            self._delay = _SOON if was_taken else min(_LATER, self._delay * _SLOWER)
+            self._next_try = time.monotonic() + self._jitter()
+
+    # Rates
+
+    async def take_rates(self, rates: Mapping[str, Rate], tokens: int) -> float:
+        return await self._call(partial(self._store.take_rates, rates, tokens))
+
+    def charge_rates(self, rates: Collection[str], more: int) -> None:
+        self._post(partial(self._store.charge_rates, rates, more))
+
+    # Budgets
+
+    async def set_aside(
+        self, tree: Tree, accounts: Sequence[Account], estimate: Estimate, unchecked: Set[Account]
+    ) -> Callable[[int, int, Decimal], None] | Refused:
+        id, by_name = uuid4(), {str(account.stored_as): account for account in accounts}
+        stored = [_stored(one, tree.id, checked=one not in unchecked) for one in by_name.values()]
+        cost = estimate.cost or Decimal(0)
+        ask = partial(
+            self._store.set_aside,
+            stored,
+            id=id,
+            tokens=estimate.tokens,
+            usd=cost,
+            ownership=_ownership(tree),
+        )
+        charge = partial(self._charge, id)
+        try:
+            refused = await self._call(ask)
+        except asyncio.CancelledError:
+            # It may have been reserved; jobs are done in order.
+            charge(0, 0, Decimal(0))
+            raise
+        if refused is None:
+            return charge
+        account = by_name[refused.name]
+        return Refused(account, _reason(account, refused, estimate))
+
+    def _charge(self, id: UUID, calls: int, tokens: int, usd: Decimal) -> None:
+        self._post(partial(self._store.charge, id, calls=calls, tokens=tokens, usd=usd))
+
+    # The thread
+
+    async def _call(self, ask: Callable[[], T]) -> T:
+        """Return the result of *ask*, which is called in the thread."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def job() -> None:
+            result = ask()
+            with suppress(RuntimeError):  # the loop has closed, and nothing awaits this
+                loop.call_soon_threadsafe(_resolve, future, result)
+
+        self._post(job)
+        return await future
+
+    def _post(self, job: Job) -> None:
+        with self._changed:
+            self._jobs.append(job)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._closed:
+            raise ClosedError("this runtime was closed")
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="treefold allowances", daemon=True
+            )
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _run(self) -> None:
+        while self._await_work():
+            try:
+                self._do_jobs()
+                self._serve()
+            except ClosedError:
+                return
+            except StoreError as error:
+                if not self._is_failing:
+                    log.warning("requests to models wait: %s", error)
+                self._is_failing = True
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._closed, _RETRY):
+                        return
+            else:
+                if self._is_failing:
+                    log.warning("%s can be reached again", self._store.name)
+                self._is_failing = False
+
+    def _await_work(self) -> bool:
+        """Wait for a job, or until it is time to try for slots again; False when all is done."""
+        with self._changed:
+            while not self._jobs:
+                if self._closed:
+                    return False
+                left = self._next_try - time.monotonic()
+                if self._waiting and left <= 0:
+                    return True
+                self._changed.wait(left if self._waiting else None)
+            return True
+
+    def _do_jobs(self) -> None:
+        while self._jobs:
+            # It stays first until it is done: the store may have to be tried again.
+            self._jobs[0]()
+            self._jobs.popleft()
+
+    def close(self) -> None:
+        """Do the jobs that are left, within a moment; called off the loop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(_PATIENCE)
+
+
+_GONE: Final = object()
+
+
+class _SlotRequest:
+    """A request for slots, and the loop that waits for them."""
+
+    def __init__(self, limits: Mapping[str, int], on_wait: Callable[[], None]) -> None:
+        self.limits = limits
+        self.slots: TakenSlots | None = None
+        self._on_wait: Callable[[], None] | None = on_wait
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[TakenSlots] = self._loop.create_future()
+
+    def give(self, slots: TakenSlots) -> bool:
+        """Hand the slots over; False if the loop has closed."""
+        try:
+            self._loop.call_soon_threadsafe(_resolve, self.future, slots)
+        except RuntimeError:
+            return False
+        return True
+
+    def note_wait(self) -> None:
+        """Have it known, once, that this has to wait."""
+        on_wait, self._on_wait = self._on_wait, None
+        if on_wait is not None:
+            with suppress(RuntimeError):  # the loop has closed
+                self._loop.call_soon_threadsafe(self._call_if_waiting, on_wait)
+
+    def _call_if_waiting(self, on_wait: Callable[[], None]) -> None:
+        if not self.future.done():
+            on_wait()
+
+
+def _resolve(future: "asyncio.Future[Any]", result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _ownership(tree: Tree) -> Ownership:
+    journal = tree.journal
+    assert isinstance(journal, DriveJournal)  # as in every shared store
+    ownership = journal.drive.ownership
+    assert ownership is not None  # this process runs it
+    return ownership
+
+
+def _stored(account: Account, tree: int, *, checked: bool) -> StoredAccount:
+    budget, before = account.budget, account.taken_over
+    assert account.stored_as is not None  # the others are not asked for
+    return StoredAccount(
+        name=account.stored_as,
+        tree=tree if budget.name is None else 0,
+        most_calls=budget.calls if checked else None,
+        most_tokens=budget.tokens if checked else None,
+        most_usd=None if budget.usd is None or not checked else Decimal(budget.usd),
+        calls=before.calls,
+        tokens=before.tokens,
+        usd=before.usd,
+    )
+
+
+def _reason(account: Account, refused: Overdrawn, estimate: Estimate) -> str:
+    spent = Spent(refused.calls, refused.tokens, refused.usd)
+    why = refusal(account.budget, spent, Spent(), estimate)
+    return why or "others have used it up"

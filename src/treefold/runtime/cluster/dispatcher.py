@@ -1,0 +1,156 @@
+"""Submits what is owed to the work engine, and takes what the engine delivers."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Final
+
+from treefold.core.errors import EngineError, StoreError
+from treefold.core.shared_store import SharedStore, Ticket
+from treefold.core.work_engine import Stop, Take, WorkEngine
+from treefold.engines.in_process import InProcess
+from treefold.runtime.durable.pulse import Pulse
+from treefold.runtime.durable.worker_settings import WorkerSettings
+from treefold.runtime.loops.threads import in_thread
+
+log = logging.getLogger(__name__)
+
+_MOST_OWED: Final = 200  # trees that one sweep submits
+_RETRY: Final = 1.0  # seconds
+
+
+class Dispatcher:
+    """The work engine of one process, from its opening to its end.
+
+    It is used on the event loop.
+
+    Args:
+        engine: None for one of this process alone, which begins to take at once.
+        take: runs a drive.
+        on_change: is called when it begins to take, and when it stops.
+
+    Attributes:
+        is_placed: whether an engine places trees, on any worker.
+        slots: how many drives it runs at once; 0 as long as it takes none.
+        stopping: set when nothing more is to be taken.
+    """
+
+    def __init__(
+        self,
+        store: SharedStore,
+        engine: WorkEngine | None,
+        settings: WorkerSettings,
+        pulse: Pulse,
+        take: Take,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.is_placed = engine is not None
+        self.slots = 0
+        self.stopping = asyncio.Event()
+        self._store = store
+        self._engine = engine or InProcess()
+        self._settings = settings
+        self._pulse = pulse
+        self._take = take
+        self._on_change = on_change
+        self._tried = asyncio.Event()  # to open the engine
+        self._failure: EngineError | None = None  # why it is not open
+        self._sweep_soon = asyncio.Event()
+
+    def stop(self) -> None:
+        """Take nothing more, and sweep no more."""
+        if not self.stopping.is_set():
+            self.stopping.set()
+            self._sweep_soon.set()
+            self._on_change()
+
+    def sweep_soon(self) -> None:
+        """Look at once for what nobody runs."""
+        self._sweep_soon.set()
+
+    async def run(self) -> None:
+        """Open the engine, and submit what nobody runs until this is stopped."""
+        while not await self._open():
+            await self._rest(_RETRY)
+        while not self.stopping.is_set():
+            try:
+                await self._sweep()
+            except (StoreError, EngineError) as error:
+                log.debug("what is owed cannot be submitted: %s", error)
+            # At different times on different workers.
+            await self._rest(self._settings.sweep * random.uniform(0.7, 1.3))
+
+    async def _open(self) -> bool:
+        """Open the engine; return whether there is no need to try again."""
+        try:
+            await self._engine.open(self._store.id)
+        except EngineError as error:
+            if self._failure is None:
+                log.warning("what is submitted waits for its engine: %s", error)
+            self._failure = error
+        else:
+            self._failure = None
+        self._tried.set()
+        return self._failure is None or self.stopping.is_set()
+
+    async def _rest(self, seconds: float) -> None:
+        self._sweep_soon.clear()
+        # It may have been stopped before that.
+        if not self.stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._sweep_soon.wait()
+
+    async def _sweep(self) -> None:
+        """Submit what is owed: the engine may have lost it, or never had it."""
+        if not self._pulse.is_steady:
+            return
+        # An engine has a little time to deliver what was just submitted.
+        older_than = self._settings.sweep if self.is_placed else 0.0
+        for ticket in await in_thread(self._store.owed, _MOST_OWED, older_than=older_than):
+            if self.is_placed or ticket.queue in self._settings.queues:
+                await self._engine.submit(ticket)
+
+    async def submit(self, ticket: Ticket) -> None:
+        """Ask for a drive to be run.
+
+        Raises:
+            EngineError: the engine cannot be reached.
+        """
+        await self._opened()
+        await self._engine.submit(ticket)
+
+    async def work(self, queues: Collection[str], slots: int, stop: Stop) -> None:
+        """Take what the engine delivers, until *stop* is set or this is stopped.
+
+        Raises:
+            EngineError: the engine cannot be opened.
+        """
+        await self._opened()
+        stopper = asyncio.get_running_loop().create_task(self._stop_at(stop))
+        try:
+            if not self.slots:
+                self.slots = slots
+                self._on_change()
+                await self._engine.work(self._take, queues=queues, slots=slots, stop=self.stopping)
+            else:
+                # Without an engine it takes already, as the settings say.
+                await self.stopping.wait()
+        finally:
+            stopper.cancel()
+            self.stop()
+
+    async def _opened(self) -> None:
+        await self._tried.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _stop_at(self, stop: Stop) -> None:
+        await stop.wait()
+        self.stop()
+
+    async def close(self) -> None:
+        """Disconnect from the engine."""
+        await self._engine.close()

@@ -1,0 +1,118 @@
+"""Keeps trees and calls up to date in this process that other workers run."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from treefold.core.errors import StoreError
+from treefold.core.events import Event
+from treefold.core.shared_store import SharedStore
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import subtree
+from treefold.runtime.durable.tree_reader import TreeReader
+from treefold.runtime.engine import Engine
+from treefold.runtime.loops.threads import in_thread
+
+log = logging.getLogger(__name__)
+
+
+class _Replica:
+    """A call that is run elsewhere, the nodes that stand for it and those below, and a reader."""
+
+    def __init__(
+        self,
+        store: SharedStore,
+        root: CallNode,
+        *,
+        after: int,
+        known: int,
+        cancel: Callable[[int, str], None],
+    ) -> None:
+        self.root = root
+        self.nodes = {node.id: node for node in subtree(root)}
+        for node in self.nodes.values():
+            node.remote_cancel = cancel
+        self._reader = TreeReader(store, root.tree.id, after=after)
+        self._known = known
+
+    def read(self) -> list[Event]:
+        """Return the events that are new."""
+        events = self._reader.read()
+        known, self._known = self._known, max(0, self._known - len(events))
+        return events[known:]
+
+
+class Follower:
+    """Reads the new events of followed calls when it hears of them, and now and then.
+
+    *cancel* asks the process that runs a node to cancel it, for a reason.
+
+    A followed tree has nodes of its own, even if this process takes the tree over: what a program
+    awaits is the same, whoever runs it. Everything but reading happens on the event loop.
+    """
+
+    def __init__(
+        self,
+        store: SharedStore,
+        engine: Engine,
+        interval: float,
+        cancel: Callable[[int, str], None],
+    ) -> None:
+        self._store = store
+        self._cancel = cancel
+        self._engine = engine
+        self._interval = interval
+        self._replicas: dict[int, _Replica] = {}  # by their topmost nodes
+        self._changed: set[int] = set()  # replicas to read
+        self._wake = asyncio.Event()
+
+    def follow(self, root: CallNode, *, after: int = 0, known: int = 0) -> None:
+        """Keep *root* and all below it up to date until it has ended.
+
+        Entries up to the position *after* are not read, and so many events after that are *known*.
+        """
+        if not root.has_ended and root.id not in self._replicas:
+            self._replicas[root.id] = _Replica(
+                self._store, root, after=after, known=known, cancel=self._cancel
+            )
+
+    def forget(self, root: CallNode) -> None:
+        """Do not follow *root* any more."""
+        replica = self._replicas.pop(root.id, None)
+        for node in () if replica is None else replica.nodes.values():
+            node.remote_cancel = None
+
+    def hear(self, trees: Collection[int]) -> None:
+        """Note that these trees have changed, or any if none is named."""
+        for id, replica in self._replicas.items():
+            if not trees or replica.root.tree.id in trees:
+                self._changed.add(id)
+                self._wake.set()
+
+    async def run(self) -> None:
+        """Follow calls until this is cancelled."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._wake.wait()
+            # After the interval all are read: a notification may be lost.
+            due = self._changed if self._wake.is_set() else set(self._replicas)
+            self._wake.clear()
+            self._changed = set()
+            for id in due:
+                if (replica := self._replicas.get(id)) is not None:
+                    await self._update(replica)
+
+    async def _update(self, replica: _Replica) -> None:
+        root = replica.root
+        try:
+            events = await in_thread(replica.read)
+        except StoreError as error:
+            log.debug("node %d cannot be read: %s", root.id, error)
+            return
+        # It may have been forgotten meanwhile, because this process runs it.
+        if self._replicas.get(root.id) is replica:
+            self._engine.follow(root.tree, replica.nodes, events)
+            if root.has_ended:
+                self.forget(root)

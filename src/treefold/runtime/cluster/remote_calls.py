@@ -1,0 +1,129 @@
+"""Calls that other workers run: submitted with their request, followed to their end."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from treefold.core.call_request import CallRequest
+from treefold.core.errors import InvalidValueError, UsageError
+from treefold.core.function import RunContext
+from treefold.core.shared_store import Ownership, Ticket
+from treefold.core.value_codec import has_unserializable
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.task import run_call
+from treefold.runtime.cluster.follower import Follower
+from treefold.runtime.durable.drive_journal import DriveJournal
+from treefold.runtime.questions.in_doubt import gate_after_crash
+
+log = logging.getLogger(__name__)
+
+Submit = Callable[[Ticket, CallNode], Coroutine[Any, Any, None]]
+
+
+class RemoteCalls:
+    """Has calls run by any worker that serves their queue, this one included.
+
+    Args:
+        submit: submits a call to the work engine once its request is written.
+        cancel: asks the process that runs a call to cancel it, for a reason.
+    """
+
+    def __init__(
+        self, follower: Follower, submit: Submit, cancel: Callable[[int, str], None]
+    ) -> None:
+        self._follower = follower
+        self._submit = submit
+        self._cancel = cancel
+        # The calls that are waited for here; the future is done when one is to run here.
+        self.waiting: dict[int, asyncio.Future[None]] = {}
+
+    def place(self, id: int, request: CallRequest, parent: CallNode) -> str:
+        """Prepare the call with this id for its queue, and return that; "" if it runs here."""
+        function, journal = request.function, parent.tree.journal
+        assert isinstance(journal, DriveJournal)  # as in every shared store
+        if request.gate is not None:
+            # It waits for an approval, in this process.
+            return ""
+        if request.sink is not None or function.streams:
+            raise UsageError(f"{function.name} sends values, so it cannot be remote")
+        if request.rules is not None:
+            raise UsageError(
+                f"{function.name} is called with rules of its own, which other workers do not have,"
+                " so it cannot be remote"
+            )
+        if has_unserializable(journal.as_written(request.args)):
+            raise InvalidValueError(
+                f"an argument of {function.name} has no JSON form, and the call is remote: pass"
+                " plain data, or an object that pydantic can describe"
+            )
+        journal.drive.tickets[id] = Ticket(node=id, queue=function.queue)
+        return function.queue
+
+    def wait(self, node: CallNode, context: RunContext) -> None:
+        """Start a task that waits for the end of a call that is run elsewhere."""
+        journal = node.tree.journal
+        assert isinstance(journal, DriveJournal)  # as in every shared store
+        drive = journal.drive
+        # A call of an earlier owner may have ended since its tree was read.
+        after = drive.read if drive.length(node.id) else drive.place
+        self._follower.follow(node, after=after)
+        self.waiting[node.id] = node.loop_handle.loop.create_future()
+        node.context = context
+        loop, name = node.loop_handle.loop, node.record.requested.function
+        node.task = loop.create_task(self._wait(node, context), name=f"remote {name}")
+
+    async def _wait(self, node: CallNode, context: RunContext) -> None:
+        here, journal = self.waiting[node.id], node.tree.journal
+        assert journal is not None  # it is in the store
+        requested = node.record.requested
+        try:
+            await self._submit(Ticket(node=node.id, queue=requested.queue), node)
+            while not node.has_ended and not here.done():
+                try:
+                    await _first(node, here)
+                except asyncio.CancelledError:
+                    node.suspend_if_loop_ends()
+                    if journal.is_closed:
+                        # This process stops; the call goes on elsewhere.
+                        node.end(node.cancelled_outcome())
+                        return
+                    # Somebody else cancelled this task, and the call with it.
+                    self._cancel(node.id, node.cancel_reason or "cancelled")
+            if here.done() and not node.has_ended:
+                await run_call(node, context)
+        finally:
+            self.waiting.pop(node.id, None)
+            self._follower.forget(node)
+
+    def run_here(self, node: CallNode) -> bool:
+        """Run a call here that a task waits for; False if no task does."""
+        here = self.waiting.get(node.id)
+        if here is None or here.done() or node.has_ended:
+            return False
+        self._follower.forget(node)
+        node.request.gate = gate_after_crash(node, node.request.gate)
+        here.set_result(None)
+        return True
+
+
+async def _first(node: CallNode, here: "asyncio.Future[None]") -> None:
+    """Wait until *node* has ended, or *here* is done."""
+    ended = node.loop_handle.loop.create_future()
+
+    def wake(*_: object) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    node.add_end_callback(wake)
+    here.add_done_callback(wake)
+    try:
+        await ended
+    finally:
+        node.remove_end_callback(wake)
+        here.remove_done_callback(wake)
+
+
+def is_remote(ownership: Ownership) -> bool:
+    """Whether a drive is a call whose caller other workers may run."""
+    return ownership.node != ownership.tree

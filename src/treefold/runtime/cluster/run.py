@@ -1,0 +1,113 @@
+"""One tree of a shared store that this process runs."""
+
+import asyncio
+from collections.abc import Container
+
+from treefold.core.shared_store import Ownership
+from treefold.runtime.calls.node import CallNode
+from treefold.runtime.calls.walk import is_parked, subtree
+from treefold.runtime.durable.drive_journal import DriveJournal
+from treefold.runtime.questions.in_doubt import would_be_in_doubt
+from treefold.runtime.questions.pauses import hold
+
+
+class Run:
+    """A tree, or a remote call, that was adopted, and whether it may be given up.
+
+    It is used on the event loop. The ids in *elsewhere* are those of calls that others run.
+
+    Attributes:
+        rested: set when the tree has ended, or only waits: it needs no slot any more.
+        over: set when this process does not run it any more.
+        is_leaving: its journal is closed, and it is being given up.
+    """
+
+    def __init__(
+        self,
+        journal: DriveJournal,
+        root: CallNode,
+        ownership: Ownership,
+        elsewhere: Container[int],
+    ) -> None:
+        self.journal = journal
+        self.root = root
+        self.ownership = ownership
+        self._elsewhere = elsewhere
+        self.rested = asyncio.Event()
+        self.over = asyncio.Event()
+        self.is_leaving = False
+        self.has_notice = False  # whether the tree says why it stays here
+        self._executing = 0  # commands
+        self._is_held = False
+
+    @property
+    def node(self) -> int:
+        """The topmost node of its drive."""
+        return self.ownership.node
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another worker has adopted it."""
+        return self.journal.drive.refusal is not None
+
+    @property
+    def rests(self) -> bool:
+        """Whether it has ended, or only waits: for a person, or for calls that others run."""
+        return self.root.has_ended or is_parked(self.root, self._elsewhere)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has ended, or nothing in it can continue before a person answers."""
+        return self.root.has_ended or (not self._is_held and is_parked(self.root))
+
+    def note_rest(self) -> None:
+        """Set or clear ``rested``."""
+        if self.rests:
+            self.rested.set()
+        else:
+            self.rested.clear()
+
+    def begin_commands(self) -> bool:
+        """Keep it here while commands are executed; False if it is being given up."""
+        if self.is_leaving:
+            return False
+        self._executing += 1
+        return True
+
+    def end_commands(self) -> None:
+        """End what ``begin_commands`` began."""
+        self._executing -= 1
+
+    @property
+    def is_executing(self) -> bool:
+        """Whether commands are being executed."""
+        return self._executing > 0
+
+    def hold(self) -> None:
+        """Let nothing more begin in the tree, because this process is to stop."""
+        # From here on it waits for its next worker, and only seems to wait for a person.
+        self._is_held = True
+        hold(self.root, "its worker is being stopped")
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no request is under way, and no call that must not be repeated."""
+        return not any(
+            node.is_under_way and (node.is_requesting or _must_not_repeat(node))
+            for node in subtree(self.root)
+        )
+
+    def why_kept(self) -> str | None:
+        """Return why it has to stay in this process although it is parked, or None."""
+        if self.root.asked_for:
+            return "its result is awaited here"
+        if self.root.tree.has_bags:
+            return "its session bags hold objects"
+        for node in subtree(self.root):
+            if not node.has_ended and _must_not_repeat(node):
+                return f"{node.function.name} (path {node.path}) has begun and must not run again"
+        return None
+
+
+def _must_not_repeat(node: CallNode) -> bool:
+    return not node.has_ended and would_be_in_doubt(node)

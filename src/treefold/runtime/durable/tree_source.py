@@ -1,0 +1,63 @@
+"""Where the ids of trees and calls come from, and the journal of each tree."""
+
+import itertools
+import threading
+from typing import Protocol
+
+from treefold.core.lazy_dataclass import lazy_dataclass
+from treefold.runtime.trees.tree import Recorder, Tree
+
+
+@lazy_dataclass(frozen=True)
+class NewTree:
+    """The id of a new tree, its number, and where its events are recorded."""
+
+    id: int
+    number: int
+    journal: Recorder | None
+
+
+class TreeSource(Protocol):
+    """Gives ids to trees and calls, from any thread."""
+
+    def new_tree(self) -> NewTree:
+        """Return the id of a new tree."""
+        ...
+
+    def new_fork(self, calls: int) -> NewTree:
+        """Return the id of a new tree, after which the ids of *calls* - 1 others are reserved."""
+        ...
+
+    def new_call(self, tree: Tree) -> int:
+        """Return the id of a new call in *tree*, higher than those of all calls there."""
+        ...
+
+    def journal_of(self, tree: int) -> Recorder | None:
+        """Return where the events of a recorded tree are recorded."""
+        ...
+
+
+class CountedTrees:
+    """Counts ids in memory: this process makes all calls that are recorded in *journal*."""
+
+    def __init__(self, journal: Recorder | None = None, *, id: int = 0, number: int = 0) -> None:
+        self._journal = journal
+        self._ids = itertools.count(id + 1)
+        self._numbers = itertools.count(number + 1)
+        self._lock = threading.Lock()  # guards replacing the counter of ids
+
+    def new_tree(self) -> NewTree:
+        return self.new_fork(1)
+
+    def new_fork(self, calls: int) -> NewTree:
+        with self._lock:
+            first = next(self._ids)
+            if calls > 1:
+                self._ids = itertools.count(first + calls)
+            return NewTree(first, next(self._numbers), self._journal)
+
+    def new_call(self, tree: Tree) -> int:
+        return next(self._ids)
+
+    def journal_of(self, tree: int) -> Recorder | None:
+        return self._journal

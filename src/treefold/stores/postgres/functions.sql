@@ -1,0 +1,651 @@
+-- All writing: one call of a function is one statement and one transaction, so that a client that
+-- is stopped in the middle holds no lock. They are replaced whenever the tables are upgraded.
+--
+-- They run with the rights of the owner of the tables and a fixed search path; roles.py says who may
+-- call which. Errors that the client tells apart have a code that begins with TF.
+
+-- What is owed: wanted, due, and without a living owner; also for people and autoscalers.
+CREATE OR REPLACE VIEW owed AS
+SELECT drives.node, drives.tree, drives.queue, drives.priority, drives.wake_at,
+    greatest(drives.wanted, drives.wake_at, workers.seen + workers.lease) AS since
+FROM drives LEFT JOIN workers ON workers.id = drives.owner
+WHERE drives.wanted IS NOT NULL
+    AND (drives.wake_at IS NULL OR drives.wake_at <= clock_timestamp())
+    AND (
+        workers.id IS NULL
+        -- Just after a start of the server nobody could have sent a heartbeat.
+        OR greatest(workers.seen, pg_postmaster_start_time()) + workers.lease <= clock_timestamp()
+    );
+
+-- For autoscalers: what waits for a worker in each queue, what living workers have (what only
+-- waits included), and for how many seconds the first has waited.
+CREATE OR REPLACE VIEW depth AS
+SELECT queue, count(since) AS owed, count(*) - count(since) AS running,
+    coalesce(extract(epoch FROM clock_timestamp() - min(since)), 0)::double precision AS oldest
+FROM (
+    SELECT queue, since FROM owed
+    UNION ALL
+    SELECT drives.queue, NULL FROM drives JOIN workers ON workers.id = drives.owner
+    WHERE workers.seen + workers.lease > clock_timestamp()
+) AS either
+GROUP BY queue;
+
+CREATE OR REPLACE FUNCTION is_alive(worker bigint) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (
+        SELECT 1 FROM workers
+        WHERE id = worker
+            AND greatest(seen, pg_postmaster_start_time()) + lease > clock_timestamp()
+    )
+$$;
+
+-- Whether a call of the drive has not ended.
+CREATE OR REPLACE FUNCTION is_open(one drives) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (
+        SELECT 1 FROM nodes WHERE nodes.open AND nodes.tree = one.tree AND nodes.drive = one.node
+    )
+$$;
+
+CREATE OR REPLACE FUNCTION has_messages(one drives) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT 1 FROM inbox WHERE inbox.drive = one.node)
+$$;
+
+-- The drive of a node; ids that a fork shares belong to the fork.
+CREATE OR REPLACE FUNCTION drive_of(wanted bigint) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT drive FROM nodes WHERE id = wanted
+    UNION ALL
+    SELECT id FROM nodes WHERE source > 0 AND wanted > id AND wanted <= id + inherited
+    LIMIT 1
+$$;
+
+-- Write entries of several drives, all or none. The client has sorted out what goes where:
+--   locks     the drives to lock before anything else, if there are several
+--   sources   trees that must exist, because a new tree is a fork of them
+--   created   new drives of whole trees: node, count, owner (null for none), wanted, queue ...
+--   batches   known drives: node, epoch, written before, count, how far their tree advances, and
+--             whether a call ends, which is what counts as progress here
+--   others    trees whose own drive is not among the batches, and how far they advance
+--   tickets   calls that become drives of their own
+--   events    with places counted from 1 within this call, for each tree
+--   texts     hash, and where the text is in the blob
+-- Returns the place that each tree had reached before.
+CREATE OR REPLACE FUNCTION append(
+    worker bigint,
+    locks bigint[],
+    sources bigint[],
+    created json,
+    batches json,
+    others json,
+    tickets json,
+    new_events json,
+    calls json,
+    changes json,
+    new_texts json,
+    blob bytea,
+    closed bigint[],
+    settled_ids json,
+    asked json,
+    OUT trees bigint[],
+    OUT bases bigint[]
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+    touched bigint;
+BEGIN
+    IF sources IS NOT NULL THEN
+        -- Not while the source is deleted.
+        PERFORM 1 FROM drives WHERE node = ANY (sources) FOR KEY SHARE;
+        GET DIAGNOSTICS touched = ROW_COUNT;
+        IF touched <> cardinality(sources) THEN
+            RAISE EXCEPTION 'the source of a fork is missing' USING ERRCODE = 'TF003';
+        END IF;
+    END IF;
+    IF locks IS NOT NULL THEN
+        -- Two workers that write to the same trees lock them in the same order.
+        PERFORM 1 FROM drives WHERE node = ANY (locks) ORDER BY node FOR NO KEY UPDATE;
+    END IF;
+    IF created IS NOT NULL THEN
+        INSERT INTO drives (node, tree, epoch, written, last, owner, wanted, wake_at, queue, priority)
+        SELECT node, node, CASE WHEN owner IS NULL THEN 0 ELSE 1 END, count, advance, owner,
+            CASE WHEN wanted THEN clock_timestamp() END, to_timestamp(not_before), queue, priority
+        FROM json_to_recordset(created) AS new (
+            node bigint, count bigint, advance bigint, owner bigint, wanted boolean,
+            not_before double precision, queue text, priority integer
+        );
+    END IF;
+    IF batches IS NOT NULL THEN
+        WITH fenced AS (
+            UPDATE drives
+            SET written = drives.written + batch.count, last = drives.last + batch.advance,
+                attempts = CASE WHEN batch.progress THEN 0 ELSE drives.attempts END
+            FROM json_to_recordset(batches) AS batch (
+                node bigint, epoch integer, written bigint, count bigint, advance bigint,
+                progress boolean
+            )
+            WHERE drives.node = batch.node AND drives.epoch = batch.epoch
+                AND drives.written = batch.written AND drives.owner = worker
+            RETURNING drives.node, drives.last - batch.advance AS base
+        )
+        SELECT array_agg(node), array_agg(base) INTO trees, bases FROM fenced;
+        IF coalesce(cardinality(trees), 0) <> json_array_length(batches) THEN
+            RAISE EXCEPTION 'a drive is not owned, or was written to' USING ERRCODE = 'TF001';
+        END IF;
+    END IF;
+    IF others IS NOT NULL THEN
+        WITH advanced AS (
+            UPDATE drives SET last = last + advance
+            FROM json_to_recordset(others) AS other (tree bigint, advance bigint)
+            WHERE drives.node = other.tree RETURNING drives.node, last - advance AS base
+        )
+        SELECT trees || array_agg(node), bases || array_agg(base) INTO trees, bases FROM advanced;
+    END IF;
+    IF tickets IS NOT NULL THEN
+        INSERT INTO drives (node, tree, wanted, wake_at, queue, priority)
+        SELECT node, tree, clock_timestamp(), to_timestamp(not_before), queue, priority
+        FROM json_to_recordset(tickets) AS ticket (
+            node bigint, tree bigint, not_before double precision, queue text, priority integer
+        );
+    END IF;
+    INSERT INTO events (tree, place, node, n, kind, body, at, state, question, settled)
+    SELECT tree, coalesce(bases[array_position(trees, tree)], 0) + place,
+        node, n, kind, body, at, state, question, settled
+    FROM json_to_recordset(new_events) AS event (
+        tree bigint, place bigint, node bigint, n integer, kind text, body text,
+        at double precision, state text, question text, settled text
+    );
+    IF calls IS NOT NULL THEN
+        INSERT INTO nodes (
+            id, tree, drive, parent, call_key, number, function, idles, source, inherited,
+            state, open, started, ended
+        )
+        SELECT id, tree, drive, parent, call_key, number, function, idles, source, inherited,
+            state, open, started, ended
+        FROM json_to_recordset(calls) AS call (
+            id bigint, tree bigint, drive bigint, parent bigint, call_key text, number bigint,
+            function text, idles boolean, source bigint, inherited bigint, state text, open boolean,
+            started double precision, ended double precision
+        );
+    END IF;
+    IF changes IS NOT NULL THEN
+        UPDATE nodes
+        SET state = change.state, open = change.open, ended = change.ended,
+            started = coalesce(nodes.started, change.started)
+        FROM json_to_recordset(changes) AS change (
+            id bigint, state text, open boolean, started double precision, ended double precision
+        )
+        WHERE nodes.id = change.id;
+        GET DIAGNOSTICS touched = ROW_COUNT;
+        IF touched <> json_array_length(changes) THEN
+            RAISE EXCEPTION 'the first entry of a node has no call' USING ERRCODE = 'TF002';
+        END IF;
+    END IF;
+    IF new_texts IS NOT NULL THEN
+        INSERT INTO texts (tree, hash, text)
+        SELECT tree, decode(hash, 'hex'), substring(blob FROM start FOR length)
+        FROM json_to_recordset(new_texts) AS new (tree bigint, hash text, start integer, length integer)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    IF closed IS NOT NULL THEN
+        DELETE FROM questions WHERE node = ANY (closed);
+    END IF;
+    IF settled_ids IS NOT NULL THEN
+        DELETE FROM questions WHERE id IN (SELECT json_array_elements_text(settled_ids));
+    END IF;
+    IF asked IS NOT NULL THEN
+        -- One that is asked again is listed last.
+        DELETE FROM questions
+        WHERE id IN (SELECT new.id FROM json_to_recordset(asked) AS new (id text));
+        INSERT INTO questions (id, node, tree, place)
+        SELECT id, node, tree, coalesce(bases[array_position(trees, tree)], 0) + place
+        FROM json_to_recordset(asked) AS new (id text, node bigint, tree bigint, place bigint);
+    END IF;
+END
+$$;
+
+-- Write long texts before the entries that reference them, because together they are too large for
+-- one call.
+CREATE OR REPLACE FUNCTION add_text(its_tree bigint, its_hash bytea, its_text bytea) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    INSERT INTO texts (tree, hash, text) VALUES (its_tree, its_hash, its_text)
+    ON CONFLICT DO NOTHING
+$$;
+
+-- Node ids and tree numbers that nobody else gets; returns the first of each.
+CREATE OR REPLACE FUNCTION reserve(nodes bigint, trees bigint, OUT node bigint, OUT number bigint)
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    UPDATE journal SET node = journal.node + nodes, number = journal.number + trees
+    RETURNING journal.node - nodes + 1, journal.number - trees + 1
+$$;
+
+-- Workers
+
+CREATE OR REPLACE FUNCTION join_workers(
+    its_name text, its_host text, its_process bigint, its_functions json, its_queues json,
+    its_lease double precision
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    joined bigint;
+BEGIN
+    -- Workers that died long ago, and whose drives have others adopted.
+    DELETE FROM workers
+    WHERE seen + greatest(10 * lease, interval '1 hour') < clock_timestamp()
+        AND NOT EXISTS (SELECT 1 FROM drives WHERE drives.owner = workers.id);
+    INSERT INTO workers (name, host, process, functions, queues, lease, seen)
+    VALUES (
+        its_name, its_host, its_process, its_functions, its_queues,
+        make_interval(secs => its_lease), clock_timestamp()
+    )
+    RETURNING id INTO joined;
+    RETURN joined;
+END
+$$;
+
+-- A worker that counted as dead lives again, without the drives that others have adopted. Returns
+-- nothing if it was forgotten. It says how many drives it thinks it owns: only if that is wrong are
+-- they listed.
+CREATE OR REPLACE FUNCTION beat(
+    worker bigint, its_load json, known bigint,
+    OUT draining boolean, OUT messages bigint[], OUT owned bigint[]
+) RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE workers SET seen = clock_timestamp(), load = its_load WHERE id = worker
+    RETURNING drain INTO draining;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(DISTINCT inbox.drive) INTO messages
+    FROM inbox JOIN drives ON drives.node = inbox.drive WHERE drives.owner = worker;
+    SELECT array_agg(node) INTO owned FROM drives WHERE owner = worker;
+    IF coalesce(cardinality(owned), 0) = known THEN
+        owned := NULL;
+    ELSE
+        owned := coalesce(owned, '{}');
+    END IF;
+    RETURN NEXT;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION leave_workers(worker bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM 1 FROM drives WHERE owner = worker ORDER BY node FOR NO KEY UPDATE;
+    UPDATE drives
+    SET owner = NULL, attempts = 0,
+        wanted = CASE WHEN is_open(drives) OR has_messages(drives) THEN clock_timestamp() END
+    WHERE owner = worker;
+    DELETE FROM workers WHERE id = worker;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION drain_worker(worker bigint) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    UPDATE workers SET drain = true WHERE id = worker;
+    RETURN FOUND;
+END
+$$;
+
+-- Become the owner of a drive. A worker that owns it already gets a new epoch: it may not have
+-- heard that it does.
+CREATE OR REPLACE FUNCTION adopt(
+    worker bigint, its_node bigint, OUT its_tree bigint, OUT its_epoch integer, OUT its_written bigint
+) RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    found drives;
+BEGIN
+    SELECT * INTO found FROM drives WHERE node = its_node FOR NO KEY UPDATE;
+    -- Only now: getting the lock may have taken a while.
+    IF NOT is_alive(worker) THEN
+        RAISE EXCEPTION 'this worker counts as dead' USING ERRCODE = 'TF004';
+    END IF;
+    IF found.node IS NULL OR (found.owner <> worker AND is_alive(found.owner)) THEN
+        RETURN;
+    END IF;
+    IF NOT is_open(found) AND NOT has_messages(found) THEN
+        UPDATE drives SET owner = NULL, wanted = NULL, wake_at = NULL
+        WHERE node = its_node AND (owner IS NOT NULL OR wanted IS NOT NULL);
+        RETURN;
+    END IF;
+    UPDATE drives
+    SET epoch = epoch + 1, owner = worker, wake_at = NULL,
+        wanted = coalesce(wanted, clock_timestamp()),
+        attempts = attempts + CASE WHEN found.owner <> worker THEN 1 ELSE 0 END
+    WHERE node = its_node
+    RETURNING tree, epoch, written INTO its_tree, its_epoch, its_written;
+    RETURN NEXT;
+END
+$$;
+
+-- Give up a drive; false if it should be parked and there are messages. The lock is the one that
+-- ``post`` takes, so a message either is seen here or finds the drive without an owner.
+CREATE OR REPLACE FUNCTION release(worker bigint, its_node bigint, its_epoch integer, parked boolean)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    found drives;
+BEGIN
+    SELECT * INTO found FROM drives
+    WHERE node = its_node AND epoch = its_epoch AND owner = worker FOR NO KEY UPDATE;
+    IF found.node IS NULL THEN
+        RETURN true; -- another worker has it, or this was sent twice
+    END IF;
+    IF has_messages(found) THEN
+        IF parked THEN
+            RETURN false;
+        END IF;
+        found.wanted := clock_timestamp();
+    ELSIF parked OR NOT is_open(found) THEN
+        found.wanted := NULL;
+    ELSE
+        found.wanted := clock_timestamp();
+    END IF;
+    UPDATE drives SET owner = NULL, attempts = 0, wanted = found.wanted WHERE node = its_node;
+    RETURN true;
+END
+$$;
+
+-- Messages
+
+CREATE OR REPLACE FUNCTION post(its_node bigint, its_body text, its_question text, its_token uuid)
+RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    its_drive bigint := drive_of(its_node);
+BEGIN
+    PERFORM 1 FROM drives WHERE node = its_drive FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no such node' USING ERRCODE = 'TF005';
+    END IF;
+    IF EXISTS (SELECT 1 FROM inbox WHERE token = its_token) THEN
+        RETURN true;
+    END IF;
+    IF its_question IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM questions WHERE id = its_question AND drive_of(node) = its_drive
+    ) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO inbox (drive, body, question, token)
+    VALUES (its_drive, its_body, its_question, its_token) ON CONFLICT (question) DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE drives SET wanted = coalesce(wanted, clock_timestamp()), wake_at = NULL
+    WHERE node = its_drive AND (wanted IS NULL OR wake_at IS NOT NULL);
+    RETURN true;
+END
+$$;
+
+-- Answer a question. Who may not post commands may post nothing else than an answer to it.
+CREATE OR REPLACE FUNCTION answer(its_question text, its_body text, its_token uuid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    its_node bigint;
+BEGIN
+    IF NOT has_function_privilege(session_user, 'post(bigint, text, text, uuid)', 'EXECUTE') AND (
+        its_body::jsonb ->> 'do' IS DISTINCT FROM 'answer'
+        OR its_body::jsonb ->> 'id' IS DISTINCT FROM its_question
+    ) THEN
+        RAISE EXCEPTION 'it is not an answer' USING ERRCODE = 'insufficient_privilege';
+    END IF;
+    SELECT node INTO its_node FROM questions WHERE id = its_question;
+    IF NOT FOUND THEN
+        -- It may have been posted, and handled, before the reply was lost.
+        RETURN EXISTS (SELECT 1 FROM inbox WHERE token = its_token);
+    END IF;
+    RETURN post(its_node, its_body, its_question, its_token);
+END
+$$;
+
+-- Remove a message, unless its drive has another owner by now.
+CREATE OR REPLACE FUNCTION done(worker bigint, message bigint) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    DELETE FROM inbox USING drives
+    WHERE inbox.id = message AND drives.node = inbox.drive
+        AND (drives.owner IS NULL OR drives.owner = worker)
+$$;
+
+-- Broadcasts
+
+CREATE OR REPLACE FUNCTION watch() RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+    INSERT INTO watched (until) VALUES (clock_timestamp() + interval '10 s')
+    ON CONFLICT (one) DO UPDATE SET until = excluded.until
+$$;
+
+-- Returns false, and keeps nothing, if nobody watches.
+CREATE OR REPLACE FUNCTION broadcast(lines json) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    now bigint := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+BEGIN
+    -- One at a time, so that a reader that continues after the last id misses nothing.
+    PERFORM 1 FROM watched WHERE until > clock_timestamp() FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO live (id, text)
+    SELECT greatest(now, (SELECT max(id) FROM live)) + number, line
+    FROM json_array_elements_text(lines) WITH ORDINALITY AS new (line, number);
+    DELETE FROM live WHERE id < now - 60000000;
+    RETURN true;
+END
+$$;
+
+-- Trees
+
+CREATE OR REPLACE FUNCTION delete_tree(its_tree bigint) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM 1 FROM drives WHERE node = its_tree AND tree = its_tree FOR UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no such tree' USING ERRCODE = 'TF005';
+    END IF;
+    IF EXISTS (SELECT 1 FROM nodes WHERE open AND tree = its_tree) THEN
+        RAISE EXCEPTION 'the tree is open' USING ERRCODE = 'TF006';
+    END IF;
+    IF EXISTS (SELECT 1 FROM nodes WHERE source > 0 AND source = its_tree) THEN
+        RAISE EXCEPTION 'the tree was forked' USING ERRCODE = 'TF007';
+    END IF;
+    -- Numbers of deleted rows are not used again.
+    UPDATE journal SET
+        node = greatest(
+            journal.node,
+            (SELECT max(nodes.id) FROM nodes),
+            (SELECT max(nodes.id + nodes.inherited) FROM nodes WHERE source > 0)
+        ),
+        number = greatest(journal.number, (SELECT max(nodes.number) FROM nodes WHERE parent = 0));
+    DELETE FROM inbox
+    WHERE drive = its_tree
+        OR drive IN (SELECT node FROM drives WHERE node <> tree AND tree = its_tree);
+    DELETE FROM questions WHERE tree = its_tree;
+    DELETE FROM nodes WHERE id IN (SELECT node FROM events WHERE tree = its_tree AND n = 1);
+    DELETE FROM events WHERE tree = its_tree;
+    DELETE FROM texts WHERE tree = its_tree;
+    DELETE FROM drives WHERE node = its_tree OR (node <> tree AND tree = its_tree);
+    DELETE FROM holds WHERE account IN (SELECT name FROM accounts WHERE tree > 0 AND tree = its_tree);
+    DELETE FROM accounts WHERE tree > 0 AND tree = its_tree;
+END
+$$;
+
+-- Limits
+
+-- Take one slot of each limit, as locks of this session, or none at all. The client names the slots
+-- that it does not have, because a session gets a lock that it has once more.
+CREATE OR REPLACE FUNCTION take_slots(keys integer[], candidates json) RETURNS integer[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    taken integer[] := '{}';
+    slot integer;
+    got boolean;
+BEGIN
+    FOR place IN 1 .. cardinality(keys) LOOP
+        got := false;
+        FOR slot IN SELECT json_array_elements_text(candidates -> (place - 1))::integer LOOP
+            IF pg_try_advisory_lock(keys[place], slot) THEN
+                taken := taken || slot;
+                got := true;
+                EXIT;
+            END IF;
+        END LOOP;
+        IF NOT got THEN
+            FOR before IN 1 .. cardinality(taken) LOOP
+                PERFORM pg_advisory_unlock(keys[before], taken[before]);
+            END LOOP;
+            RETURN NULL;
+        END IF;
+    END LOOP;
+    RETURN taken;
+END
+$$;
+
+-- Take a request with so many tokens out of each bucket, or none: then return for how many seconds
+-- to wait. A request that is larger than a bucket needs a full one, and leaves a debt.
+CREATE OR REPLACE FUNCTION take_rates(rates json, its_tokens double precision)
+RETURNS double precision
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    now timestamptz;
+    seconds double precision;
+BEGIN
+    INSERT INTO buckets (name, requests, tokens, at)
+    SELECT name, requests, tokens, clock_timestamp()
+    FROM json_to_recordset(rates) AS rate (
+        name text, requests double precision, tokens double precision
+    )
+    ORDER BY name ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM buckets
+    WHERE name IN (SELECT rate.name FROM json_to_recordset(rates) AS rate (name text))
+    ORDER BY name FOR UPDATE;
+    now := clock_timestamp();
+    UPDATE buckets
+    SET requests = least(
+            rate.requests,
+            buckets.requests + rate.rpm * greatest(extract(epoch FROM now - at), 0) / 60
+        ),
+        tokens = least(
+            rate.tokens,
+            buckets.tokens + rate.tpm * greatest(extract(epoch FROM now - at), 0) / 60
+        ),
+        at = now
+    FROM json_to_recordset(rates) AS rate (
+        name text, rpm double precision, tpm double precision, requests double precision,
+        tokens double precision
+    )
+    WHERE buckets.name = rate.name;
+    SELECT max(greatest(
+        0,
+        (1 - buckets.requests) * 60 / nullif(rate.rpm, 0),
+        (least(its_tokens, rate.tokens) - buckets.tokens) * 60 / nullif(rate.tpm, 0)
+    )) INTO seconds
+    FROM buckets JOIN json_to_recordset(rates) AS rate (
+        name text, rpm double precision, tpm double precision, tokens double precision
+    ) ON buckets.name = rate.name;
+    IF seconds > 0 THEN
+        RETURN seconds;
+    END IF;
+    UPDATE buckets SET requests = requests - 1, tokens = tokens - its_tokens
+    WHERE name IN (SELECT rate.name FROM json_to_recordset(rates) AS rate (name text));
+    RETURN 0;
+END
+$$;
+
+-- Take more tokens out of buckets, or put some back, when it is known how many a request took.
+CREATE OR REPLACE FUNCTION charge_rates(names json, more double precision) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM 1 FROM buckets WHERE name IN (SELECT json_array_elements_text(names))
+    ORDER BY name FOR UPDATE;
+    UPDATE buckets SET tokens = tokens - more
+    WHERE name IN (SELECT json_array_elements_text(names));
+END
+$$;
+
+-- Reserve a request in each account, or in none: then return the first that refuses it, and what was
+-- spent and reserved there. The client says what each account allows.
+CREATE OR REPLACE FUNCTION set_aside(
+    its_id uuid, its_drive bigint, its_epoch integer, its_accounts json, its_tokens bigint,
+    its_usd numeric,
+    OUT refused text, OUT its_calls bigint, OUT used bigint, OUT paid numeric
+)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    one record;
+BEGIN
+    IF EXISTS (SELECT 1 FROM holds WHERE id = its_id) THEN
+        RETURN; -- this was sent twice
+    END IF;
+    INSERT INTO accounts (name, tree, calls, tokens, usd)
+    SELECT name, tree, calls, tokens, usd
+    FROM json_to_recordset(its_accounts) AS given (
+        name text, tree bigint, calls bigint, tokens bigint, usd numeric
+    )
+    ORDER BY name ON CONFLICT DO NOTHING;
+    PERFORM 1 FROM accounts
+    WHERE name IN (SELECT given.name FROM json_to_recordset(its_accounts) AS given (name text))
+    ORDER BY name FOR UPDATE;
+    -- Requests of owners that have lost their drive: nobody knows what they took, so the estimate is
+    -- what they are charged with.
+    WITH lost AS (
+        DELETE FROM holds USING drives
+        WHERE drives.node = holds.drive AND drives.epoch > holds.epoch AND holds.account IN (
+            SELECT given.name FROM json_to_recordset(its_accounts) AS given (name text)
+        )
+        RETURNING holds.account, holds.tokens, holds.usd
+    ), sums AS (
+        SELECT account, count(*) AS calls, sum(tokens) AS tokens, sum(usd) AS usd
+        FROM lost GROUP BY account
+    )
+    UPDATE accounts
+    SET calls = accounts.calls + sums.calls, tokens = accounts.tokens + sums.tokens,
+        usd = accounts.usd + sums.usd
+    FROM sums WHERE accounts.name = sums.account;
+    FOR one IN
+        SELECT given.name, most_calls, most_tokens, most_usd, accounts.calls + held.calls AS calls,
+            accounts.tokens + held.tokens AS tokens, accounts.usd + held.usd AS usd
+        FROM json_to_recordset(its_accounts) AS given (
+            name text, place integer, most_calls bigint, most_tokens bigint, most_usd numeric
+        )
+        JOIN accounts ON accounts.name = given.name
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS calls, coalesce(sum(holds.tokens), 0) AS tokens,
+                coalesce(sum(holds.usd), 0) AS usd
+            FROM holds WHERE holds.account = given.name
+        ) AS held
+        ORDER BY place
+    LOOP
+        IF one.calls >= one.most_calls OR one.tokens + its_tokens > one.most_tokens
+            OR one.usd + its_usd > one.most_usd
+        THEN
+            refused := one.name;
+            its_calls := one.calls;
+            used := one.tokens;
+            paid := one.usd;
+            RETURN;
+        END IF;
+    END LOOP;
+    INSERT INTO holds (id, account, drive, epoch, tokens, usd)
+    SELECT its_id, name, its_drive, its_epoch, its_tokens, its_usd
+    FROM json_to_recordset(its_accounts) AS given (name text);
+END
+$$;
+
+-- Replace a reservation by what the request took; nothing if it was charged already.
+CREATE OR REPLACE FUNCTION charge(its_id uuid, its_calls bigint, its_tokens bigint, its_usd numeric)
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM 1 FROM accounts WHERE name IN (SELECT account FROM holds WHERE id = its_id)
+    ORDER BY name FOR UPDATE;
+    WITH over AS (DELETE FROM holds WHERE id = its_id RETURNING account)
+    UPDATE accounts
+    SET calls = calls + its_calls, tokens = tokens + its_tokens, usd = usd + its_usd
+    FROM over WHERE accounts.name = over.account;
+END
+$$;

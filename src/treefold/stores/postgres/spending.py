@@ -1,0 +1,79 @@
+"""Rates and budgets that all workers keep together."""
+
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+
+from treefold.core.rate import Rate
+from treefold.core.shared_store import Overdrawn, Ownership, StoredAccount
+from treefold.stores.postgres.pool import Pool
+from treefold.stores.postgres.rows import compact, decode_text, encode_text
+
+_SET_ASIDE: Final = """
+    SELECT refused, its_calls, used, paid FROM set_aside(
+        %s::uuid, %s::bigint, %s::integer, %s::json, %s::bigint, %s::numeric
+    )
+"""
+_CHARGE: Final = "SELECT charge(%s::uuid, %s::bigint, %s::bigint, %s::numeric)"
+
+
+class Spending:
+    """The buckets of rates and the accounts of budgets; safe to use from any thread."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def take_rates(self, rates: Mapping[str, Rate], tokens: int) -> float:
+        given = [
+            {
+                "name": encode_text(name),
+                "rpm": rate.rpm,
+                "tpm": rate.tpm,
+                "requests": rate.most_requests,
+                "tokens": rate.most_tokens,
+            }
+            for name, rate in rates.items()
+        ]
+        search = "SELECT take_rates(%s::json, %s::double precision)"
+        # If it is sent twice, it is taken twice: then the rate is not quite used.
+        [(seconds,)] = self._pool.fetch(search, (compact(given), tokens))
+        return seconds
+
+    def charge_rates(self, names: Collection[str], more: int) -> None:
+        given = compact([encode_text(name) for name in names])
+        self._pool.fetch("SELECT charge_rates(%s::json, %s::double precision)", (given, more))
+
+    def set_aside(
+        self,
+        accounts: Sequence[StoredAccount],
+        id: UUID,
+        tokens: int,
+        usd: Decimal,
+        ownership: Ownership,
+    ) -> Overdrawn | None:
+        given = compact([_row(account, place) for place, account in enumerate(accounts)])
+        values = (id, ownership.node, ownership.epoch, given, tokens, usd)
+        [(refused, calls, used, paid)] = self._pool.fetch(_SET_ASIDE, values)
+        if refused is None:
+            return None
+        return Overdrawn(name=decode_text(refused), calls=calls, tokens=used, usd=paid)
+
+    def charge(self, id: UUID, calls: int, tokens: int, usd: Decimal) -> None:
+        self._pool.fetch(_CHARGE, (id, calls, tokens, usd))
+
+
+def _row(account: StoredAccount, place: int) -> dict[str, Any]:
+    most = account.most_usd
+    return {
+        "name": encode_text(account.name),
+        "place": place,
+        "tree": account.tree,
+        "most_calls": account.most_calls,
+        "most_tokens": account.most_tokens,
+        # As texts: a number of JSON may lose digits.
+        "most_usd": None if most is None else str(most),
+        "calls": account.calls,
+        "tokens": account.tokens,
+        "usd": str(account.usd),
+    }

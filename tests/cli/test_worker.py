@@ -1,0 +1,209 @@
+"""``treefold worker`` and ``treefold run --detach``: real processes on a real PostgreSQL."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from command_results import treefold
+from notes_in_files import noted
+from support import wait
+from worker_process import StartWorker, detach, result_of, submit
+
+
+def test_what_is_detached_is_run_by_a_worker(url: str, start_worker: StartWorker, tmp_path: Path):
+    (tmp_path / "one").touch()
+    options = ("--folder", tmp_path, "--names", '["one"]')
+
+    done = detach(url, "survey", *options)
+
+    assert done.code == 0
+    node = int(done.out)
+    assert f"treefold tree {node} --store 'postgresql://" in done.err
+    assert "no worker that serves 'default' has survey now" in done.err
+    start_worker()
+    assert result_of(url, node) == ["said one", "one"]
+    assert noted(tmp_path, "asked") == ["one"]
+    assert "no worker" not in detach(url, "survey", *options).err
+
+
+def test_the_same_key_is_the_same_run(url: str, start_worker: StartWorker, tmp_path: Path):
+    start_worker()
+    (tmp_path / "one").touch()
+    options = ("--folder", tmp_path, "--name", "one", "--key", "nightly")
+
+    first = submit(url, "look", *options)
+    result_of(url, first)
+    again = detach(url, "look", *options)
+    other = detach(url, "look", "--folder", tmp_path, "--name", "two", "--key", "nightly")
+
+    assert (again.code, int(again.out)) == (0, first)
+    assert "has ended" in again.err
+    other.refused("has the key 'nightly'", "give another key")
+    assert noted(tmp_path, "begun") == ["one"]
+
+
+def test_a_worker_runs_its_own_queues_only(url: str, start_worker: StartWorker, tmp_path: Path):
+    start_worker()
+    for name in ("one", "two"):
+        (tmp_path / name).touch()
+
+    night = submit(url, "look", "--folder", tmp_path, "--name", "one", "--queue", "night")
+    day = submit(url, "look", "--folder", tmp_path, "--name", "two")
+
+    assert result_of(url, day) == "two"
+    assert noted(tmp_path, "begun") == ["two"]
+    start_worker("--queue", "night", "--queue", "evening", name="second")
+    assert result_of(url, night) == "one"
+
+
+@pytest.mark.parametrize("engine", ["procrastinate", "in-process"])
+def test_sigterm_hands_over_what_may_be_done_again(
+    url: str, start_worker: StartWorker, tmp_path: Path, engine: str
+):
+    first = start_worker("--engine", engine)
+    names = ["one", "two", "three", "four"]
+    nodes = [
+        submit(
+            url, "survey", "--folder", tmp_path, "--names", json.dumps([name]), "--engine", engine
+        )
+        for name in names
+    ]
+    wait(lambda: sorted(noted(tmp_path, "begun")) == sorted(names))
+    first.send(signal.SIGTERM)
+    assert first.wait() == 0
+    assert "SIGTERM: it gives up what it runs" in first.said
+    assert first.said.endswith("treefold worker: stopped\n")
+
+    start_worker("--engine", engine, name="second")
+    for name in names:
+        (tmp_path / name).touch()
+
+    assert [result_of(url, node) for node in nodes] == [[f"said {name}", name] for name in names]
+    # Nothing is in doubt, no reply of the model was asked for again, and each look was repeated.
+    assert treefold("questions", "--json", "--store", url).json == []
+    assert sorted(noted(tmp_path, "asked")) == sorted(names)
+    assert sorted(noted(tmp_path, "begun")) == sorted(2 * names)
+
+
+def test_sigterm_waits_for_what_must_not_be_done_again(
+    url: str, start_worker: StartWorker, tmp_path: Path
+):
+    first = start_worker()
+    node = submit(url, "mail", "--folder", tmp_path, "--name", "one")
+    wait(lambda: noted(tmp_path, "begun") == ["one"])
+    first.send(signal.SIGTERM)
+    wait(lambda: "SIGTERM" in first.said)
+    assert not first.has_ended()
+    (tmp_path / "one").touch()
+
+    assert first.wait() == 0
+
+    assert noted(tmp_path, "ended") == ["one"]
+    start_worker(name="second")
+    (tmp_path / "one-2").touch()
+    assert result_of(url, node) == "one-2"
+    assert noted(tmp_path, "ended") == ["one", "one-2"]
+
+
+def test_after_the_time_to_drain_the_rest_is_given_up_and_a_person_decides(
+    url: str, start_worker: StartWorker, tmp_path: Path
+):
+    first = start_worker("--drain", "0.2")
+    node = submit(url, "mail", "--folder", tmp_path, "--name", "one")
+    wait(lambda: noted(tmp_path, "begun") == ["one"])
+
+    first.send(signal.SIGTERM)
+
+    assert first.wait() == 0
+    start_worker(name="second")
+    questions = wait(lambda: treefold("questions", "--json", "--store", url).json)
+    assert [question["kind"] for question in questions] == ["in_doubt"]
+    (tmp_path / "one-2").touch()
+    answered = treefold("answer", questions[0]["id"], "use: done", "--store", url)
+    assert answered.code == 0, answered
+    assert result_of(url, node) == "one-2"
+    assert noted(tmp_path, "begun") == ["one", "one-2"]
+
+
+def test_a_second_signal_ends_it_at_once(url: str, start_worker: StartWorker, tmp_path: Path):
+    worker = start_worker()
+    submit(url, "mail", "--folder", tmp_path, "--name", "one")
+    wait(lambda: noted(tmp_path, "begun") == ["one"])
+    worker.send(signal.SIGTERM)
+    wait(lambda: "another signal ends it at once" in worker.said)
+
+    worker.send(signal.SIGTERM)
+
+    assert worker.wait() == 143
+
+
+def test_ctrl_c_drains_as_well(start_worker: StartWorker):
+    worker = start_worker()
+
+    worker.send(signal.SIGINT)
+
+    assert worker.wait() == 0
+    assert "SIGINT: it gives up what it runs" in worker.said
+
+
+def test_a_worker_that_was_killed_is_replaced_by_another(
+    url: str, start_worker: StartWorker, tmp_path: Path
+):
+    first = start_worker("--slots", "2")
+    names = [["one", "two"], ["three", "four"]]
+    nodes = [
+        submit(url, "survey", "--folder", tmp_path, "--names", json.dumps(some)) for some in names
+    ]
+    wait(lambda: len(noted(tmp_path, "begun")) == 2)
+    (tmp_path / "one").touch()
+    wait(lambda: "two" in noted(tmp_path, "begun"))
+    start_worker("--slots", "2", name="second")
+
+    first.send(signal.SIGKILL)
+
+    assert first.wait() == -signal.SIGKILL
+    for name in ("two", "three", "four"):
+        (tmp_path / name).touch()
+    assert [result_of(url, node) for node in nodes] == [
+        ["said one", "one", "said two", "two"],
+        ["said three", "three", "said four", "four"],
+    ]
+    # What had ended was not done again, and no reply was asked for twice.
+    assert noted(tmp_path, "ended").count("one") == 1
+    assert sorted(noted(tmp_path, "asked")) == ["four", "one", "three", "two"]
+
+
+def test_a_worker_that_was_stopped_for_long_loses_its_run_and_works_on(
+    url: str, start_worker: StartWorker, tmp_path: Path
+):
+    first = start_worker()
+    node = submit(url, "survey", "--folder", tmp_path, "--names", '["one"]')
+    wait(lambda: noted(tmp_path, "begun") == ["one"])
+    first.send(signal.SIGSTOP)
+    second = start_worker(name="second")
+    wait(lambda: noted(tmp_path, "begun") == ["one", "one"])
+
+    first.send(signal.SIGCONT)
+
+    (tmp_path / "one").touch()
+    assert result_of(url, node) == ["said one", "one"]
+    assert noted(tmp_path, "asked") == ["one"]
+    second.send(signal.SIGTERM)
+    assert second.wait() == 0
+    again = submit(url, "survey", "--folder", tmp_path, "--names", '["one"]')
+    assert result_of(url, again) == ["said one", "one"]
+
+
+def test_what_it_takes_and_gives_up_is_logged(url: str, start_worker: StartWorker):
+    worker = start_worker()
+    node = submit(url, "ask", "--text", "Go on?")
+
+    wait(lambda: f"ask (node {node}, path 1) waits for a person, and was given up" in worker.said)
+
+    assert f"ask (node {node}, path 1) was taken" in worker.said
+    question = treefold("questions", "--json", "--store", url).json[0]
+    treefold("answer", question["id"], "yes", "--store", url)
+    assert result_of(url, node) == "yes"
+    assert worker.said.count(f"ask (node {node}, path 1) was taken") == 2

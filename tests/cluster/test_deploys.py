@@ -1,0 +1,98 @@
+"""Workers with another version of a function than the one that a tree began with."""
+
+import asyncio
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from cluster.conftest import QUICK, Workers
+from cluster.test_shared_runtime import PATIENCE, eventually
+from treefold import CodeFunction, NodeState, NodeView, RunContext, Runtime, attach
+from treefold.core.errors import CallTimeoutError
+from treefold.runtime.durable.function_version import version_of
+
+gate = threading.Event()
+
+
+async def wait_a(ctx: RunContext) -> str:
+    while not gate.is_set():  # noqa: ASYNC110 - it is set in another thread
+        await asyncio.sleep(0.01)
+    return "as before"
+
+
+async def wait_b(ctx: RunContext) -> str:
+    return "anew"
+
+
+def waiting(version: str = "a") -> CodeFunction:
+    """Return a function that waits until the gate is open, or its new version, which does not."""
+    code = wait_a if version == "a" else wait_b
+    return CodeFunction(callable=code, name="wait", repeatable=True)
+
+
+def left_open(workers: Workers, function: CodeFunction, timeout: float | None = None) -> int:
+    """Have a runtime start a call and leave it open; return the id of the call."""
+    gate.clear()
+    first = Runtime([function], store=workers.url, worker=QUICK)
+    node = first.invoke(function, timeout=timeout)
+    eventually(lambda: node.state is NodeState.Running)
+    first.close()
+    return node.id
+
+
+def ended(workers: Workers, id: int) -> NodeView:
+    """Wait until the call has ended, whoever runs it."""
+    with attach(workers.url) as observer:
+        eventually(lambda: observer.get_view(id).state.final)
+        return observer.get_view(id)
+
+
+def test_a_pinned_tree_waits_for_a_worker_that_has_its_version(
+    workers: Workers, caplog: pytest.LogCaptureFixture
+):
+    id = left_open(workers, waiting())
+    workers(waiting("b"), on_new_code="pin")
+    eventually(lambda: "waits for a worker that has the version it began with" in caplog.text)
+    gate.set()
+    workers(waiting(), on_new_code="pin")
+    view = ended(workers, id)
+    assert (view.outputs, view.notices, view.version) == ("as before", (), version_of(waiting()))
+
+
+def test_a_worker_with_newer_code_adopts_a_tree_with_a_notice(workers: Workers):
+    id = left_open(workers, waiting())
+    workers(waiting("b"))
+    view = ended(workers, id)
+    assert (view.outputs, view.version) == ("anew", version_of(waiting("b")))
+    [notice] = view.notices
+    assert notice.startswith("wait has changed since this call was made (its code)")
+
+
+def test_a_deadline_holds_on_the_worker_that_takes_a_tree_over(workers: Workers):
+    began = time.monotonic()
+    id = left_open(workers, waiting(), timeout=1.0)
+    eventually(lambda: time.monotonic() > began + 1.0)
+    workers(waiting())
+    failure = ended(workers, id).exception
+    assert failure is not None
+    assert (failure.type, failure.message) == (
+        CallTimeoutError.__name__,
+        "wait (path 1): it took longer than 1.0 s",
+    )
+
+
+def test_the_timeout_of_a_remote_call_travels_with_it(workers: Workers):
+    gate.clear()
+    below = CodeFunction(callable=wait_a, name="wait", repeatable=True, remote="far")
+
+    async def call(ctx: RunContext) -> str:
+        return await ctx.invoke(below, timeout=0.5)
+
+    calling = CodeFunction(callable=call, uses=[below])
+    near = workers(calling)
+    workers(calling, worker=replace(QUICK, queues={"far"}))
+    node = near.invoke(calling)
+    with pytest.raises(CallTimeoutError, match="wait .path 1.1.: it took longer than 0.5 s"):
+        node.result(PATIENCE)

@@ -1,0 +1,437 @@
+"""Limits, rates and budgets that all workers of a store keep together."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from cluster.conftest import QUICK, Workers
+from cluster.gauge import Gauge, GaugedModel
+from cluster.limited_agents import HELPER, LEAD, reply
+from cluster.test_shared_runtime import PATIENCE, eventually
+from postgres_server import PostgresServer
+from treefold import (
+    AgentFunction,
+    Budget,
+    BudgetExceeded,
+    CodeFunction,
+    Limits,
+    NodeState,
+    Rate,
+    RunContext,
+    Runtime,
+    attach,
+)
+from treefold.engines import InProcess
+from treefold.errors import InvalidValueError, StoreError
+from treefold.events import LeaseAwaited, RateAwaited
+from treefold.stores import Ownership, StoredAccount
+from treefold.stores.postgres import PostgresStore
+from treefold.testing import ScriptedModel
+
+TREES = int(os.environ.get("TREEFOLD_CLUSTER_TREES", "40"))
+LIMIT = 7
+WORKER = Path(__file__).parent / "limited_worker.py"
+
+
+@pytest.fixture
+def gauges() -> Iterator[Any]:
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> Gauge:
+            gauge = Gauge(**options)
+            stack.callback(gauge.close)
+            return gauge
+
+        yield start
+
+
+def answerer(name: str = "answerer", **options: Any) -> AgentFunction:
+    return AgentFunction(name, "Answer.", user_prompt_template="Answer.", **options)
+
+
+# Slots
+
+
+def test_no_more_requests_than_allowed_are_under_way_in_all_runtimes(workers: Workers, gauges: Any):
+    gauge, function = gauges(seconds=0.05, limit=2), answerer()
+    model = GaugedModel(lambda _: "Yes.", gauge.port)
+    runtimes = [
+        workers(function, models=model, limits=Limits(cluster_requests=2)) for _ in range(3)
+    ]
+    nodes = [runtime.invoke(function) for _ in range(5) for runtime in runtimes]
+    assert {node.result(PATIENCE) for node in nodes} == {"Yes."}
+    assert gauge.most == 2
+
+
+def test_every_pattern_that_matches_counts(workers: Workers, gauges: Any):
+    gauge, function = gauges(seconds=0.05, limit=2), answerer()
+    limits = {"openai:small": 1, "openai:*": 2}
+    small = GaugedModel(lambda _: "Small.", gauge.port, "openai:small")
+    large = GaugedModel(lambda _: "Large.", gauge.port, "openai:large")
+    runtimes = [
+        workers(function, models=model, limits=Limits(cluster_requests=limits))
+        for model in (small, large)
+    ]
+    nodes = [runtime.invoke(function) for _ in range(6) for runtime in runtimes]
+    assert {node.result(PATIENCE) for node in nodes} == {"Small.", "Large."}
+    assert gauge.most == 2
+
+
+def test_without_a_shared_store_the_limit_is_one_of_the_process(gauges: Any):
+    gauge, function = gauges(seconds=0.02, limit=1), answerer()
+    model = GaugedModel(lambda _: "Yes.", gauge.port)
+    limits = Limits(cluster_requests={"openai:*": 1, "*": 3})
+    with (
+        Runtime([function], models=model, limits=limits) as one,
+        Runtime([function], models=model, limits=limits) as other,
+    ):
+        nodes = [runtime.invoke(function) for _ in range(4) for runtime in (one, other)]
+        assert {node.result(PATIENCE) for node in nodes} == {"Yes."}
+    assert gauge.most == 1
+
+
+def test_a_request_that_waits_for_a_slot_says_so_and_can_be_cancelled(
+    workers: Workers, gauges: Any
+):
+    gauge, function = gauges(seconds=60), answerer()
+    model, limits = GaugedModel(lambda _: "Yes.", gauge.port), Limits(cluster_requests=1)
+    one, other = (workers(function, models=model, limits=limits) for _ in range(2))
+    first = one.invoke(function)
+    eventually(lambda: gauge.under_way == 1)
+    second = other.invoke(function)
+    with attach(workers.url) as observer:
+        eventually(lambda: "fewer requests" in observer.get_view(second.id).status)
+    assert any(isinstance(event, LeaseAwaited) for event in _events(other, second.id))
+    other.cancel(second.id)
+    eventually(lambda: second.state is NodeState.Canceled)
+    third = other.invoke(function)
+    one.cancel(first.id)
+    eventually(lambda: gauge.begun == 2, "the request of the third")
+    other.cancel(third.id)
+
+
+def _events(runtime: Runtime, node: int) -> list[Any]:
+    """Return the events up to the first that says what a request waits for."""
+
+    async def read() -> list[Any]:
+        found: list[Any] = []
+        async with asyncio.timeout(PATIENCE):
+            async for event in runtime.events(node):
+                found.append(event)
+                if isinstance(event, LeaseAwaited | RateAwaited):
+                    break
+        return found
+
+    return asyncio.run(read())
+
+
+@pytest.fixture
+def own_server() -> Iterator[str]:
+    """The URL of a server that no other test uses: its sessions are ended."""
+    with PostgresServer() as server:
+        yield server.url()
+
+
+def test_slots_of_a_session_that_was_ended_are_free(own_server: str):
+    with PostgresStore(own_server) as one, PostgresStore(own_server) as other:
+        held = one.take_slots({"*": 1})
+        assert held is not None
+        assert other.take_slots({"*": 1}) is None
+        assert one.take_slots({"*": 1}) is None
+        _end_holders(own_server)
+        taken = other.take_slots({"*": 1})
+        assert taken is not None
+        # What was lost with the session must not free the slot of another.
+        held.give_back()
+        assert one.take_slots({"*": 1}) is None
+        taken.give_back()
+        assert one.take_slots({"*": 1}) is not None
+
+
+def test_a_slot_that_was_lost_is_taken_again_if_nobody_has_it(own_server: str):
+    with PostgresStore(own_server) as one, PostgresStore(own_server) as other:
+        held = one.take_slots({"*": 2})
+        assert held is not None
+        _end_holders(own_server)
+        with pytest.raises(StoreError, match="terminat"):
+            one.take_slots({"*": 2})
+        assert one.take_slots({"*": 2}) is not None
+        assert other.take_slots({"*": 2}) is None
+        held.give_back()
+        assert other.take_slots({"*": 2}) is not None
+
+
+def _end_holders(url: str) -> None:
+    """End the sessions that have slots."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        ended = connection.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory'"
+        ).fetchall()
+    assert ended == [(True,)]
+
+
+def test_limits_that_are_none_are_refused():
+    wrong: Any
+    for wrong in (0, {"*": 0}, {"*": "7"}):
+        with pytest.raises(InvalidValueError, match="would let no request through"):
+            Limits(cluster_requests=wrong)
+    wrong = {"*": 50}
+    with pytest.raises(InvalidValueError, match="rates map patterns"):
+        Limits(rates=wrong)
+    with pytest.raises(InvalidValueError, match="give rpm or tpm"):
+        Rate()
+    with pytest.raises(InvalidValueError, match="rpm=0"):
+        Rate(rpm=0)
+
+
+# Rates
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_rates_are_kept_on_average(workers: Workers, *, shared: bool):
+    function = answerer()
+    limits = Limits(50, rates={"*": Rate(rpm=1200)})
+    runtimes = [_rated(workers, function, limits, shared=shared) for _ in range(2)]
+    began = time.monotonic()
+    # 120 may be sent at once, and 20 more in each second.
+    nodes = [runtime.invoke(function) for _ in range(75) for runtime in runtimes]
+    assert {node.result(PATIENCE) for node in nodes} == {"Yes."}
+    assert time.monotonic() - began >= 1.45
+
+
+def _rated(workers: Workers, function: AgentFunction, limits: Limits, *, shared: bool) -> Runtime:
+    model = ScriptedModel(lambda _: "Yes.")
+    if shared:
+        return workers(function, models=model, limits=limits)
+    return workers.add(Runtime([function], models=model, limits=limits))
+
+
+def test_a_request_that_waits_for_a_rate_says_so(workers: Workers):
+    function = answerer()
+    limits = Limits(rates={"*": Rate(rpm=1)})
+    model = ScriptedModel(lambda _: "Yes.")
+    one, other = (workers(function, models=model, limits=limits) for _ in range(2))
+    assert one.invoke(function).result(PATIENCE) == "Yes."
+    node = other.invoke(function)
+    awaited = _events(other, node.id)[-1]
+    assert isinstance(awaited, RateAwaited)
+    assert 50 < awaited.seconds <= 60
+    assert "fits into the rate" in other.get_view(node.id).status
+    other.cancel(node.id)
+
+
+def test_tokens_are_charged_with_what_a_request_took(url: str):
+    rates = {"*": Rate(tpm=6000)}
+    with PostgresStore(url) as one, PostgresStore(url) as other:
+        assert one.take_rates(rates, 100) == 0
+        one.charge_rates(rates, 1100)  # 600 were there
+        assert other.take_rates(rates, 100) == pytest.approx(7, abs=0.5)
+        other.charge_rates(rates, -1100)
+        assert other.take_rates(rates, 400) == 0
+        # More than fits into the bucket needs a full one.
+        assert one.take_rates(rates, 5000) == pytest.approx(5, abs=0.5)
+
+
+# Budgets
+
+
+def fan_out(calls: int, helper: AgentFunction, **options: Any) -> CodeFunction:
+    async def lead(ctx: RunContext) -> int:
+        nodes = [ctx.invoke(helper) for _ in range(calls)]
+        done = 0
+        for node in nodes:
+            try:
+                await node
+                done += 1
+            except BudgetExceeded:
+                pass
+        return done
+
+    return CodeFunction(callable=lead, uses=[helper], **options)
+
+
+@pytest.mark.parametrize("where", ["call", "function", "runtime"])
+def test_a_budget_counts_what_other_workers_spend(workers: Workers, gauges: Any, where: str):
+    gauge = gauges(seconds=0.05)
+    model = GaugedModel(lambda _: "Yes.", gauge.port)
+    budget = Budget(calls=5, name="nightly" if where == "runtime" else None)
+    lead = fan_out(9, HELPER, budget=budget if where == "function" else None)
+    options: dict[str, Any] = {"budget": budget} if where == "runtime" else {}
+    runtimes = [workers(lead, models=model, limits=Limits(50), **options) for _ in range(3)]
+    node = runtimes[0].invoke(lead, budget=budget if where == "call" else None)
+    assert node.result(PATIENCE) == 5
+    assert gauge.begun == 5
+
+
+def test_budgets_in_tokens_and_money_are_kept_by_the_store(url: str):
+    owner = Ownership(1, tree=1, epoch=1)
+    account = StoredAccount(
+        name="1:0", tree=1, most_tokens=1000, most_usd=Decimal("0.30"), tokens=100
+    )
+
+    def ask(store: PostgresStore, tokens: int, usd: str) -> Any:
+        id = uuid4()
+        refused = store.set_aside(
+            [account], id=id, tokens=tokens, usd=Decimal(usd), ownership=owner
+        )
+        return refused or id
+
+    with PostgresStore(url) as one, PostgresStore(url) as other:
+        first = ask(one, 500, "0.1")
+        second = ask(other, 400, "0.1")
+        refused = ask(one, 1, "0")
+        assert (refused.name, refused.tokens, refused.usd) == ("1:0", 1000, Decimal("0.2"))
+        one.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
+        one.charge(first, calls=1, tokens=200, usd=Decimal("0.1"))
+        other.charge(second, calls=0, tokens=0, usd=Decimal(0))
+        third = ask(other, 700, "0.2")
+        assert not hasattr(third, "name")
+        assert ask(one, 0, "0.01").usd == Decimal("0.3")
+
+
+def test_a_request_of_a_killed_worker_is_charged_with_its_estimate(url: str):
+    owner = Ownership(1, tree=1, epoch=1)
+    account = StoredAccount(name="1:0", tree=1, most_calls=2)
+
+    def ask(store: PostgresStore) -> Any:
+        id = uuid4()
+        return store.set_aside([account], id=id, tokens=10, usd=Decimal(0), ownership=owner) or id
+
+    with PostgresStore(url) as store:
+        lost = ask(store)
+        path = f"SET search_path = {url.partition('schema=')[2]}"
+        with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
+            connection.execute(path.encode())
+            connection.execute(
+                "INSERT INTO drives (node, tree, epoch, queue, priority)"
+                " VALUES (1, 1, 2, 'default', 0)"
+            )
+            assert not hasattr(ask(store), "name")
+            assert connection.execute("SELECT calls, tokens FROM accounts").fetchone() == (1, 10)
+            assert connection.execute("SELECT count(*) FROM holds").fetchone() == (1,)
+        # It was not dead after all, and is not charged twice.
+        store.charge(lost, calls=1, tokens=50, usd=Decimal(0))
+        assert ask(store).calls == 2
+
+
+# Real processes
+
+
+class Crew:
+    """Worker processes, some of which are killed and replaced."""
+
+    def __init__(self, url: str, port: int, limit: int, stack: ExitStack) -> None:
+        self._command = [sys.executable, str(WORKER), url, str(port), str(limit)]
+        self._stack = stack
+        self.kills = 0
+        self.members: list[subprocess.Popen[bytes]] = []
+
+    def add(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(self._command, stdout=subprocess.PIPE)
+        self._stack.callback(self._end, process)
+        self.members.append(process)
+        return process
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        self.kills += 1
+        self.members.remove(process)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=PATIENCE)
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@pytest.fixture
+def crews() -> Iterator[Any]:
+    with ExitStack() as stack:
+
+        def start(url: str, gauge: Gauge, limit: int, size: int) -> Crew:
+            crew = Crew(url, gauge.port, limit, stack)
+            for process in [crew.add() for _ in range(size)]:
+                assert process.stdout is not None
+                assert process.stdout.readline() == b"ready\n"
+            return crew
+
+        yield start
+
+
+def submitter(workers: Workers) -> Runtime:
+    """A runtime that only submits: its engine delivers nothing, and the workers sweep."""
+    return workers(LEAD, engine=InProcess(), models=ScriptedModel(reply))
+
+
+def test_slots_of_a_killed_process_are_free_again_at_once(
+    workers: Workers, gauges: Any, crews: Any
+):
+    gauge = gauges(seconds=60)
+    runtime = submitter(workers)
+    crew = crews(workers.url, gauge, 1, 1)
+    for _ in range(2):
+        runtime.invoke(LEAD)
+    eventually(lambda: gauge.under_way == 1)
+    with PostgresStore(workers.url) as store:
+        assert store.take_slots({"*": 1}) is None
+        crew.kill(crew.members[0])
+        began = time.monotonic()
+        eventually(lambda: store.take_slots({"*": 1}) is not None)
+        assert time.monotonic() - began < 5
+
+
+def test_the_limit_holds_for_many_trees_with_random_kills(
+    workers: Workers, gauges: Any, crews: Any
+):
+    gauge = gauges(seconds=0.03, limit=LIMIT)
+    runtime = submitter(workers)
+    crew = crews(workers.url, gauge, LIMIT, 4)
+    rng = random.Random(7)
+    nodes = [runtime.invoke(LEAD) for _ in range(TREES)]
+    end = time.monotonic() + max(120.0, 2.0 * TREES)
+    next_kill = time.monotonic() + 0.5
+    with attach(workers.url) as observer:
+        while any(row.open for row in observer.trees()):
+            assert time.monotonic() < end, f"{gauge.answered} were answered"
+            if time.monotonic() > next_kill and crew.kills < max(3, TREES // 50):
+                crew.kill(rng.choice(crew.members))
+                crew.add()
+                next_kill = time.monotonic() + rng.uniform(0.3, 2.0)
+            time.sleep(0.05)
+        assert {observer.get_view(node.id).outputs for node in nodes} == {"Done."}
+    assert gauge.most <= LIMIT
+    assert gauge.most > 1
+    path = f"SET search_path = {workers.url.partition('schema=')[2]}"
+    with psycopg.connect(workers.url.partition("?")[0], autocommit=True) as connection:
+        connection.execute(path.encode())
+        found = connection.execute(
+            "SELECT (SELECT sum(calls) FROM accounts), (SELECT count(*) FROM holds)"
+        ).fetchone()
+    assert found is not None
+    # Each request that was sent has been charged; one that a kill has kept from being sent, too.
+    assert 4 * TREES <= gauge.begun <= found[0] + found[1] <= gauge.begun + LIMIT * crew.kills
+
+
+def test_nested_agents_end_with_one_slot(workers: Workers, gauges: Any):
+    gauge = gauges(seconds=0.005, limit=1)
+    model, limits = GaugedModel(reply, gauge.port), Limits(cluster_requests=1)
+    one = workers(LEAD, models=model, limits=limits)
+    workers(LEAD, models=model, limits=limits, worker=QUICK)
+    nodes = [one.invoke(LEAD) for _ in range(4)]
+    assert {node.result(PATIENCE) for node in nodes} == {"Done."}
+    assert gauge.most == 1

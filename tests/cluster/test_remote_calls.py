@@ -1,0 +1,228 @@
+"""Calls that other workers run than their caller."""
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cluster.conftest import QUICK, Workers
+from cluster.test_shared_runtime import ADD, PATIENCE, eventually
+from treefold import (
+    AgentFunction,
+    CodeFunction,
+    NodeState,
+    RunContext,
+    Runtime,
+    ToolUse,
+    WorkerSettings,
+    attach,
+)
+from treefold.core.shared_store import is_shared
+from treefold.testing import ScriptedModel
+from treefold.toolbox import human_in_loop
+
+
+def serving(*queues: str, slots: int = 50) -> WorkerSettings:
+    """Return settings for a worker of these queues."""
+    return replace(QUICK, queues=queues, slots=slots)
+
+
+def remote(name: str, body: Any, queue: str = "far", **options: Any) -> CodeFunction:
+    """Return a function that workers of *queue* run."""
+    return CodeFunction(name=name, callable=body, remote=queue, **options)
+
+
+def calling(name: str, *functions: CodeFunction) -> CodeFunction:
+    """Return a function that calls each of *functions* with its own argument, one by one."""
+
+    async def call(ctx: RunContext, n: int) -> list[Any]:
+        return [await ctx.invoke(function, {"n": n}) for function in functions]
+
+    return CodeFunction(name=name, callable=call, uses=functions)
+
+
+class Place:
+    """A function that knows which runtimes have run it."""
+
+    def __init__(self) -> None:
+        self.runtimes: list[Any] = []
+
+    async def __call__(self, ctx: RunContext, n: int) -> int:
+        self.runtimes.append(ctx.runtime)
+        return n * 2
+
+
+def test_a_remote_call_runs_on_a_worker_of_its_queue_and_is_part_of_its_tree(workers: Workers):
+    place = Place()
+    double = remote("double", place)
+    work = calling("work", double, double)
+    near = workers(work, worker=serving("near"))
+    far = workers(work, worker=serving("far"))
+    node = near.invoke(work, {"n": 4})
+    assert node.result(PATIENCE) == [8, 8]
+    assert place.runtimes == [far, far]
+    view = near.get_view(node.id)
+    assert [(child.fn, child.state, child.outputs) for child in view.children] == [
+        ("double", NodeState.Success, 8)
+    ] * 2
+    with attach(workers.url) as observer:
+        eventually(lambda: observer.get_view(node.id).state is NodeState.Success)
+        seen = observer.get_view(node.id)
+    assert [child.path for child in seen.children] == [child.path for child in view.children]
+    assert [child.id > seen.id for child in seen.children] == [True, True]
+
+
+def test_an_agent_has_its_tools_and_sub_agents_run_elsewhere(workers: Workers):
+    place = Place()
+    double = remote("double", place, desc="Double it.")
+    helper = AgentFunction(
+        "helper", "Help.", user_prompt_template="Help.", uses=[double], remote="far"
+    )
+    chief = AgentFunction("chief", "Lead.", user_prompt_template="Lead.", uses=[helper])
+    models = {
+        "default": ScriptedModel([ToolUse("1", "helper", {})], "chief is done"),
+    }
+    far_model = ScriptedModel([ToolUse("2", "double", {"n": 3})], "helper is done")
+    near = workers(chief, models=models, worker=serving("near"))
+    workers(chief, models=far_model, worker=serving("far"))
+    node = near.invoke(chief)
+    assert node.result(PATIENCE) == "chief is done"
+    view = near.get_view(node.id)
+    assert [child.outputs for child in view.children] == ["helper is done"]
+    eventually(lambda: [c.outputs for c in near.get_view(node.id).children[0].children] == [6])
+
+
+def test_nested_remote_calls_do_not_deadlock_with_one_slot(workers: Workers):
+    inner = remote("inner", Place())
+    middle = calling("middle", inner)
+    middle.queue = "far"
+    outer = calling("outer", middle)
+    outer.queue = "far"
+    top = calling("top", outer)
+    near = workers(top, worker=serving("near"))
+    workers(top, worker=serving("far", slots=1))
+    assert near.invoke(top, {"n": 1}).result(PATIENCE) == [[[2]]]
+
+
+def test_a_worker_that_serves_the_queue_runs_the_calls_of_its_own_trees_in_place(workers: Workers):
+    place = Place()
+    work = calling("work", remote("double", place, "default"))
+    runtime = workers(work)
+    node = runtime.invoke(work, {"n": 2})
+    assert node.result(PATIENCE) == [4]
+    assert place.runtimes == [runtime]
+
+
+def test_the_exception_of_a_remote_call_is_raised_in_its_caller(workers: Workers):
+    async def fail(ctx: RunContext, n: int) -> None:
+        raise ValueError(f"{n} will not do")
+
+    work = calling("work", remote("fail", fail))
+    near = workers(work, worker=serving("near"))
+    workers(work, worker=serving("far"))
+    with pytest.raises(ValueError, match="5 will not do"):
+        near.invoke(work, {"n": 5}).result(PATIENCE)
+
+
+def test_cancelling_the_caller_cancels_the_call_elsewhere(workers: Workers):
+    begun, cancelled = threading.Event(), threading.Event()
+
+    async def wait(ctx: RunContext, n: int) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    work = calling("work", remote("wait", wait))
+    near = workers(work, worker=serving("near"))
+    workers(work, worker=serving("far"))
+    node = near.invoke(work, {"n": 1})
+    assert begun.wait(PATIENCE)
+    near.cancel(node.id, "enough")
+    assert cancelled.wait(PATIENCE)
+    eventually(lambda: node.state is NodeState.Canceled)
+    assert near.get_view(node.id).children[0].state is NodeState.Canceled
+
+
+def test_a_question_of_a_remote_call_is_answered_from_the_process_of_its_caller(workers: Workers):
+    async def ask(ctx: RunContext, n: int) -> str:
+        return await ctx.ask("Which colour?")
+
+    work = calling("work", remote("ask", ask, repeatable=True))
+    near = workers(work, worker=serving("near"))
+    workers(work, worker=serving("far"))
+    node = near.invoke(work, {"n": 1})
+    eventually(near.questions, "the question")
+    near.answer(near.questions()[0].id, "red")
+    assert node.result(PATIENCE) == ["red"]
+
+
+def test_a_caller_that_is_taken_over_finds_its_remote_call_again(workers: Workers):
+    begun, gate, runs = threading.Event(), threading.Event(), [0]
+
+    def wait(ctx: RunContext, n: int) -> str:
+        runs[0] += 1
+        begun.set()
+        assert gate.wait(PATIENCE)
+        return "done"
+
+    work = calling("work", remote("wait", wait))
+    first = Runtime([work], store=workers.url, worker=serving("near"))
+    workers(work, worker=serving("far"))
+    node = first.invoke(work, {"n": 1})
+    assert begun.wait(PATIENCE)
+    first.close()
+    second = workers(work, worker=serving("near"))
+    eventually(lambda: second.get_view(node.id).state is NodeState.Running)
+    gate.set()
+    eventually(lambda: second.get_view(node.id).outputs == ["done"], "the end")
+    assert runs == [1]
+
+
+def test_what_cannot_be_sent_is_refused_before_anything_is_written(workers: Workers):
+    work_on = remote("work_on", lambda ctx, n: n)
+
+    async def call(ctx: RunContext) -> Any:
+        return await ctx.invoke(work_on, {"n": object()})
+
+    work = CodeFunction(name="work", callable=call, uses=[work_on])
+    near = workers(work, worker=serving("near"))
+    node = near.invoke(work)
+    with pytest.raises(ValueError, match="has no JSON form, and the call is remote"):
+        node.result(PATIENCE)
+    assert near.get_view(node.id).children == ()
+
+
+def test_without_a_shared_store_remote_functions_run_here():
+    work = calling("work", remote("double", Place()))
+    with Runtime([work]) as runtime:
+        assert runtime.invoke(work, {"n": 1}).result(PATIENCE) == [2]
+
+
+def test_a_parked_remote_call_is_released_and_goes_on_when_it_is_answered(workers: Workers):
+    def reply(request: Any) -> Any:
+        done = any(type(part).__name__ == "ToolResult" for part in request.transcript)
+        return "Thanks." if done else [ToolUse("1", "human_in_loop", {"question": "Which?"})]
+
+    asker = AgentFunction(
+        "asker", "Ask.", user_prompt_template="Ask.", uses=[human_in_loop], remote="far"
+    )
+
+    async def call(ctx: RunContext) -> str:
+        return await ctx.invoke(asker, {})
+
+    work = CodeFunction(name="work", callable=call, uses=[asker, ADD])
+    near = workers(work, worker=serving("near"), models=ScriptedModel(reply))
+    far = workers(work, worker=serving("far"), models=ScriptedModel(reply))
+    node = near.invoke(work)
+    eventually(near.questions, "the question")
+    store = far.store
+    assert store is not None
+    assert is_shared(store)
+    eventually(lambda: [worker.drives for worker in store.workers()] == [1, 0], "the release")
+    near.answer(near.questions()[0].id, "red")
+    assert node.result(PATIENCE) == "Thanks."

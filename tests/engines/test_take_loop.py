@@ -1,0 +1,52 @@
+"""The loop of a worker, with a source that misbehaves."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from treefold.core.work_engine import Taken
+from treefold.engines.take_loop import TakeLoop
+
+
+class Source:
+    """Has one delivery, which arrives when the fetch is cancelled, and loses the cancellation."""
+
+    def __init__(self, on_fetch: Callable[[], None]) -> None:
+        self.given_back: list[int] = []
+        self._on_fetch = on_fetch
+
+    async def fetch(self) -> int | None:
+        self._on_fetch()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return 1
+
+    def node(self, delivery: int) -> int:
+        return delivery
+
+    async def settle(self, delivery: int, taken: Taken) -> None:
+        raise AssertionError("nothing was delivered")
+
+    async def give_back(self, delivery: int) -> None:
+        self.given_back.append(delivery)
+
+    def pause(self) -> float | None:
+        return None
+
+
+async def take(node: int) -> Taken:
+    raise AssertionError("nothing is delivered to a worker that is cancelled")
+
+
+async def test_a_cancellation_that_is_lost_while_fetching_ends_the_loop():
+    fetching = asyncio.Event()
+    source = Source(fetching.set)
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        run = group.create_task(TakeLoop(take, slots=1).run(source, asyncio.Event()))
+        await fetching.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+    assert source.given_back == [1]

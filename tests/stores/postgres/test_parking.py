@@ -1,0 +1,68 @@
+"""Parking a tree while messages are posted for it: none is lost, in thousands of interleavings."""
+
+import os
+from time import monotonic
+
+from shared_stores import LEASE, PATIENCE, TreeWriter, info, wait_until
+from treefold.core.shared_store import Ownership, Ticket
+from treefold.stores.postgres import PostgresStore
+from treefold.testing.store_suite import at_once
+
+ROUNDS = int(os.environ.get("PARKINGS", "1500"))
+
+
+class Inbox:
+    """What became of the messages for tree 1, and when it was parked."""
+
+    def __init__(self) -> None:
+        self.handled: list[int] = []
+        self.parked: list[int] = []
+
+    def fill(self, desk: PostgresStore) -> list[int]:
+        for number in range(1, ROUNDS + 1):
+            assert desk.post_to(1, "news")
+            if number % 3:
+                # The next one comes at the moment at which the tree is parked, or nearly so.
+                wait_until(lambda number=number: len(self.handled) == number, every=0.0001)
+        return []
+
+    def empty(self, worker: PostgresStore, owned: Ownership | None) -> list[int]:
+        """Run the tree as a worker does: handle the messages, park, adopt it if it is owed."""
+        end = monotonic() + PATIENCE
+        while len(self.handled) < ROUNDS:
+            assert monotonic() < end, f"only {len(self.handled)} messages were handled"
+            if owned is not None:
+                owned = self.handle(worker, owned)
+            elif worker.owed(1) == [Ticket(node=1)]:
+                owned = worker.adopt(1)
+        return []
+
+    def handle(self, worker: PostgresStore, owned: Ownership) -> Ownership | None:
+        for message in worker.inbox_of([1]).get(1, []):
+            worker.done(message.id)
+            self.handled.append(message.id)
+        if not worker.release(owned, parked=True):
+            return owned
+        self.parked.append(owned.epoch)
+        return None
+
+
+def test_no_message_is_lost_in_any_interleaving(postgres_url: str):
+    inbox = Inbox()
+    with (
+        PostgresStore(postgres_url) as one,
+        PostgresStore(postgres_url) as two,
+        PostgresStore(postgres_url) as desk,
+    ):
+        for worker in (one, two):
+            worker.join(info(), lease=LEASE)
+        TreeWriter(one, 1).write()
+        at_once([
+            lambda: inbox.fill(desk),
+            lambda: inbox.empty(one, Ownership(1, 1, 1, 1)),
+            lambda: inbox.empty(two, None),
+        ])
+        assert len(set(inbox.handled)) == len(inbox.handled) == ROUNDS
+        assert len(set(inbox.parked)) == len(inbox.parked)
+        assert len(inbox.parked) > ROUNDS // 10
+        assert desk.inbox() == []
