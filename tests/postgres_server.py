@@ -243,6 +243,7 @@ def free_port() -> int:
 
 # One server for all workers of a test run
 
+
 class SharedServer:
     """The server of a test run, started by the first test that needs it.
 
