@@ -124,7 +124,7 @@ class Worker:
         self._remote_calls = RemoteCalls(self.follower, self._submit, self._cancel_elsewhere)
         engine.remote_calls = self._remote_calls
         self._allowances = engine.services.shared = ClusterAllowances(store)
-        engine.store_budgets()
+        engine.accounts.share()
         if self._dispatcher.is_placed:
             engine.placement = self
 
