@@ -223,7 +223,8 @@ class Recovery:
             was_killed = self._was_killed if was_killed is None else was_killed
             self._trials.admit(root, request, was_killed=was_killed)
         self._engine.restart(root, request, is_fork=is_fork)
-        if log.isEnabledFor(logging.INFO):
+        has_begun = root.record.started_at is not None
+        if log.isEnabledFor(logging.INFO) and (is_fork or has_begun):
             log.info("%s is %s", name_of(root.record), "a fork" if is_fork else _progress(root))
         return root
 
