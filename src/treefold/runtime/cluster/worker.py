@@ -450,6 +450,10 @@ class Worker:
             await journal.saved(root)
         except FencedError:
             return True
+        if journal.is_closed:
+            # The runtime is being closed, and has cancelled the call without recording that. Its
+            # tree is released when this worker leaves, for others to resume.
+            return True
         # From here to the closing of the journal nothing is awaited.
         if run.is_executing or not run.is_idle or not journal.is_saved:
             return False
