@@ -45,7 +45,7 @@ from treefold.runtime.durable.worker_settings import (
 )
 from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import LoopHandle, threadsafe_resolver
-from treefold.runtime.loops.threads import finish_in_thread, in_thread
+from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.observe.observer import Observer
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
@@ -106,6 +106,7 @@ class Worker:
         self._execute = execute
         self._runs: dict[int, Run] = {}
         self._taking: set[int] = set()
+        self._disowned: set[int] = set()  # drives to be released: they were not resumed
         self._over: list[
             tuple[CallNode, Ownership]
         ] = []  # of trees that were started here, and have ended
@@ -272,7 +273,7 @@ class Worker:
         """Run a tree until it has ended or waits for a person, unless another worker has it."""
         # A tree that was started here is not adopted: that would end the ownership it has.
         is_owned = self._source.drive_of(node) is not None and node not in self._runs
-        if node in self._taking or is_owned:
+        if node in self._taking or node in self._disowned or is_owned:
             return Taken.Done
         if self._dispatcher.stopping.is_set():
             return Taken.Later
@@ -295,7 +296,7 @@ class Worker:
 
     async def _adopt(self, node: int) -> Run | Taken:
         """Become the owner of a tree, load it and resume it."""
-        ownership = await in_thread(self.store.adopt, node)
+        ownership = await self._own_drive(node)
         if ownership is None:
             return Taken.Done
         self._lost.discard(node)
@@ -304,8 +305,27 @@ class Worker:
         except BaseException:
             # Also after a cancellation: nobody else may take it before it is released.
             self._source.forget(node)
-            await finish_in_thread(partial(self._release_quietly, ownership))
+            self._disowned.add(node)
+            self._spawn(self._disown(ownership), f"release of {node}")
             raise
+
+    async def _own_drive(self, node: int) -> Ownership | None:
+        """Become the owner of a drive, or learn that it is over or another worker has it.
+
+        This takes until the store answers: it may have made this worker the owner and its answer
+        may be lost, and then nobody else would run the drive as long as this worker lives.
+        """
+        was_refused = False
+        while True:
+            try:
+                return await in_thread(self.store.adopt, node)
+            except FencedError:
+                raise
+            except StoreError as error:
+                if not was_refused:
+                    log.warning("tree %d is taken later: %s", node, error)
+                was_refused = True
+                await asyncio.sleep(_RETRY)
 
     async def _resume(self, ownership: Ownership) -> Run | Taken:
         assert self._loop_handle is not None  # it has been started
@@ -430,6 +450,10 @@ class Worker:
             await journal.saved(root)
         except FencedError:
             return True
+        if journal.is_closed:
+            # The runtime is being closed, and has cancelled the call without recording that. Its
+            # tree is released when this worker leaves, for others to resume.
+            return True
         # From here to the closing of the journal nothing is awaited.
         if run.is_executing or not run.is_idle or not journal.is_saved:
             return False
@@ -486,9 +510,12 @@ class Worker:
         self._registry.forget(root)
         self._source.forget(root.id)
 
-    def _release_quietly(self, ownership: Ownership) -> None:
-        with suppress(StoreError):
-            self.store.release(ownership, parked=False)
+    async def _disown(self, ownership: Ownership) -> None:
+        """Give up a drive that could not be resumed."""
+        try:
+            await self._insist(partial(self.store.release, ownership, parked=False))
+        finally:
+            self._disowned.discard(ownership.node)
 
     async def _drain_when_stopped(self, seconds: float) -> None:
         """Give up all trees, each as soon as nothing in it is under way that would be lost.
