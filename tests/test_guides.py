@@ -15,13 +15,16 @@ import warnings
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.DOTALL | re.M)
+BLOCK = re.compile(r"^ *```(\w+)([^\n]*)\n(.*?)^ *```\n(?:```text\n(.*?)^```\n)?", re.DOTALL | re.M)
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+VARYING = re.compile(r"[\d.]+ m?s\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 TITLE = re.compile(r'title="([^"]+)"')
 INCLUDED = re.compile(r'^ *--8<-- "([^":]+)', re.MULTILINE)
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
@@ -45,7 +48,7 @@ def blocks_of(page: Path) -> list[Block]:
     found: list[Block] = []
     for language, options, code, printed in BLOCK.findall(page.read_text("utf-8")):
         title = TITLE.search(options)
-        found.append(Block(language, title and title[1], code, printed or None))
+        found.append(Block(language, title and title[1], dedent(code), printed or None))
     return found
 
 
@@ -83,7 +86,9 @@ def assert_printed(got: str, told: str) -> None:
 
 
 def trimmed(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+    """Return *text* without what differs from run to run: how long it took, and when."""
+    lines = (re.sub(r" +", " ", line.rstrip()) for line in text.strip().splitlines())
+    return VARYING.sub("*", "\n".join(lines))
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -104,7 +109,7 @@ def test_a_page_that_names_files_can_be_followed_step_by_step(
         if block.title:
             Path(block.title).write_text(block.code, "utf-8")
         elif block.language == "console":
-            for command, told in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.code, re.M):
+            for command, told in COMMAND.findall(block.code):
                 assert_printed(in_shell(command), told)
         elif block.language == "python":
             run_block(block)
@@ -113,7 +118,7 @@ def test_a_page_that_names_files_can_be_followed_step_by_step(
 def in_shell(command: str) -> str:
     """Return what *command* prints, on a terminal of no colours; errors are among it."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environ = os.environ | {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1"}
+    environ = os.environ | {"PATH": path, "COLUMNS": "80", "NO_COLOR": "1"}
     done = subprocess.run(
         ["bash", "-c", command.partition("  #")[0]],
         env=environ,
