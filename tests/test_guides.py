@@ -1,23 +1,65 @@
-"""What the guides show is executed, each block in an empty folder, and prints what they say."""
+"""What the pages show is executed, and prints what they say.
+
+A block of Python runs by itself, in an empty folder. On a page that names files (a block with
+``title="agent.py"``), all blocks happen in one folder, in their order: the files are written, and
+the commands of the ``console`` blocks print what stands below them. Three dots stand for anything.
+"""
 
 import io
 import logging
+import os
 import re
+import subprocess
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from textwrap import dedent
+from typing import Any, NamedTuple
 
 import pytest
 
-DOCS = Path(__file__).parent.parent / "docs"
-BLOCK = re.compile(r"```python\n(.*?)```\n(?:```text\n(.*?)```\n)?", re.DOTALL)
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"^ *```(\w+)([^\n]*)\n(.*?)^ *```\n(?:```text\n(.*?)^```\n)?", re.DOTALL | re.M)
+COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+VARYING = re.compile(r"[\d.]+ m?s\b|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+TITLE = re.compile(r'title="([^"]+)"')
+INCLUDED = re.compile(r'^ *--8<-- "([^":]+)', re.MULTILINE)
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#:]*)(?:#([^)]*))?\)")
-GUIDES = sorted(DOCS.glob("*.md"))
+GUIDES = sorted(path for path in DOCS.rglob("*.md") if path.parent.name != "decisions")
+PAGES = sorted([*DOCS.rglob("*.md"), ROOT / "README.md"])
+
+
+class Block(NamedTuple):
+    language: str
+    title: str | None
+    code: str
+    printed: str | None
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")
+
+
+def blocks_of(page: Path) -> list[Block]:
+    found: list[Block] = []
+    for language, options, code, printed in BLOCK.findall(page.read_text("utf-8")):
+        title = TITLE.search(options)
+        found.append(Block(language, title and title[1], dedent(code), printed or None))
+    return found
+
+
+BLOCKS_OF = {guide: blocks_of(guide) for guide in GUIDES}
+SESSIONS = [guide for guide in GUIDES if any(block.title for block in BLOCKS_OF[guide])]
 BLOCKS = [
-    pytest.param(guide.name, *found.groups(), id=f"{guide.stem}-{number}")
+    pytest.param(block, id=f"{name_of(guide)}-{number}")
     for guide in GUIDES
-    for number, found in enumerate(BLOCK.finditer(guide.read_text("utf-8")), 1)
+    if guide not in SESSIONS
+    for number, block in enumerate(BLOCKS_OF[guide], 1)
+    if block.language == "python" and not INCLUDED.search(block.code)
 ]
 
 
@@ -29,29 +71,95 @@ def _log_level() -> Iterator[None]:
     log.setLevel(level)
 
 
-@pytest.mark.parametrize(("guide", "code", "printed"), BLOCKS)
-def test_every_block_runs_and_prints_what_stands_below_it(
-    guide: str,
-    code: str,
-    printed: str | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.chdir(tmp_path)
+def run_block(block: Block) -> None:
+    # compiled like a file, so that annotations and inspect find what they need
     namespace: dict[str, Any] = {"__name__": "guide"}
     with redirect_stdout(io.StringIO()) as said:
-        exec(compile(code, guide, "exec"), namespace)
-    if printed is not None:
-        assert said.getvalue() == printed
+        exec(compile(block.code, "guide", "exec"), namespace)
+    if block.printed is not None:
+        assert_printed(said.getvalue(), block.printed)
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)
-def test_every_link_leads_somewhere(guide: Path):
+def assert_printed(got: str, told: str) -> None:
+    shape = ".*?".join(map(re.escape, trimmed(told).split("...")))
+    assert re.fullmatch(shape, trimmed(got), re.DOTALL), f"printed:\n{got}\ntold:\n{told}"
+
+
+def trimmed(text: str) -> str:
+    """Return *text* without what differs from run to run: how long it took, and when."""
+    lines = (re.sub(r" +", " ", line.rstrip()) for line in text.strip().splitlines())
+    return VARYING.sub("*", "\n".join(lines))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_block_runs_and_prints_what_stands_below_it(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    run_block(block)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guide", SESSIONS, ids=name_of)
+def test_a_page_that_names_files_can_be_followed_step_by_step(
+    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
     text = guide.read_text("utf-8")
-    for path, heading in LINK.findall(text):
-        target = guide if not path else guide.parent / path
+    for block in BLOCKS_OF[guide]:
+        if block.title:
+            Path(block.title).write_text(block.code, "utf-8")
+        elif block.language == "console":
+            for command, told in COMMAND.findall(block.code):
+                got = in_shell(command)
+                if "RENEW_PAGES" in os.environ and "..." not in told:  # as "make pages" does
+                    text = text.replace(f"$ {command}\n{told}", f"$ {command}\n{got}", 1)
+                    told = got
+                assert_printed(got, told)
+        elif block.language == "python":
+            run_block(block)
+    if "RENEW_PAGES" in os.environ:
+        guide.write_text(text, "utf-8")
+
+
+def in_shell(command: str) -> str:
+    """Return what *command* prints, on a terminal of no colours; errors are among it."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environ = os.environ | {"PATH": path, "COLUMNS": "80", "NO_COLOR": "1"}
+    done = subprocess.run(
+        ["bash", "-c", command.partition("  #")[0]],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_somewhere(page: Path):
+    text = page.read_text("utf-8")
+    for path, heading in LINK.findall(FENCED.sub("", text)):
+        target = page if not path else page.parent / path
         assert target.exists(), path
-        if heading:
+        if heading and "/api/" not in path:  # those of the API are checked when the site is built
             titles = re.findall(r"^#+ (.*)$", target.read_text("utf-8"), re.MULTILINE)
             slugs = [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
             assert heading in slugs
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_file_that_a_page_includes_is_there(page: Path):
+    for path in INCLUDED.findall(page.read_text("utf-8")):
+        assert (ROOT / path).is_file(), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_is_shown_as_python_is_python(page: Path):
+    for block in blocks_of(page):
+        if block.language == "python" and not INCLUDED.search(block.code):
+            with warnings.catch_warnings(action="error"):
+                compile(block.code, page.name, "exec")

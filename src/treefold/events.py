@@ -1,7 +1,7 @@
 """The events of a tree: what happened to its calls, as frozen data named in the past tense.
 
 ``runtime.events(node)`` and ``attach(store).events(id)`` return them as an EventStream, and
-``event.to_json()`` is the JSON form of each; docs/events.md describes both.
+``event.to_json()`` is the JSON form of each; docs/reference/events.md describes both.
 
 Event: the base of them all: *node*, the id of the call, and *number*, its position in the tree.
 

@@ -136,7 +136,7 @@ def test_a_closed_stdout_is_no_trouble():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-GUIDE = Path(__file__).parent.parent.parent / "docs" / "command-line.md"
+GUIDE = Path(__file__).parent.parent.parent / "docs" / "operate" / "command-line.md"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -21,7 +21,7 @@ def test_the_readme_carries_pictures_and_they_are_there():
 
 
 def test_the_exit_codes_are_documented():
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     assert re.search(r"exit codes?", text, re.IGNORECASE)
     for code in ("0", "1", "2", "130"):

@@ -148,13 +148,15 @@ def test_the_json_form_is_as_its_schema_says(value: Any):
 
 
 def test_the_schema_in_the_docs_is_the_one_of_the_code():
-    told = json.loads((DOCS / "events.schema.json").read_text())
-    fresh = "write it anew: python -m treefold.core.event_schema > docs/events.schema.json"
+    told = json.loads((DOCS / "reference" / "events.schema.json").read_text())
+    fresh = (
+        "write it anew: python -m treefold.core.event_schema > docs/reference/events.schema.json"
+    )
     assert told == events.event_schema(), fresh
 
 
 def test_the_page_in_the_docs_names_every_event():
-    page = (DOCS / "events.md").read_text()
+    page = (DOCS / "reference" / "events.md").read_text()
     for event in EVENTS:
         assert f"`{type(event).__name__}`" in page
 

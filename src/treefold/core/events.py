@@ -48,7 +48,7 @@ class Event:
     def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
         """Return the event as JSON data; texts and values are cut after *limit* characters.
 
-        docs/events.md describes it.
+        docs/reference/events.md describes it.
         """
         return json_form(self, limit)
 

@@ -86,6 +86,7 @@ class NodeView(Displayed):
     def to_json(self, *, limit: int | None = LIMIT) -> dict[str, Any]:
         """Return the call, and all calls below it, as JSON data.
 
-        Texts and values are cut after *limit* characters each; docs/events.md describes the rest.
+        Texts and values are cut after *limit* characters each; docs/reference/events.md describes
+        the rest.
         """
         return json_form(self, limit)

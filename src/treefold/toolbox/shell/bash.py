@@ -38,9 +38,10 @@ output in a file: `server > server.log 2>&1 &`; they run on after the call.
 
 
 class Bash(CodeFunction):
-    """Runs commands in a shell that lives as long as its caller, and is killed with its tree.
+    """Runs commands in a shell that persists between the calls of one caller.
 
-    Each caller has its own shell, one for each Bash that it uses. *env* is the whole environment,
+    Each caller has its own shell, one for each Bash that it uses. It is killed, with all that it
+    started, when its tree is deleted or the runtime closes. *env* is the whole environment,
     by default that of this process without the keys of model providers (``*_API_KEY`` and the
     like); ``env=os.environ`` includes them. *timeout* is in seconds, for one command. Several
     instances in one program need different names.
