@@ -96,7 +96,9 @@ def test_an_observer_sees_a_tree_grow_and_hears_of_it_at_once(postgres_url: str,
         assert [type(event).__name__ for event in events][:1] == ["CallRequested"]
 
 
-def test_a_tree_whose_worker_has_left_is_interrupted_if_it_has_begun(postgres_url: str, tmp_path: Path):
+def test_a_tree_whose_worker_has_left_is_interrupted_if_it_has_begun(
+    postgres_url: str, tmp_path: Path
+):
     entries = recorded(tmp_path)
     with attach_after(postgres_url) as observer, PostgresStore(postgres_url) as store:
         store.join(info(), lease=LEASE)
