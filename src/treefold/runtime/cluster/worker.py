@@ -15,12 +15,14 @@ from treefold.core.errors import (
     ClosedError,
     EngineError,
     FencedError,
+    InvalidValueError,
     StoreError,
     UnknownNodeError,
 )
 from treefold.core.events import Event
 from treefold.core.question import Question, QuestionKey
 from treefold.core.shared_store import Load, Orders, Ownership, SharedStore, Ticket
+from treefold.core.store import Message
 from treefold.core.work_engine import Stop, Taken, WorkEngine
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree, upwards
@@ -31,7 +33,7 @@ from treefold.runtime.cluster.follower import Follower
 from treefold.runtime.cluster.heartbeat import Heartbeat
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
-from treefold.runtime.durable.commands import write_command
+from treefold.runtime.durable.commands import read_command, write_command
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.inbox import Execute
 from treefold.runtime.durable.loader import PastFunction
@@ -47,6 +49,7 @@ from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import LoopHandle, threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
 from treefold.runtime.observe.observer import Observer
+from treefold.runtime.questions.pauses import pause_node
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
@@ -62,12 +65,14 @@ class _Read:
     """What was read of a drive: the events and open questions of its tree.
 
     Attributes:
+        messages: commands that were posted when nobody ran it.
         journal: records what happens from here on.
         was_killed: whether its last owner died.
     """
 
     events: list[Event]
     questions: list[Question]
+    messages: list[Message]
     journal: DriveJournal
     was_killed: bool
 
@@ -340,7 +345,9 @@ class Worker:
             if (replica := self._engine.loaded(ownership.tree)) is not None:
                 self._registry.forget(replica)
             root = self._engine.load(ownership.tree, read.events)
-        if missing := self._missing(root):
+        # What was cancelled while nobody ran it must not begin, nor wait for its function.
+        self._execute_early(root, read.messages, "cancel", root.cancel_on_loop)
+        if not root.has_ended and (missing := self._missing(root)):
             log.warning("tree %d waits for a worker that has %s", root.id, missing)
             await self._unload(journal, root)
             await in_thread(self.store.release, ownership, parked=False)
@@ -356,9 +363,26 @@ class Worker:
                 self._recovery.resume_call(root, was_killed=read.was_killed)
             else:
                 self._recovery.resume_tree(root.id, was_killed=read.was_killed)
+            # Nothing has run yet, so no call is made before a pause is in force.
+            self._execute_early(root, read.messages, "pause", partial(pause_node, root))
         self._commands.wake()
         self._spawn(self._attend(run), f"tree {root.id}")
         return run
+
+    def _execute_early(
+        self, root: CallNode, messages: Iterable[Message], what: str, act: Callable[[str], None]
+    ) -> None:
+        """Execute the commands of one kind for *root* that were posted when nobody ran it.
+
+        All others are executed as those that arrive later.
+        """
+        for message in messages:
+            command: Mapping[str, Any] = {}
+            with suppress(InvalidValueError):
+                command = read_command(message.body)
+            if command.get("do") == what and command.get("node") == root.id:
+                act(str(command.get("reason", "")))
+                self._commands.note_executed(message.id, root.id)
 
     def _missing(self, root: CallNode) -> str:
         """Return which function, or version of one, another worker must have to run *root*."""
@@ -407,6 +431,7 @@ class Worker:
             events=events,
             journal=self._source.adopt(ownership, reader.numbers, reader.place),
             questions=self.store.pending(ownership.tree),
+            messages=[*self.store.inbox_of([ownership.node]).get(ownership.node, ())],
             was_killed=self.store.attempts(ownership.node) > 0,
         )
 
