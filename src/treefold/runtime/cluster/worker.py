@@ -347,7 +347,8 @@ class Worker:
             root = self._engine.load(ownership.tree, read.events)
         # What was cancelled while nobody ran it must not begin, nor wait for its function.
         self._execute_early(root, read.messages, "cancel", root.cancel_on_loop)
-        if not root.has_ended and (missing := self._missing(root)):
+        is_over = root.has_ended or root.is_ending
+        if not is_over and (missing := self._missing(root)):
             log.warning("tree %d waits for a worker that has %s", root.id, missing)
             await self._unload(journal, root)
             await in_thread(self.store.release, ownership, parked=False)
@@ -358,7 +359,7 @@ class Worker:
                 self._recovery.take_over(question, self._loop_handle)
         run = self._new_run(journal, root, ownership)
         log.info("%s was taken", name_of(root.record))
-        if not root.has_ended:
+        if not is_over:
             if is_remote(ownership):
                 self._recovery.resume_call(root, was_killed=read.was_killed)
             else:
