@@ -3,17 +3,18 @@
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
 from treefold.core.agent_events import NoticeGiven
-from treefold.core.errors import FencedError, StoreError
+from treefold.core.errors import FencedError, InvalidValueError, StoreError
 from treefold.core.events import Event
 from treefold.core.question import Question
 from treefold.core.shared_store import Ownership, SharedStore
+from treefold.core.store import Message
 from treefold.core.work_engine import Taken
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
@@ -21,6 +22,7 @@ from treefold.runtime.cluster.dispatcher import Dispatcher
 from treefold.runtime.cluster.insisting import RETRY, insist
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
 from treefold.runtime.cluster.run import Run
+from treefold.runtime.durable.commands import read_command
 from treefold.runtime.durable.drive_journal import DriveJournal
 from treefold.runtime.durable.loader import PastFunction
 from treefold.runtime.durable.shared_trees import SharedTrees
@@ -29,6 +31,7 @@ from treefold.runtime.durable.worker_settings import WorkerSettings
 from treefold.runtime.engine import Engine
 from treefold.runtime.loops.loop_handle import threadsafe_resolver
 from treefold.runtime.loops.threads import in_thread
+from treefold.runtime.questions.pauses import pause_node
 from treefold.runtime.recovery import Recovery
 from treefold.runtime.tree_registry import TreeRegistry
 from treefold.runtime.trees.run_log import name_of
@@ -56,18 +59,24 @@ class Host(Protocol):
         """Read the commands for the trees of this process at once."""
         ...
 
+    def note_executed(self, message: int, drive: int) -> None:
+        """Note that a command was executed, to be deleted when that is durable."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Read:
     """What was read of a drive: the events and open questions of its tree.
 
     Attributes:
+        messages: commands that were posted when nobody ran it.
         journal: records what happens from here on.
         was_killed: whether its last owner died.
     """
 
     events: list[Event]
     questions: list[Question]
+    messages: list[Message]
     journal: DriveJournal
     was_killed: bool
 
@@ -188,7 +197,10 @@ class Runs:
             if (replica := self._engine.loaded(ownership.tree)) is not None:
                 self._registry.forget(replica)
             root = self._engine.load(ownership.tree, read.events)
-        if missing := self._missing(root):
+        # What was cancelled while nobody ran it must not begin, nor wait for its function.
+        self._execute_early(root, read.messages, "cancel", root.cancel_on_loop)
+        is_over = root.has_ended or root.is_ending
+        if not is_over and (missing := self._missing(root)):
             log.warning("tree %d waits for a worker that has %s", root.id, missing)
             await self._unload(journal, root)
             await in_thread(self._store.release, ownership, parked=False)
@@ -199,14 +211,31 @@ class Runs:
                 self._recovery.take_over(question, root.loop_handle)
         run = self._new_run(journal, root, ownership)
         log.info("%s was taken", name_of(root.record))
-        if not root.has_ended:
+        if not is_over:
             if is_remote(ownership):
                 self._recovery.resume_call(root, was_killed=read.was_killed)
             else:
                 self._recovery.resume_tree(root.id, was_killed=read.was_killed)
+            # Nothing has run yet, so no call is made before a pause is in force.
+            self._execute_early(root, read.messages, "pause", partial(pause_node, root))
         self._host.wake_commands()
         self._host.spawn(self._attend(run), f"tree {root.id}")
         return run
+
+    def _execute_early(
+        self, root: CallNode, messages: Iterable[Message], what: str, act: Callable[[str], None]
+    ) -> None:
+        """Execute the commands of one kind for *root* that were posted when nobody ran it.
+
+        All others are executed as those that arrive later.
+        """
+        for message in messages:
+            command: Mapping[str, Any] = {}
+            with suppress(InvalidValueError):
+                command = read_command(message.body)
+            if command.get("do") == what and command.get("node") == root.id:
+                act(str(command.get("reason", "")))
+                self._host.note_executed(message.id, root.id)
 
     def _missing(self, root: CallNode) -> str:
         """Return which function, or version of one, another worker must have to run *root*."""
@@ -255,6 +284,7 @@ class Runs:
             events=events,
             journal=self._source.adopt(ownership, reader.numbers, reader.place),
             questions=self._store.pending(ownership.tree),
+            messages=[*self._store.inbox_of([ownership.node]).get(ownership.node, ())],
             was_killed=self._store.attempts(ownership.node) > 0,
         )
 

@@ -292,6 +292,10 @@ class Worker:
         """Read the commands for the trees of this process at once."""
         self._commands.wake()
 
+    def note_executed(self, message: int, drive: int) -> None:
+        """Note that a command was executed, to be deleted when that is durable."""
+        self._commands.note_executed(message, drive)
+
     def _own(self, root: CallNode) -> None:
         """Note a tree that was started here, until it ends."""
         journal = root.tree.journal
