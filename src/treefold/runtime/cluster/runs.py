@@ -18,6 +18,7 @@ from treefold.core.store import Message
 from treefold.core.work_engine import Taken
 from treefold.runtime.calls.node import CallNode
 from treefold.runtime.calls.walk import subtree
+from treefold.runtime.cluster.command_reader import CommandReader
 from treefold.runtime.cluster.dispatcher import Dispatcher
 from treefold.runtime.cluster.insisting import RETRY, insist
 from treefold.runtime.cluster.remote_calls import RemoteCalls, is_remote
@@ -47,20 +48,15 @@ class Host(Protocol):
     @property
     def settings(self) -> WorkerSettings: ...
 
+    @property
+    def commands(self) -> CommandReader: ...
+
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         """Start a task, which is cancelled when the worker stops."""
         ...
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
         """Call *function* on the loop, from any thread."""
-        ...
-
-    def wake_commands(self) -> None:
-        """Read the commands for the trees of this process at once."""
-        ...
-
-    def note_executed(self, message: int, drive: int) -> None:
-        """Note that a command was executed, to be deleted when that is durable."""
         ...
 
 
@@ -218,7 +214,7 @@ class Runs:
                 self._recovery.resume_tree(root.id, was_killed=read.was_killed)
             # Nothing has run yet, so no call is made before a pause is in force.
             self._execute_early(root, read.messages, "pause", partial(pause_node, root))
-        self._host.wake_commands()
+        self._host.commands.wake()
         self._host.spawn(self._attend(run), f"tree {root.id}")
         return run
 
@@ -235,7 +231,7 @@ class Runs:
                 command = read_command(message.body)
             if command.get("do") == what and command.get("node") == root.id:
                 act(str(command.get("reason", "")))
-                self._host.note_executed(message.id, root.id)
+                self._host.commands.note_executed(message.id, root.id)
 
     def _missing(self, root: CallNode) -> str:
         """Return which function, or version of one, another worker must have to run *root*."""
@@ -342,7 +338,7 @@ class Runs:
         if not is_parked and journal.reopen():
             # A message has arrived, and is executed here.
             run.is_leaving = False
-            self._host.wake_commands()
+            self._host.commands.wake()
             return False
         await self._unload(run.journal, run.root)
         if not has_ended:

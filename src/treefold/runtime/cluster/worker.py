@@ -54,7 +54,12 @@ class Worker:
         work_engine: places trees on workers; without one this process runs what it starts, and
             takes over what nobody else runs.
         execute: executes a command of another process.
+
+    Attributes:
+        commands: reads what other processes ask for; since this was started.
     """
+
+    commands: CommandReader
 
     def __init__(
         self,
@@ -71,7 +76,7 @@ class Worker:
         self.store = store
         self.settings = settings
         self._dispatcher = Dispatcher(
-            store, work_engine, settings, source.pulse, self.take, self._load_changed
+            store, work_engine, settings, source.pulse, self._take, self._load_changed
         )
         self._recovery = recovery
         self._engine = engine
@@ -114,7 +119,7 @@ class Worker:
             on_orders=partial(self.post, self._obey),
             on_dead=partial(self.post, self._die),
         )
-        self._commands = CommandReader(
+        self.commands = CommandReader(
             self.store,
             self._recovery.inbox,
             self.settings.poll,
@@ -170,7 +175,7 @@ class Worker:
         self._allowances.close()
         if self._loop_handle is not None:
             self._subscription.close()
-            self._commands.close()
+            self.commands.close()
         if self._heartbeat is not None:
             self._heartbeat.close()
         try:
@@ -241,13 +246,12 @@ class Worker:
         if self._death is not None:
             raise self._death
 
+    async def _take(self, node: int) -> Taken:
+        return await self._runs.take(node)
+
     async def _drain(self, seconds: float) -> None:
         await self._dispatcher.stopping.wait()
         await self._runs.drain(seconds)
-
-    async def take(self, node: int) -> Taken:
-        """Run a tree until it has ended or waits for a person, unless another worker has it."""
-        return await self._runs.take(node)
 
     # Commands for other workers
 
@@ -284,17 +288,9 @@ class Worker:
             # Others must be able to see it, so that one answer wins.
             self._recovery.journal.flush()
         self._observer.answer(id, text, args=args)
-        self._commands.wake()
+        self.commands.wake()
 
     # News of the store
-
-    def wake_commands(self) -> None:
-        """Read the commands for the trees of this process at once."""
-        self._commands.wake()
-
-    def note_executed(self, message: int, drive: int) -> None:
-        """Note that a command was executed, to be deleted when that is durable."""
-        self._commands.note_executed(message, drive)
 
     def _own(self, root: CallNode) -> None:
         """Note a tree that was started here, until it ends."""
@@ -339,14 +335,14 @@ class Worker:
     def _hear(self, trees: Collection[int]) -> None:
         """Note that trees have changed, in a thread of the store."""
         if not trees or not set(trees).isdisjoint(self._source.owned()):
-            self._commands.wake()
+            self.commands.wake()
         self.post(self.follower.hear, frozenset(trees))
 
     def _obey(self, orders: Orders) -> None:
         for node in orders.lost:
             self._runs.lose(node)
         if orders.messages:
-            self._commands.wake()
+            self.commands.wake()
         if orders.drain and not self._dispatcher.stopping.is_set():
             log.warning("this worker was asked to stop")
             self._dispatcher.stop()
