@@ -408,7 +408,9 @@ def test_the_limit_holds_for_many_trees_with_random_kills(
     next_kill = time.monotonic() + 0.5
     with attach(workers.url) as observer:
         while any(row.open for row in observer.trees()):
-            assert time.monotonic() < end, f"{gauge.answered} were answered"
+            assert time.monotonic() < end, (
+                f"{gauge.answered} were answered; {_open_drives(workers)}"
+            )
             if time.monotonic() > next_kill and crew.kills < max(3, TREES // 50):
                 crew.kill(rng.choice(crew.members))
                 crew.add()
@@ -424,6 +426,17 @@ def test_the_limit_holds_for_many_trees_with_random_kills(
     charged = sum(int(str(number)) for number in row)
     # Each request that was sent has been charged; one that a kill has kept from being sent, too.
     assert 4 * TREES <= gauge.begun <= charged <= gauge.begun + LIMIT * crew.kills
+
+
+def _open_drives(workers: Workers) -> str:
+    """Describe the drives that have not ended, and the workers, for the message of a failure."""
+    with connect(workers.url) as connection:
+        drives = connection.execute(
+            "SELECT * FROM drives WHERE wanted IS NOT NULL OR owner IS NOT NULL"
+        ).fetchall()
+        crew = connection.execute("SELECT id, process, seen, lease, load FROM workers").fetchall()
+        calls = connection.execute("SELECT * FROM nodes WHERE open").fetchall()
+    return f"drives: {drives}; workers: {crew}; calls: {calls}"
 
 
 def test_nested_agents_end_with_one_slot(workers: Workers, gauges: Any):
