@@ -34,6 +34,7 @@ from treefold.views.difference import pairs_of
 from treefold.views.flame import By, flame_of
 from treefold.views.liveness import state_of
 from treefold.views.text import printable, short
+from treefold.views.words import arguments_in_words, in_words
 
 LIMIT: Final = 20_000  # characters of a text, unless all of it is requested
 
@@ -63,7 +64,7 @@ def row(view: NodeView, parent: int | None, *, tied: bool = False) -> dict[str, 
         "sequence": view.sequence,
         "tied": tied,
         "args": arguments(view.inputs),
-        "result": _value(view.outputs) if view.state is NodeState.Success else None,
+        "result": _result(view),
         "error": None if failure is None else _line(str(failure)),
         "status": _line(view.status),
         "model": None if view.model is None else _line(view.model),
@@ -294,6 +295,28 @@ def tree(row: TreeRow, questions: int, *, interrupted: bool = False) -> dict[str
     }
 
 
+def summary(view: NodeView) -> dict[str, Any]:
+    """Return what the list of runs shows of a run, with all calls of *view*, its top-level call."""
+    models: dict[str, None] = {}  # in the order of their first calls
+    calls = errors = 0
+    stack = [view]
+    while stack:
+        one = stack.pop()
+        calls += 1
+        errors += one.state is NodeState.Error
+        if one.model is not None:
+            models[_line(one.model)] = None
+        stack.extend(reversed(one.children))
+    return {
+        "input": arguments_in_words(view.inputs, _LINE),
+        "models": list(models),
+        "calls": calls,
+        "errors": errors,
+        "tokens": view.total_usage.total,
+        "cost": money(view.total_cost),
+    }
+
+
 def run(view: NodeView, row: TreeRow, questions: int, journal: Mapping[str, Any]) -> dict[str, Any]:
     """Return everything known about a run, texts in full; *journal* describes its journal."""
     return {
@@ -368,8 +391,11 @@ def _seconds(at: datetime | None) -> float | None:
     return None if at is None else at.timestamp()
 
 
-def _value(value: Any) -> str:
-    return truncate(short(value, _LINE), _LINE)
+def _result(view: NodeView) -> str | None:
+    """Return the result of a call in words; None if it has none."""
+    if view.state is not NodeState.Success or view.outputs is None:
+        return None
+    return in_words(view.outputs, _LINE)
 
 
 def _line(text: str) -> str:

@@ -66,7 +66,25 @@ def test_runs_are_listed_newest_last_with_their_questions(client: httpx.Client, 
     rows = observer.trees()
     asked = [0, 0, 1]
     trees = [data.tree(row, count) for row, count in zip(rows, asked, strict=True)]
-    assert got(client, "/api/trees") == same({"trees": trees})
+    assert got(client, "/api/trees")["trees"] == same(trees)
+
+
+def test_runs_are_filtered_and_counted(client: httpx.Client):
+    found = got(client, "/api/trees?state=asking&function=deploy")
+    assert [tree["function"] for tree in found["trees"]] == ["deploy"]
+    assert (found["matching"], found["total"]) == (1, 3)
+    assert got(client, "/api/trees?q=no+such+run&page=nine")["trees"] == []
+
+
+def test_summaries_are_those_of_the_runs_that_are_asked_for(
+    client: httpx.Client, observer: Observer
+):
+    trees = [tree.id for tree in observer.trees()]
+    found = got(client, f"/api/summaries?ids={trees[0]},{trees[2]},999999,x,")["summaries"]
+    assert found == {
+        str(id): same(data.summary(observer.get_view(id))) for id in (trees[0], trees[2])
+    }
+    assert got(client, "/api/summaries")["summaries"] == {}
 
 
 def test_questions_say_where_they_come_from(client: httpx.Client, observer: Observer):

@@ -24,9 +24,12 @@ from treefold.views.liveness import with_interruption
 from treefold.views.search import search
 from treefold.views.web.body import read_fields
 from treefold.views.web.listing import Listing
+from treefold.views.web.run_query import RunQuery, select
+from treefold.views.web.run_summaries import RunSummaries
 
 _MOST_DIGITS: Final = 18  # of an id; as many always fit into 64 bits
 _LONGEST_SEARCH: Final = 1_000  # characters
+_MOST_SUMMARIES: Final = 100  # in one request
 _EDITS: Final = ("prompt", "model", "system", "args", "result")
 
 
@@ -69,12 +72,14 @@ class Api:
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._listing = Listing(observer)
+        self._summaries = RunSummaries(observer)
 
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [
             _get("/api/journal", self._journal),
             _get("/api/trees", self._trees),
+            _get("/api/summaries", self._summarize),
             _get("/api/nodes/{id}", self._detail),
             _get("/api/nodes/{id}/parts/{part}", self._part),
             _get("/api/nodes/{id}/stack", self._stack),
@@ -96,8 +101,14 @@ class Api:
         name = PurePath(self._observer.name).name
         return {"name": name, "driven": self._observer.is_driven, "version": __version__}
 
-    def _trees(self, _request: ApiRequest) -> Any:
-        return {"trees": self._listing.trees(self._listing.questions())}
+    def _trees(self, request: ApiRequest) -> Any:
+        trees = self._listing.trees(self._listing.questions())
+        return select(trees, read_query(request.query))
+
+    def _summarize(self, request: ApiRequest) -> Any:
+        ids = [parse_id(id) for id in request.query.get("ids", "").split(",", _MOST_SUMMARIES)]
+        found = self._summaries.of([id for id in ids if id is not None])
+        return {"summaries": {str(id): one for id, one in found.items()}}
 
     def _view(self, node: int) -> NodeView:
         tree = self._observer.tree_of(node)
@@ -175,6 +186,17 @@ def parse_id(text: str) -> int | None:
     """Return *text* as a number; None if it cannot be an id."""
     is_id = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
     return int(text) if is_id else None
+
+
+def read_query(given: Mapping[str, str]) -> RunQuery:
+    """Return which runs the parameters of a request ask for."""
+    return RunQuery(
+        state=given.get("state", ""),
+        function=given.get("function", ""),
+        text=given.get("q", "").strip()[:_LONGEST_SEARCH],
+        page=parse_id(given.get("page", "")) or 1,
+        newest=parse_id(given.get("newest", "")) or 0,
+    )
 
 
 def _get(path: str, handler: Handler) -> Route:

@@ -1,6 +1,6 @@
 // Actions on calls: pause, resume, cancel and fork, which the journal's process carries out, and compare.
 
-import { make } from "./dom.js";
+import { make, replaceContent } from "./dom.js";
 import { CANCEL_WARNING, field, openForm, readJson } from "./dialogs.js";
 import { attempt, showToast } from "./notices.js";
 import { editable, oneLine } from "./text.js";
@@ -208,28 +208,41 @@ async function openWhenFound(find, context) {
   showToast(context.pendingNote() ? `It will appear in the list of runs.${context.pendingNote()}` : NOT_YET);
 }
 
-/** Choose a run to compare with. */
-export function chooseOther(id, context, compare) {
-  const others = context.trees().filter((tree) => tree.id !== id).reverse();
-  if (!others.length) {
-    showToast("There is no other run to compare with.");
-    return;
-  }
-  const select = make("select", {
-    size: String(Math.min(10, Math.max(2, others.length))),
-  }, others.map((tree, at) =>
-    make(
+/** Choose a run to compare with: its source and its forks first, then the newest; or one that is searched. */
+export async function chooseOther(id, context, compare) {
+  const related = context.trees().filter((tree) => tree.id !== id).reverse();
+  const select = make("select", { size: "9" });
+  const search = make("input", { type: "search", autocomplete: "off" });
+  let asked = 0;
+  const list = async () => {
+    const number = asked += 1;
+    const q = search.value.trim();
+    const { trees } = await context.source.runs({ q });
+    if (number !== asked) return;
+    const first = q ? [] : related;
+    const known = new Set([id, ...first.map((tree) => tree.id)]);
+    const found = [...first, ...trees.reverse().filter((tree) => !known.has(tree.id))];
+    replaceContent(select, found.map((tree, at) => make(
       "option",
       { value: tree.id, selected: at === 0 },
       [tree.number, oneLine(tree.function), tree.key && `“${oneLine(tree.key)}”`, tree.state, when(tree.started)]
         .filter(Boolean).join("  "),
     )));
-  openForm(
+  };
+  search.addEventListener("input", () => attempt(list));
+  if (!await attempt(list)) return;
+  await openForm(
     {
       title: `Compare run ${context.trees().find((tree) => tree.id === id)?.number ?? ""} with`,
-      fields: [field("Run", select)],
+      fields: [
+        field("Find a run", search, "By its number, function, key or state."),
+        field("Run", select),
+      ],
       action: "Compare",
-      submit: async () => compare(Number(select.value)),
+      submit: async () => {
+        if (!select.value) throw new Error("Choose a run.");
+        compare(Number(select.value));
+      },
     },
   );
 }

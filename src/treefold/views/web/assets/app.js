@@ -6,7 +6,7 @@ import { DifferenceView } from "./difference.js";
 import { announce, noticePlaces, sentence, showToast } from "./notices.js";
 import { questionCard } from "./questions.js";
 import { RunView } from "./run.js";
-import { RunsView } from "./runs.js";
+import { RunsView, runsAddress } from "./runs.js";
 import { openSource, useToken } from "./source.js";
 import { oneLine } from "./text.js";
 import { Tree } from "./tree.js";
@@ -19,7 +19,7 @@ const TICK = 250; // milliseconds
 const THEMES = [["system", "as the system"], ["light", "light"], ["dark", "dark"]];
 
 class App {
-  trees = null; // until they are known
+  runs = null; // those that the server has sent, until then null
   questions = [];
   driven = true;
   #runs = new Map();
@@ -33,7 +33,8 @@ class App {
     this.source = source;
     this.context = {
       source,
-      trees: () => this.trees ?? [],
+      trees: () => this.runs?.trees ?? [],
+      otherRuns: () => (this.runs?.total ?? 0) > 1,
       detail: (id) => source.detail(id),
       pendingNote: () => (this.driven ? "" : ` ${LATER}`),
       open: (id) => this.go(`#/run/${id}`),
@@ -125,10 +126,11 @@ class App {
       setText(this.journal, oneLine((await journal).name));
     } catch { /* the stream reports the error */ }
     if (this.source.live) return;
-    this.#updateTrees({ trees: await this.source.trees() });
+    this.#updateTrees(await this.source.runs());
     this.#updateQuestions({ questions: await this.source.questions() });
-    if (this.trees.length === 1 && !location.hash.startsWith("#/run/")) history.replaceState(
-      null, "", `#/run/${this.trees[0].id}`
+    const { trees } = this.runs;
+    if (trees.length === 1 && !location.hash.startsWith("#/run/")) history.replaceState(
+      null, "", `#/run/${trees[0].id}`
     );
     this.route();
   }
@@ -189,7 +191,7 @@ class App {
     } else if (page === "compare" && number(rest[0]) && number(rest[1])) this.#showCompare(
       number(rest[0]), number(rest[1])
     );
-    else this.#showRuns();
+    else this.#showRuns(Object.fromEntries(given));
   }
 
   #swap(view) {
@@ -199,19 +201,29 @@ class App {
     (view.element.querySelector("h1") ?? this.main).focus({ preventScroll: true });
   }
 
-  #showRuns() {
-    if (this.#view instanceof RunsView) return;
-    this.#swap(new RunsView({ open: (id) => this.go(`#/run/${id}`), live: this.source.live }));
-    document.title = "Runs · treefold";
-    this.#view.show(this.trees);
-    this.#follow(null);
+  #showRuns(query) {
+    if (this.#view instanceof RunsView) this.#view.setQuery(query);
+    else {
+      this.#swap(new RunsView({
+        source: this.source,
+        query,
+        open: (id) => this.go(`#/run/${id}`),
+        change: (changed) => {
+          history.replaceState(null, "", runsAddress(changed));
+          this.route();
+        },
+      }));
+      document.title = "Runs · treefold";
+      if (!this.source.live) this.#view.show(this.runs);
+    }
+    this.#follow(null, query);
   }
 
   #showRun(id, where) {
     if (!(this.#view instanceof RunView) || this.#view.tree.id !== id) {
       const tree = this.#runs.get(id) ?? new Tree(id);
       if (this.#openQuestions) tree.setQuestions(this.#openQuestions);
-      tree.setRun(this.trees?.find((one) => one.id === id));
+      this.#setRun(tree);
       this.#runs.delete(id);
       this.#runs.set(id, tree);
       if (this.#runs.size > KEPT) this.#runs.delete(this.#runs.keys().next().value);
@@ -229,7 +241,7 @@ class App {
 
   // Updates
 
-  #follow(tree) {
+  #follow(tree, query = {}) {
     this.#stop();
     const view = this.#view;
     this.#stop = this.source.follow(tree?.id ?? null, tree?.seq ?? 0, {
@@ -249,7 +261,7 @@ class App {
         if (state === "connected") tree?.texts.clear(); // the server sends partial texts again
         this.#connected(state, why, status);
       },
-    });
+    }, query);
   }
 
   #connected(state, why = "", status = 0) {
@@ -276,14 +288,19 @@ class App {
     document.body.classList.toggle("undriven", !this.noProgramBanner.hidden);
   }
 
-  #updateTrees({ trees, driven }) {
-    this.trees = trees;
-    this.driven = driven ?? this.driven;
-    this.noProgramBanner.hidden = this.driven || !this.source.live || !trees.some((tree) => tree.open);
-    for (const [id, tree] of this.#runs) tree.setRun(trees.find((one) => one.id === id));
+  #updateTrees(runs) {
+    this.runs = runs;
+    this.driven = runs.driven ?? this.driven;
+    this.noProgramBanner.hidden = this.driven || !this.source.live || !runs.open;
+    for (const tree of this.#runs.values()) this.#setRun(tree);
     this.#drawConnection();
-    if (this.#view instanceof RunsView) this.#view.show(trees);
+    if (this.#view instanceof RunsView) this.#view.show(runs);
     else this.#view?.update?.();
+  }
+
+  #setRun(tree) {
+    const run = this.runs?.trees.find((one) => one.id === tree.id);
+    if (run) tree.setRun(run);
   }
 
   #updateQuestions({ questions }) {
@@ -326,7 +343,7 @@ class App {
     const there = new Map([...this.questionsPanel.children].map((card) => [card.dataset.question, card]));
     for (const question of this.questions.slice(0, MOST)) {
       if (there.delete(question.id)) continue;
-      const tree = question.tree ?? this.trees[0]?.id;
+      const tree = question.tree ?? this.runs?.trees[0]?.id;
       const link = make(
         "a",
         { href: `#/run/${tree}?node=${question.node}` },

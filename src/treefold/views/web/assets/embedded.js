@@ -15,8 +15,13 @@ export class EmbeddedSource {
     return this.data.journal;
   }
 
-  async trees() {
-    return this.data.trees;
+  async runs() {
+    const { trees } = this.data;
+    return { trees, total: trees.length, driven: false };
+  }
+
+  async summaries() {
+    return {};
   }
 
   async questions() {

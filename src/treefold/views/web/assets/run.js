@@ -301,7 +301,7 @@ export class RunView {
       ].filter(Boolean).join(" · "),
     );
     this.facts.title = exactly(top.started);
-    const others = this.context.source.live && this.context.trees().length > 1;
+    const others = this.context.source.live && this.context.otherRuns();
     this.#drawIfChanged("buttons", [top.state, this.context.isPaused(top), others], () => {
       const compare = make(
         "button",
