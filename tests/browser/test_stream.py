@@ -46,7 +46,7 @@ def test_a_stream_that_is_cut_goes_on_where_it_was(eyes: Eyes):
         stage.model.gate.set()
         when(page, stage.runtime.questions)  # much happens while the connection is cut
         relay.mend()
-        expect(page.get_by_text("live", exact=True)).to_be_visible()
+        expect(page.get_by_text("program running", exact=True)).to_be_visible()
         state(call(page, "publish"), "waits for you")
         rows = data.rows(stage.runtime.get_view(node.id))
         assert shown(page) == [row["path"] for row in rows]

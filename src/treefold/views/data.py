@@ -32,6 +32,7 @@ from treefold.core.usage import TokenUsage
 from treefold.core.views import NodeView
 from treefold.views.difference import pairs_of
 from treefold.views.flame import By, flame_of
+from treefold.views.fork_plan import ForkPlan
 from treefold.views.liveness import state_of
 from treefold.views.text import printable, short
 from treefold.views.words import arguments_in_words, in_words
@@ -317,14 +318,24 @@ def summary(view: NodeView) -> dict[str, Any]:
     }
 
 
-def run(view: NodeView, row: TreeRow, questions: int, journal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return everything known about a run, texts in full; *journal* describes its journal."""
+def run(
+    view: NodeView,
+    row: TreeRow,
+    questions: int,
+    journal: Mapping[str, Any],
+    shared: Mapping[int, int] | None = None,
+) -> dict[str, Any]:
+    """Return everything known about a run, texts in full; *journal* describes its journal.
+
+    *shared* are the calls that it shares with the run that it was forked from.
+    """
     return {
         "journal": dict(journal),
         "trees": [tree(row, questions, interrupted=view.interrupted_at is not None)],
         "rows": rows(view),
         "details": {str(id): one for id, one in details(view, limit=None).items()},
         "flame": {by: flame(view, by) for by in get_args(By)},
+        "shared": {str(id): source for id, source in (shared or {}).items()},
     }
 
 
@@ -370,6 +381,24 @@ def difference(a: NodeView, b: NodeView) -> dict[str, Any]:
             for pair in pairs
         ],
         "same": all(pair.same for pair in pairs),
+    }
+
+
+def fork_plan(plan: ForkPlan) -> dict[str, Any]:
+    """Return what a fork would do again, by function, and what that took the last time."""
+    return {
+        "shared": plan.shared,
+        "again": [
+            {
+                "function": _line(one.function),
+                "model": None if one.model is None else _line(one.model),
+                "calls": one.calls,
+                "responses": one.responses,
+                "tokens": one.usage.total,
+                "cost": money(one.cost),
+            }
+            for one in plan.again
+        ],
     }
 
 

@@ -20,6 +20,7 @@ from treefold.runtime.observe.observer import Observer
 from treefold.version import __version__
 from treefold.views import data
 from treefold.views.flame import By
+from treefold.views.fork_plan import fork_plan, shared_calls
 from treefold.views.liveness import with_interruption
 from treefold.views.search import search
 from treefold.views.web.body import read_fields
@@ -83,7 +84,9 @@ class Api:
             _get("/api/nodes/{id}", self._detail),
             _get("/api/nodes/{id}/parts/{part}", self._part),
             _get("/api/nodes/{id}/stack", self._stack),
+            _get("/api/nodes/{id}/fork", self._fork_plan),
             _get("/api/trees/{id}/flame", self._flame),
+            _get("/api/trees/{id}/shared", self._shared),
             _get("/api/difference", self._difference),
             _get("/api/search", self._search),
             _get("/api/questions", lambda _: {"questions": self._listing.questions()}),
@@ -143,6 +146,18 @@ class Api:
                 return data.flame(view, kind)
         kinds = ", ".join(get_args(By))
         raise HTTPException(400, f"by must be one of {kinds}, got {by[:100]!r}")
+
+    def _fork_plan(self, request: ApiRequest) -> Any:
+        node, at = request.node(), parse_id(request.query.get("at", "0")) or 0
+        events = self._observer.events(self._observer.tree_of(node), long_texts=False).read()
+        gives_result = request.query.get("change") == "result"
+        return data.fork_plan(fork_plan(events, node, at, gives_result=gives_result))
+
+    def _shared(self, request: ApiRequest) -> Any:
+        source = request.query_node("source")
+        view = self._observer.get_view(request.node())
+        found = shared_calls(view, self._observer.get_view(source))
+        return {"nodes": {str(id): node for id, node in found.items()}}
 
     def _difference(self, request: ApiRequest) -> Any:
         a, b = (self._view(request.query_node(name)) for name in "ab")

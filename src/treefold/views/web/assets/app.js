@@ -13,7 +13,7 @@ import { Tree } from "./tree.js";
 import { many } from "./format.js";
 
 const KEPT = 6; // runs that were shown last, and are not loaded again
-const LATER = "No program has this journal open; it will be done when one opens it.";
+const LATER = "The program is stopped; it will be done when it runs again.";
 const MOST = 40; // questions in the list of them
 const TICK = 250; // milliseconds
 const THEMES = [["system", "as the system"], ["light", "light"], ["dark", "dark"]];
@@ -75,7 +75,7 @@ class App {
     this.noProgramBanner = make(
       "p.alone",
       { hidden: true, role: "status" },
-      "No program has this journal open. Actions are carried out when one opens it.",
+      "The program of this journal is stopped. Actions are carried out when it runs again.",
     );
     const skip = make(
       "a.skip",
@@ -276,16 +276,17 @@ class App {
   /** Show the state of the connection, and whether a program has the journal open. */
   #drawConnection() {
     const words = {
-      live: "live",
-      undriven: "no program",
+      live: "program running",
+      stopped: "program stopped",
       reconnecting: "reconnecting…",
       refused: "not connected",
       file: "saved run",
     };
-    const state = this.#state === "live" && !this.noProgramBanner.hidden ? "undriven" : this.#state;
-    setText(this.connection, words[state] ?? "");
+    const state = this.#state === "live" && !this.driven ? "stopped" : this.#state;
+    // Until the runs are known, so is not whether a program runs.
+    setText(this.connection, state === "live" && !this.runs ? "" : words[state] ?? "");
     this.connection.dataset.state = state;
-    document.body.classList.toggle("undriven", !this.noProgramBanner.hidden);
+    document.body.classList.toggle("stopped", !this.noProgramBanner.hidden);
   }
 
   #updateTrees(runs) {

@@ -50,6 +50,10 @@ export class EmbeddedSource {
     return found;
   }
 
+  async shared() {
+    return this.data.shared ?? {};
+  }
+
   async difference() {
     throw new Error("A file holds one run: compare runs with `treefold view` or `treefold diff`.");
   }

@@ -84,6 +84,16 @@ export class LiveSource {
     return (await this.#post(`/api/nodes/${id}/fork`, change)).key;
   }
 
+  /** What a fork would do again: at is the number of responses that it keeps. */
+  forkPlan(id, { at, change }) {
+    return this.#get(`/api/nodes/${id}/fork?${new URLSearchParams({ at, change })}`);
+  }
+
+  /** The calls that a fork shares with its source: their nodes there, by their ids. */
+  async shared(tree, source) {
+    return (await this.#get(`/api/trees/${tree}/shared?source=${source}`)).nodes;
+  }
+
   async forked(key) {
     return (await this.#get(`/api/forks/${encodeURIComponent(key)}`)).node;
   }

@@ -110,6 +110,7 @@ export class RunView {
       textOf: (id) => this.tree.texts.get(id) ?? "",
       askedOf: (row) => this.#asked(row),
       extentOf: () => extent(this.tree.top),
+      sourceOf: () => this.#source(),
       moved: (item) => this.#isWide() && this.#select(item.row.id),
       opened: (item, { byKey = false } = {}) => {
         this.#select(item.row.id, { push: !this.#isWide() });
@@ -215,6 +216,7 @@ export class RunView {
       if (!this.#detail && this.wanted.node === null) this.#choose(null, null);
     }
     this.#drawHead();
+    this.#loadShared();
     this.finder.show(this.tree.counts());
     this.#drawStrip();
     if (this.tab !== "flame") {
@@ -298,6 +300,7 @@ export class RunView {
         elapsed(top),
         top.total_tokens ? `${brief(top.total_tokens)} tokens` : "",
         top.total_tokens ? (top.total_cost === null ? "price unknown" : money(top.total_cost)) : "",
+        this.#sharedFact(),
       ].filter(Boolean).join(" · "),
     );
     this.facts.title = exactly(top.started);
@@ -315,6 +318,42 @@ export class RunView {
       );
       replaceContent(this.buttons, actionButtons(top, this.context, { isTop: true }), others ? compare : null);
     });
+  }
+
+  /** The run that this one was forked from. */
+  #source() {
+    const listed = this.context.trees().find((tree) => tree.id === this.tree.id);
+    if (!listed?.source) return null;
+    const number = this.context.trees().find((tree) => tree.id === listed.source)?.number;
+    const name = number === undefined ? `node ${listed.source}` : `run ${number}`;
+    return { id: listed.source, name, live: this.context.source.live };
+  }
+
+  /** Mark the calls that a fork shares with its source; those that it shares never change. */
+  async #loadShared() {
+    const source = this.#source();
+    if (this.sharedLoaded || !source || !this.tree.top) return;
+    this.sharedLoaded = true;
+    try {
+      this.tree.setShared(await this.context.source.shared(this.tree.id, source.id));
+    } catch {
+      return; // the source may have been deleted
+    }
+    this.update();
+  }
+
+  /** Show the chosen call, if it is shared, in the run that it comes from. */
+  #goToSource() {
+    const node = this.tree.shared.get(this.#detail?.id);
+    const source = this.#source();
+    if (node === undefined || !source?.live) return false;
+    this.context.go(`#/run/${source.id}?node=${node}`);
+    return true;
+  }
+
+  #sharedFact() {
+    const { shared } = this.tree;
+    return shared.size ? `${many(shared.size, "call")} shared with ${this.#source()?.name ?? "its source"}` : "";
   }
 
   #drawStrip() {
@@ -370,6 +409,7 @@ export class RunView {
       case "/": this.#lookFor(); return true;
       case "1": case "2": case "3": this.#turnTo(TABS[Number(event.key) - 1][0]); return true;
       case "n": this.nextAsking(); return true;
+      case "s": return this.#goToSource();
       case "e": this.#fold(false); return true;
       case "c": this.#fold(true); return true;
       case "Escape": return this.#escaped(event);

@@ -9,6 +9,7 @@ export class Tree {
   seq = 0;
   collapsed = new Set();
   texts = new Map(); // partial texts of responses, by node
+  shared = new Map(); // the nodes of shared calls in the run that was forked, by node
   #children = new Map();
   #openQuestions = null; // the ids of the open questions, once they are known
   #interruptedAt = null; // the time of the last event, if the process has ended before the run
@@ -29,7 +30,7 @@ export class Tree {
   merge({ rows, seq }) {
     for (const row of rows) {
       if (!this.rows.has(row.id)) this.#place(row);
-      this.rows.set(row.id, this.#shown(row));
+      this.rows.set(row.id, this.#marked(this.#shown(row)));
       if (!LIVE.has(row.state)) this.texts.delete(row.id);
     }
     this.seq = Math.max(this.seq, seq);
@@ -52,8 +53,18 @@ export class Tree {
   #adjust() {
     for (const [id, row] of this.rows) {
       const sent = row.sent ?? row;
-      if (LIVE.has(sent.state)) this.rows.set(id, this.#shown(sent));
+      if (LIVE.has(sent.state)) this.rows.set(id, this.#marked(this.#shown(sent)));
     }
+  }
+
+  /** Set the calls that this run, a fork, shares with its source. */
+  setShared(nodes) {
+    this.shared = new Map(Object.entries(nodes).map(([id, node]) => [Number(id), node]));
+    for (const [id, row] of this.rows) if (this.shared.has(id)) this.rows.set(id, this.#marked(row));
+  }
+
+  #marked(row) {
+    return this.shared.has(row.id) ? { ...row, sent: row.sent ?? row, shared: this.shared.get(row.id) } : row;
   }
 
   /**
