@@ -294,7 +294,7 @@ export class RunView {
       [
         `run ${top.path}`,
         `node ${id}`,
-        many(this.tree.rows.size, "call"),
+        many(this.tree.size, "call"),
         elapsed(top),
         top.total_tokens ? `${brief(top.total_tokens)} tokens` : "",
         top.total_tokens ? (top.total_cost === null ? "price unknown" : money(top.total_cost)) : "",
