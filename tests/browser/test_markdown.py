@@ -1,4 +1,4 @@
-"""Markdown of models: shown as what it means, and never more than text with links that are named."""
+"""Markdown of models: shown as what it means; it is text, with links that say where they lead."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -42,11 +42,11 @@ Visit https://tides.example/path?x=1, or <https://www.example.org>. \\*plain\\*
 
 
 @contextmanager
-def said(eyes: Eyes, text: str, **options: object) -> Generator[Locator, None, None]:
+def said(eyes: Eyes, text: str) -> Generator[Locator, None, None]:
     """What is shown of a text that the model said."""
     with staged(agent, script=ScriptedModel(text)) as stage:
         stage.runtime.invoke(agent).result(60)
-        page = eyes.open(stage.url, **options)
+        page = eyes.open(stage.url)
         open_run(page)
         detail = choose(page, "agent")
         yield detail.get_by_label("Transcript").locator("li.part.text > .what").first
