@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from treefold.core.edit import Edit
+from treefold.core.errors import StoreError, UnknownNodeError
 from treefold.core.views import NodeView
 from treefold.runtime.observe.observer import Observer
 from treefold.version import __version__
@@ -22,11 +23,15 @@ from treefold.views import data
 from treefold.views.flame import By
 from treefold.views.liveness import with_interruption
 from treefold.views.search import search
+from treefold.views.timing import Totals, timing_of
 from treefold.views.web.body import read_fields
 from treefold.views.web.listing import Listing
 
 _MOST_DIGITS: Final = 18  # of an id; as many always fit into 64 bits
 _LONGEST_SEARCH: Final = 1_000  # characters
+_USUAL_RUNS: Final = 50  # of sums over several runs
+_MOST_RUNS: Final = 500
+_MOST_CALLS: Final = 20_000  # after which no other run is added
 _EDITS: Final = ("prompt", "model", "system", "args", "result")
 
 
@@ -79,6 +84,8 @@ class Api:
             _get("/api/nodes/{id}/parts/{part}", self._part),
             _get("/api/nodes/{id}/stack", self._stack),
             _get("/api/trees/{id}/flame", self._flame),
+            _get("/api/trees/{id}/timing", lambda r: data.timing(self._view(r.node()))),
+            _get("/api/totals", self._totals),
             _get("/api/difference", self._difference),
             _get("/api/search", self._search),
             _get("/api/questions", lambda _: {"questions": self._listing.questions()}),
@@ -132,6 +139,28 @@ class Api:
                 return data.flame(view, kind)
         kinds = ", ".join(get_args(By))
         raise HTTPException(400, f"by must be one of {kinds}, got {by[:100]!r}")
+
+    def _totals(self, request: ApiRequest) -> Any:
+        """Sum over the newest runs; stops early after many calls, and says how many were read."""
+        given = request.query.get("runs", str(_USUAL_RUNS))
+        wanted = parse_id(given)
+        if not wanted or wanted > _MOST_RUNS:
+            most = f"runs must be a number from 1 to {_MOST_RUNS}"
+            raise HTTPException(400, f"{most}, got {given[:100]!r}")
+        trees = self._observer.trees()
+        found, unreadable = Totals(), 0
+        for tree in reversed(trees[-wanted:]):
+            if found.calls >= _MOST_CALLS:
+                break
+            try:
+                view = self._view(tree.id)
+            except (StoreError, UnknownNodeError):
+                # A run that cannot be read, or was just deleted, must not hide the others.
+                unreadable += 1
+                continue
+            found.add(view, timing_of(view))
+        limit = {"wanted": wanted, "most_calls": _MOST_CALLS, "unreadable": unreadable}
+        return data.totals(found) | {"all": len(trees), **limit}
 
     def _difference(self, request: ApiRequest) -> Any:
         a, b = (self._view(request.query_node(name)) for name in "ab")
