@@ -89,7 +89,7 @@ def look_at_everything(page: Page, stage: Stage) -> None:
                 summary.click()
             check_harmless(page)
         detail.get_by_role("tab").first.click()
-    for tab in ("Timeline", "Flame graph"):
+    for tab in ("Timeline", "Flame graph", "Time and cost"):
         page.get_by_role("tab", name=tab).click()
         check_harmless(page)
     page.get_by_role("tab", name="Tree").click()

@@ -7,9 +7,10 @@ import { markdown } from "./markdown.js";
 import { sentence } from "./notices.js";
 import { questionCard } from "./questions.js";
 import { Tabs } from "./tabs.js";
+import { splitBar, splitList, splitOf } from "./timing.js";
 import { copyable, longText, oneLine, shownValue } from "./text.js";
 import { TranscriptView } from "./transcript.js";
-import { ANSWERED, elapsed, exactly, grouped, many, money, when } from "./format.js";
+import { ANSWERED, duration, elapsed, exactly, grouped, many, money, when } from "./format.js";
 
 const REFRESH_INTERVAL = 300; // milliseconds, at least, between two requests for a call that changes
 const NEAR_END = 60; // pixels from the end, within which new text scrolls the pane along
@@ -38,7 +39,7 @@ export class DetailView {
       conversation: places("transcript"),
       values: places("outputs", "values", "inputs", "stack"),
       raw: places("raw"),
-      usage: places("usage"),
+      usage: places("usage", "time"),
     };
     this.places = Object.fromEntries(Object.values(parts).flat());
     const panel = (name) => make(`div.tab-panel.${name}-panel`, {}, parts[name].map(([, place]) => place));
@@ -52,6 +53,7 @@ export class DetailView {
       preferred = name;
       this.formatButton.hidden = !this.#hasFormats();
       this.#drawRaw();
+      this.#drawTime();
     });
     this.isFormatted = remembered("formatted", "yes") === "yes";
     this.formatButton = this.#drawFormatButton();
@@ -251,6 +253,7 @@ export class DetailView {
         : section("Tokens and cost", make("p.hint", {}, "No model was used.")),
     );
     this.#drawRaw();
+    this.#drawTime();
     this.#drawIfChanged("stack", true, () => replaceContent(places.stack, this.#stack()));
     this.tick();
   }
@@ -317,6 +320,31 @@ export class DetailView {
       shown.classList.add("json");
       replaceContent(this.places.raw, section("JSON", shown, copyButton("Copy the JSON", () => text)));
     });
+  }
+
+  /** Where the time of the call went. */
+  async #drawTime() {
+    if (this.tabs.current !== "usage") return;
+    let timing;
+    try {
+      timing = await this.context.timing();
+    } catch {
+      return; // an error is shown where the run is timed
+    }
+    const split = splitOf(timing.spans(this.id));
+    const whole = Object.values(split).reduce((sum, seconds) => sum + seconds, 0);
+    const onPath = timing.delay(this.id);
+    this.#drawIfChanged("time", [split, onPath], () => replaceContent(
+      this.places.time,
+      whole > 0 ? section(
+        "Time",
+        splitBar(split, whole),
+        splitList(split, whole),
+        make("p.hint", {}, onPath > 0
+          ? `${duration(onPath)} of its own time are on the critical path of the run`
+          : "Not on the critical path of the run: it delayed nothing"),
+      ) : null,
+    ));
   }
 
   #stack() {

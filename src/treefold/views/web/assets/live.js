@@ -50,6 +50,14 @@ export class LiveSource {
     return this.#get(`/api/trees/${tree}/flame?by=${by}`);
   }
 
+  timing(tree) {
+    return this.#get(`/api/trees/${tree}/timing`);
+  }
+
+  totals(runs) {
+    return this.#get(`/api/totals?runs=${runs}`);
+  }
+
   difference(a, b) {
     return this.#get(`/api/difference?a=${a}&b=${b}`);
   }
