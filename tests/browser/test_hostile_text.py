@@ -82,10 +82,14 @@ def look_at_everything(page: Page, stage: Stage) -> None:
     state(call(page, "agent"), "success")
     for path in ("1", "1.1", "1.2"):
         choose(page, path)
-        for summary in page.get_by_role("complementary").locator("summary").all():
-            summary.click()
-        check_harmless(page)
-    for tab in ("Timeline", "Flame graph"):
+        detail = page.get_by_role("complementary")
+        for tab in detail.get_by_role("tab").all():
+            tab.click()
+            for summary in detail.locator("summary").filter(visible=True).all():
+                summary.click()
+            check_harmless(page)
+        detail.get_by_role("tab").first.click()
+    for tab in ("Timeline", "Flame graph", "Time and cost"):
         page.get_by_role("tab", name=tab).click()
         check_harmless(page)
     page.get_by_role("tab", name="Tree").click()

@@ -4,6 +4,7 @@ Each runtime has one engine.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -656,6 +657,7 @@ def _requested(
         request.continues,
         queue,
         version,
+        time.time(),
     )
 
 

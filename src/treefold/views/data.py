@@ -7,7 +7,7 @@ seconds since the epoch, money is dollars as text. Single-line values are escape
 
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, get_args
@@ -35,6 +35,7 @@ from treefold.views.flame import By, flame_of
 from treefold.views.fork_plan import ForkPlan
 from treefold.views.liveness import state_of
 from treefold.views.text import printable, short
+from treefold.views.timing import KINDS, Kind, Span, Spent, Timing, Totals, timing_of, totals_of
 from treefold.views.words import arguments_in_words, in_words
 
 LIMIT: Final = 20_000  # characters of a text, unless all of it is requested
@@ -336,6 +337,7 @@ def run(
         "details": {str(id): one for id, one in details(view, limit=None).items()},
         "flame": {by: flame(view, by) for by in get_args(By)},
         "shared": {str(id): source for id, source in (shared or {}).items()},
+        "timing": timing(view),
     }
 
 
@@ -362,6 +364,58 @@ def flame(view: NodeView, by: By = "time", *, now: datetime | None = None) -> di
             }
             for frame in found.frames
         ],
+    }
+
+
+def timing(view: NodeView, *, now: datetime | None = None) -> dict[str, Any]:
+    """Return where the time of a run went: its spans, its critical path, and sums.
+
+    The times of spans and steps are seconds since its start.
+    """
+    found = timing_of(view, now=now)
+    return {
+        "started": found.start,
+        "spans": {id: _spans(spans, found) for id, spans in found.spans.items() if spans},
+        "path": [
+            [step.view.id, step.kind, *_since(found, step.start, step.end)] for step in found.path
+        ],
+        **totals(totals_of(view, found)),
+    }
+
+
+def totals(found: Totals) -> dict[str, Any]:
+    """Return what runs took: their time by kind, and what functions and models took."""
+    return {
+        "runs": found.runs,
+        "calls": found.calls,
+        "seconds": round(found.seconds, 6),
+        "split": _split(found.split),
+        "functions": [_spent(one) for one in found.functions],
+        "models": [_spent(one) for one in found.models],
+    }
+
+
+def _spans(spans: Sequence[Span], found: Timing) -> list[list[Any]]:
+    return [[kind, *_since(found, start, end)] for kind, start, end in spans]
+
+
+def _since(found: Timing, *times: float) -> list[float]:
+    return [round(at - found.start, 6) for at in times]
+
+
+def _split(seconds: Mapping[Kind, float]) -> dict[str, float]:
+    return {kind: round(seconds[kind], 6) for kind in KINDS if kind != "calls"}
+
+
+def _spent(one: Spent) -> dict[str, Any]:
+    return {
+        "name": _line(one.name),
+        "calls": one.calls,
+        "requests": one.requests,
+        "seconds": round(one.time, 6),
+        "split": _split(one.seconds),
+        "tokens": one.tokens,
+        "cost": money(one.cost),
     }
 
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from treefold.core.edit import Edit
+from treefold.core.errors import StoreError, UnknownNodeError
 from treefold.core.views import NodeView
 from treefold.runtime.observe.observer import Observer
 from treefold.version import __version__
@@ -23,6 +24,7 @@ from treefold.views.flame import By
 from treefold.views.fork_plan import fork_plan, shared_calls
 from treefold.views.liveness import with_interruption
 from treefold.views.search import search
+from treefold.views.timing import Totals, timing_of
 from treefold.views.web.body import read_fields
 from treefold.views.web.listing import Listing
 from treefold.views.web.run_query import RunQuery, select
@@ -31,6 +33,9 @@ from treefold.views.web.run_summaries import RunSummaries
 _MOST_DIGITS: Final = 18  # of an id; as many always fit into 64 bits
 _LONGEST_SEARCH: Final = 1_000  # characters
 _MOST_SUMMARIES: Final = 100  # in one request
+_USUAL_RUNS: Final = 50  # of sums over several runs
+_MOST_RUNS: Final = 500
+_MOST_CALLS: Final = 20_000  # after which no other run is added
 _EDITS: Final = ("prompt", "model", "system", "args", "result")
 
 
@@ -84,9 +89,11 @@ class Api:
             _get("/api/nodes/{id}", self._detail),
             _get("/api/nodes/{id}/parts/{part}", self._part),
             _get("/api/nodes/{id}/stack", self._stack),
-            _get("/api/nodes/{id}/fork", self._fork_plan),
+            _get("/api/nodes/{id}/fork-plan", self._fork_plan),
             _get("/api/trees/{id}/flame", self._flame),
             _get("/api/trees/{id}/shared", self._shared),
+            _get("/api/trees/{id}/timing", lambda r: data.timing(self._view(r.node()))),
+            _get("/api/totals", self._totals),
             _get("/api/difference", self._difference),
             _get("/api/search", self._search),
             _get("/api/questions", lambda _: {"questions": self._listing.questions()}),
@@ -158,6 +165,28 @@ class Api:
         view = self._observer.get_view(request.node())
         found = shared_calls(view, self._observer.get_view(source))
         return {"nodes": {str(id): node for id, node in found.items()}}
+
+    def _totals(self, request: ApiRequest) -> Any:
+        """Sum over the newest runs; stops early after many calls, and says how many were read."""
+        given = request.query.get("runs", str(_USUAL_RUNS))
+        wanted = parse_id(given)
+        if not wanted or wanted > _MOST_RUNS:
+            most = f"runs must be a number from 1 to {_MOST_RUNS}"
+            raise HTTPException(400, f"{most}, got {given[:100]!r}")
+        trees = self._observer.trees()
+        found, unreadable = Totals(), 0
+        for tree in reversed(trees[-wanted:]):
+            if found.calls >= _MOST_CALLS:
+                break
+            try:
+                view = self._view(tree.id)
+            except (StoreError, UnknownNodeError):
+                # A run that cannot be read, or was just deleted, must not hide the others.
+                unreadable += 1
+                continue
+            found.add(view, timing_of(view))
+        limit = {"wanted": wanted, "most_calls": _MOST_CALLS, "unreadable": unreadable}
+        return data.totals(found) | {"all": len(trees), **limit}
 
     def _difference(self, request: ApiRequest) -> Any:
         a, b = (self._view(request.query_node(name)) for name in "ab")

@@ -7,6 +7,7 @@ import { announce, noticePlaces, sentence, showToast } from "./notices.js";
 import { questionCard } from "./questions.js";
 import { RunView } from "./run.js";
 import { RunsView, runsAddress } from "./runs.js";
+import { TotalsView } from "./spent.js";
 import { openSource, useToken } from "./source.js";
 import { oneLine } from "./text.js";
 import { Tree } from "./tree.js";
@@ -90,7 +91,13 @@ class App {
           icon("mark"),
           make("span", {}, "treefold"),
         ),
-        this.journal, this.connection, make("span.gap"), this.questionsButton, this.theme,
+        this.journal, this.connection, make("span.gap"), this.questionsButton,
+        this.source.live ? make(
+          "a.round-link",
+          { href: "#/totals", "aria-label": "Time and cost of many runs", title: "Time and cost of many runs" },
+          icon("clock"),
+        ) : null,
+        this.theme,
         make(
           "button.quiet.round",
           { type: "button", "aria-label": "Keys", title: "Keys (?)", click: openHelp },
@@ -184,13 +191,14 @@ class App {
     const number = (text) => (/^\d+$/.test(text ?? "") ? Number(text) : null);
     this.#closeQuestions();
     if (page === "run" && number(rest[0])) {
-      const tab = ["timeline", "flame"].includes(rest[1]) ? rest[1] : "tree";
+      const tab = ["timeline", "flame", "time"].includes(rest[1]) ? rest[1] : "tree";
       this.#showRun(
         number(rest[0]), { tab, node: number(given.get("node")), from: number(given.get("from")) }
       );
     } else if (page === "compare" && number(rest[0]) && number(rest[1])) this.#showCompare(
       number(rest[0]), number(rest[1])
     );
+    else if (page === "totals") this.#showTotals();
     else this.#showRuns(Object.fromEntries(given));
   }
 
@@ -231,6 +239,13 @@ class App {
       this.#follow(tree);
     }
     this.#view.show(where);
+  }
+
+  #showTotals() {
+    if (this.#view instanceof TotalsView) return;
+    this.#swap(new TotalsView({ load: (runs) => this.source.totals(runs) }));
+    document.title = "Time and cost · treefold";
+    this.#follow(null);
   }
 
   #showCompare(a, b) {

@@ -3,6 +3,7 @@
 import { icon, make, replaceContent, setState, setText } from "./dom.js";
 import { Grid } from "./grid.js";
 import { oneLine } from "./text.js";
+import { drawSpans } from "./timing.js";
 import { brief, duration, elapsed, exactly, grouped, money, now } from "./format.js";
 
 const TREE = [
@@ -136,7 +137,7 @@ function drawSpan() {
   return [make("div.bar")];
 }
 
-function redrawTimeline({ extentOf, sourceOf }) {
+function redrawTimeline({ extentOf, timingOf, sourceOf }) {
   return (cells, item, element) => {
     const { row } = item;
     const [call, span, time] = cells;
@@ -149,8 +150,16 @@ function redrawTimeline({ extentOf, sourceOf }) {
     }
     element.classList.toggle("beside", !item.matches);
     const [bar] = span.children;
-    bar.hidden = row.started === null;
-    if (row.started !== null) {
+    const timing = timingOf?.();
+    const isSplit = Boolean(timing?.spans(row.id).length);
+    bar.classList.toggle("parted", isSplit);
+    bar.hidden = row.started === null && !isSplit;
+    if (isSplit) drawSpans(bar, row, timing, { start, length });
+    else if (row.started !== null) {
+      if (bar.drawnFor) {
+        bar.replaceChildren();
+        bar.drawnFor = null;
+      }
       // A fork shows calls of the run that was forked, which ended before the fork started.
       const from = Math.max(0, (row.started - start) / length);
       const to = Math.max(from, ((row.ended ?? now()) - start) / length);

@@ -17,7 +17,7 @@ export class DifferenceView {
     this.only = make("input", { type: "checkbox", change: () => this.#show() });
     this.count = make("p.count", { role: "status" });
     this.both = make("div.both", { "aria-live": "off" });
-    this.totals = make("div.totals", { hidden: true });
+    this.totals = make("div.run-deltas", { hidden: true });
     this.grid = new Grid({
       name: "difference",
       role: "grid",

@@ -54,6 +54,15 @@ export class EmbeddedSource {
     return this.data.shared ?? {};
   }
 
+  async timing() {
+    if (!this.data.timing) throw new Error("This file does not say where the time went.");
+    return this.data.timing;
+  }
+
+  async totals() {
+    throw new Error("A file holds one run: sum over runs with `treefold view`.");
+  }
+
   async difference() {
     throw new Error("A file holds one run: compare runs with `treefold view` or `treefold diff`.");
   }

@@ -56,6 +56,14 @@ export class LiveSource {
     return this.#get(`/api/trees/${tree}/flame?by=${by}`);
   }
 
+  timing(tree) {
+    return this.#get(`/api/trees/${tree}/timing`);
+  }
+
+  totals(runs) {
+    return this.#get(`/api/totals?runs=${runs}`);
+  }
+
   difference(a, b) {
     return this.#get(`/api/difference?a=${a}&b=${b}`);
   }
@@ -86,7 +94,7 @@ export class LiveSource {
 
   /** What a fork would do again: at is the number of responses that it keeps. */
   forkPlan(id, { at, change }) {
-    return this.#get(`/api/nodes/${id}/fork?${new URLSearchParams({ at, change })}`);
+    return this.#get(`/api/nodes/${id}/fork-plan?${new URLSearchParams({ at, change })}`);
   }
 
   /** The calls that a fork shares with its source: their nodes there, by their ids. */

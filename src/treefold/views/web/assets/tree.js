@@ -3,6 +3,12 @@
 import { ANSWERED, INTERRUPTED } from "./format.js";
 
 const LIVE = new Set(["waiting", "running", "paused"]);
+const RETURN = "return_result"; // the function with which a model returns the result of its agent
+
+/** Whether a call returned the result of the agent that made it: the agent has the same outcome. */
+export function isReturn(row, above) {
+  return row.fn === RETURN && row.state === "success" && above?.agent === true && above.state === "success";
+}
 
 export class Tree {
   rows = new Map();
@@ -105,6 +111,18 @@ export class Tree {
     return this.#children.get(id) ?? [];
   }
 
+  /** Whether a row is not shown, because the row of its agent says the same. */
+  isFolded(row) {
+    return isReturn(row, this.rows.get(row.parent)) && !this.#children.has(row.id);
+  }
+
+  /** How many calls are shown. */
+  get size() {
+    let count = 0;
+    for (const row of this.rows.values()) count += !this.isFolded(row);
+    return count;
+  }
+
   /** The rows from the top of the tree down to one. */
   pathTo(id) {
     const found = [];
@@ -116,6 +134,7 @@ export class Tree {
   counts() {
     const counts = { all: this.rows.size, asking: 0 };
     for (const row of this.rows.values()) {
+      if (this.isFolded(row)) continue;
       counts[row.state] = (counts[row.state] ?? 0) + 1;
       if (row.questions.length) counts.asking += 1;
     }
@@ -155,7 +174,7 @@ export class Tree {
     push(this.rows.has(this.id) ? [this.id] : [], 1);
     while (stack.length) {
       const [id, level, position, size] = stack.pop();
-      const below = this.children(id);
+      const below = this.children(id).filter((child) => !this.isFolded(this.rows.get(child)));
       const open = wanted ? below.some((child) => wanted.has(child)) : !this.collapsed.has(id);
       const expanded = below.length ? open : null;
       const row = this.rows.get(id);
@@ -170,8 +189,10 @@ export class Tree {
     const wanted = new Map();
     for (const row of this.rows.values()) {
       if (!filter(row)) continue;
-      wanted.set(row.id, true);
-      let above = this.rows.get(row.parent);
+      // What is found in a folded call is found in its agent.
+      const found = this.isFolded(row) ? this.rows.get(row.parent) : row;
+      wanted.set(found.id, true);
+      let above = this.rows.get(found.parent);
       while (above && !wanted.has(above.id)) {
         wanted.set(above.id, false);
         above = this.rows.get(above.parent);
