@@ -1,8 +1,8 @@
 """Values in the words of a reader instead of Python's: for lists, where a line is all there is."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from treefold.core.escaping import printable
 from treefold.core.truncation import truncate, truncated_repr
@@ -47,10 +47,12 @@ def _words(value: Any, room: int, depth: int = 0) -> str:
         case bytes():
             return f"{len(value):,} bytes"
         case Mapping():
-            pairs = ((_words(key, room), _inner(one, room, depth)) for key, one in value.items())
-            return _joined((f"{key}: {one}" for key, one in pairs), len(value))
+            items = cast("Mapping[Any, Any]", value).items()
+            pairs = (f"{_words(key, room)}: {_inner(one, room, depth)}" for key, one in items)
+            return _joined(pairs, len(items))
         case list() | tuple() | set() | frozenset():
-            return _joined((_inner(one, room, depth) for one in value), len(value))
+            values = cast("Collection[Any]", value)
+            return _joined((_inner(one, room, depth) for one in values), len(values))
         case _:
             return truncated_repr(value, room)
 

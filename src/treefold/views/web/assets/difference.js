@@ -215,8 +215,10 @@ function delta(one, other, short) {
   if (one === null || other === null) return "";
   const more = other - one;
   if (more === 0) return "the same";
-  const part = one > 0 ? ` (${more > 0 ? "+" : "−"}${Math.round((Math.abs(more) / one) * 100)}%)` : "";
-  return `${more > 0 ? "+" : "−"}${short(Math.abs(more))}${part}`;
+  const sign = more > 0 ? "+" : "−";
+  const factor = one > 0 ? other / one : 0;
+  const share = factor >= 3 ? `${Math.round(factor)} times` : `${sign}${Math.round(Math.abs(factor - 1) * 100)}%`;
+  return `${sign}${short(Math.abs(more))}${one > 0 ? ` (${share})` : ""}`;
 }
 
 function drawSide() {
