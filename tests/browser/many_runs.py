@@ -22,10 +22,10 @@ def recorded(function: Function, args: dict[str, str]) -> list[Entry]:
     return [replace(first, texts=store.texts(1)), *others]
 
 
-def copy_into(store: Store, runs: Sequence[Sequence[Entry]], count: int) -> None:
-    """Append copies of *runs* in turn to an empty store that this process owns, *count* in all."""
-    node = 0
-    for number in range(1, count + 1):
+def copy_into(store: Store, runs: Sequence[Sequence[Entry]], count: int, *, after: int = 0) -> None:
+    """Append *count* copies of *runs* in turn to a store that has *after* runs already."""
+    node, _ = store.highest()
+    for number in range(after + 1, after + count + 1):
         entries = runs[number % len(runs)]
         store.append([_moved(entry, node, number) for entry in entries])
         node += max(entry.node for entry in entries)

@@ -1,5 +1,7 @@
 """Contrast, names and roles on every screen, as axe-core judges them: there is no violation."""
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -8,6 +10,7 @@ from browser.axe import violations
 from browser.conftest import Eyes
 from browser.served_journal import call, choose, open_run, staged, state
 from browser.test_appearance import failing, several
+from browser.test_export import asked, written
 
 
 def check(page: Page, where: str) -> None:
@@ -67,15 +70,32 @@ def test_no_screen_has_a_violation(eyes: Eyes, scheme: str, size: str):
 def test_a_call_that_asks_or_failed_has_no_violation(eyes: Eyes, scheme: str):
     with staged(newsroom.digest, failing, hooks=newsroom.APPROVED) as stage:
         page = eyes.open(stage.url, color_scheme=scheme, reduced_motion="reduce")
-        several_asked = stage.digest(key="asked")
-        page.goto(f"{stage.viewer.address}/#/run/{several_asked.id}")
+        asking = stage.digest(key="asked")
+        page.goto(f"{stage.viewer.address}/#/run/{asking.id}")
         state(call(page, "look_up"), "waits for you")
         detail = choose(page, "look_up")
         check(page, "approval")
         detail.get_by_text("Edit the arguments").click()
         check(page, "approval with arguments")
+        detail.get_by_role("button", name="Cancel").click()
+        expect(page.get_by_role("dialog")).to_be_visible()
+        check(page, "cancel dialog")
+        page.keyboard.press("Escape")
         stage.runtime.invoke(failing, {"city": "Ulm"}, key="delivery")
         page.goto(f"{stage.viewer.address}/#/")
         open_run(page, "delivery")
         state(call(page, "deliver"), "error")
         check(page, "failed call")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_file_has_no_violation(eyes: Eyes, tmp_path: Path, scheme: str):
+    with staged() as stage:
+        node = stage.digest(key="nightly")
+        url = written(tmp_path / "run.html", stage.runtime.store, node.id, asked)
+    page = eyes.open(url, color_scheme=scheme, reduced_motion="reduce")
+    state(call(page, "publish"), "waits for you")
+    check(page, "run")
+    page.goto(f"{url}#/")
+    expect(page.get_by_role("grid")).to_contain_text("examples/texts")
+    check(page, "runs")

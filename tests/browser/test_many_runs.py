@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from browser import newsroom
+from browser.axe import violations
 from browser.conftest import Eyes
 from browser.many_runs import copy_into, recorded
 from browser.test_large_trees import SCROLL
@@ -61,6 +62,7 @@ def test_a_page_of_the_newest_is_shown_and_only_what_is_in_sight_is_read(
     page = eyes.open(viewer.url)
     expect(page.get_by_text("10,000 runs")).to_be_visible()
     expect(page.get_by_text("1\u2013100 of 10,000")).to_be_visible()
+    assert violations(page) == []
     first = listed(page).first
     expect(first).to_contain_text("job 10000")
     expect(first).to_contain_text("Mills had clocks of their own.")
@@ -70,9 +72,7 @@ def test_a_page_of_the_newest_is_shown_and_only_what_is_in_sight_is_read(
     assert len(store.read) < 100
 
 
-def test_pages_lead_to_older_runs_and_stay_when_there_is_a_new_one(
-    eyes: Eyes, ten_thousand: tuple[Viewer, CountingStore]
-):
+def test_pages_lead_to_older_runs_and_back(eyes: Eyes, ten_thousand: tuple[Viewer, CountingStore]):
     viewer, _ = ten_thousand
     page = eyes.open(viewer.url)
     older = page.get_by_role("button", name="Older")
@@ -88,6 +88,24 @@ def test_pages_lead_to_older_runs_and_stay_when_there_is_a_new_one(
     page.goto(f"{viewer.address}/#/?page=100")
     expect(page.get_by_text("9,901\u201310,000 of 10,000")).to_be_visible()
     expect(older).to_be_disabled()
+
+
+def test_a_page_of_older_runs_stays_when_there_is_a_new_one(eyes: Eyes):
+    runs = [recorded(newsroom.write_digest, {"summaries": "Tides, ponds and wheels."})]
+    store = MemoryStore()
+    store.acquire()
+    copy_into(store, runs, 205)
+    with view(store, port=0) as viewer:
+        page = eyes.open(viewer.url)
+        page.get_by_role("button", name="Older").click()
+        expect(listed(page).first).to_contain_text("job 105")
+        copy_into(store, runs, 1, after=205)
+        expect(page.get_by_text("206 runs")).to_be_visible()
+        expect(page.get_by_text("101\u2013200 of 205")).to_be_visible()
+        expect(listed(page).first).to_contain_text("job 105")
+        page.get_by_role("button", name="Newest").click()
+        expect(listed(page).first).to_contain_text("job 206")
+    store.close()
 
 
 def test_filters_by_state_and_function_say_how_many_there_are(

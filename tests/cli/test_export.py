@@ -25,6 +25,7 @@ def test_the_data_of_a_run_is_all_there_is_to_be_said(journal: Path, tmp_path: P
             "details": data.details(view),
             "flame": {by: data.flame(view, by) for by in ("time", "tokens", "money")},
             "shared": {},
+            "summary": data.summary(view),
             "timing": data.timing(view),
         })
     )

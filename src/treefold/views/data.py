@@ -337,6 +337,7 @@ def run(
         "details": {str(id): one for id, one in details(view, limit=None).items()},
         "flame": {by: flame(view, by) for by in get_args(By)},
         "shared": {str(id): source for id, source in (shared or {}).items()},
+        "summary": summary(view),
         "timing": timing(view),
     }
 

@@ -20,8 +20,8 @@ export class EmbeddedSource {
     return { trees, total: trees.length, driven: false };
   }
 
-  async summaries() {
-    return {};
+  async summaries(ids) {
+    return Object.fromEntries(ids.map((id) => [id, this.data.summary]));
   }
 
   async questions() {
