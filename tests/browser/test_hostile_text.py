@@ -119,6 +119,26 @@ def test_hostile_text_is_shown_as_text(eyes: Eyes, wide: bool):  # noqa: FBT001 
         check_harmless(page)
 
 
+def test_the_list_of_runs_and_the_dialogs_show_hostile_text_as_text(eyes: Eyes):
+    with staged(agent, script=model()) as stage:
+        first = stage.runtime.invoke(agent, {"text": HOSTILE}, key=f"key {MARKUP}")
+        first.result(60)
+        second = stage.runtime.invoke(agent, {"text": f"other {HOSTILE}"})
+        page = eyes.open(stage.url)
+        row = page.get_by_role("grid").get_by_role("row").filter(has_text="key ")
+        expect(row.locator(".input")).to_contain_text("<script>")
+        expect(row.locator(".model")).to_have_text("<b>model</b>\\u202e")
+        check_harmless(page)
+        open_run(page, "key ")
+        choose(page, "1").get_by_role("button", name="Fork…").click()
+        expect(page.get_by_label("What will be asked again")).to_contain_text("<b>model</b>")
+        check_harmless(page)
+        page.keyboard.press("Escape")
+        page.goto(f"{stage.viewer.address}/#/compare/{first.id}/{second.id}")
+        expect(page.locator("del.word").first).to_be_visible()
+        check_harmless(page)
+
+
 def test_a_question_with_hostile_text_and_choices_is_only_text(eyes: Eyes):
     async def ask(ctx: Any) -> str:
         return await ctx.ask(HOSTILE, [MARKUP, TURNS])
