@@ -4,6 +4,7 @@ Each runtime has one engine.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
@@ -572,6 +573,7 @@ def _requested(
         request.continues,
         queue,
         version,
+        time.time(),
     )
 
 
