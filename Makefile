@@ -26,7 +26,7 @@ WORKERS = $(shell $(BIN)/python -c 'import os; print(2 * (os.cpu_count() or 1))'
 PYTEST = $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster-demo test test-fast test-local tests lint style types bench crash cluster pictures docs clean
+.PHONY: help demo cluster-demo test test-fast test-local tests lint style types bench crash cluster pictures pages docs clean
 
 help:
 	@echo "make demo      have a small model write a digest of some texts, and watch the tree"
@@ -39,6 +39,7 @@ help:
 	@echo "make crash     kill a program at every moment, and see whether it goes on"
 	@echo "make cluster   kill a worker at every commit, and see whether another goes on"
 	@echo "make pictures  make the pictures of the README anew"
+	@echo "make pages     write anew what the commands of the tutorial print"
 	@echo "make docs      build the documentation, in build/site"
 	@echo "make clean     remove the environment and everything built"
 
@@ -111,6 +112,9 @@ cluster: $(VENV)/dev.done
 pictures: $(VENV)/dev.done $(VENV)/browser.done
 	@echo "==> the pictures of the README, in docs/pictures"
 	@RENEW_PICTURES=1 $(BIN)/python -m pytest --quiet tests/browser/test_appearance.py tests/views/test_picture.py
+
+pages: $(VENV)/dev.done
+	@RENEW_PAGES=1 $(BIN)/python -m pytest --quiet tests/test_guides.py -k step_by_step
 
 # The theme announces its end of life on every build; docs/decisions/0040 says what we do then.
 docs: $(VENV)/dev.done
